@@ -1,0 +1,1 @@
+//! supercargo-scheduler

@@ -1,0 +1,2 @@
+//! supercargo
+fn main() {}
