@@ -1,1 +1,51 @@
-//! supercargo-framework
+//! What a scheduling plugin sees.
+//!
+//! This crate is the contract between the scheduler and its plugins, in the words of upstream's
+//! `k8s.io/kube-scheduler/framework`: [`PodInfo`], [`NodeInfo`], [`Status`], [`CycleState`], [`ClusterEvent`]
+//! and one trait per extension point in [`plugin`].
+//!
+//! It is pure: no clock, no randomness, no I/O, no threads. A plugin gets everything it may read through
+//! [`Context`], which also records what was read so that an answer can be kept until something it depended
+//! on changes.
+
+pub mod affinity;
+pub mod binding;
+pub mod context;
+pub mod cycle_state;
+pub mod event;
+pub mod intern;
+pub mod labels;
+pub mod node;
+pub mod node_info;
+pub mod nodes;
+pub mod objects;
+pub mod plugin;
+pub mod pod;
+pub mod ports;
+pub mod quantity;
+pub mod registry;
+pub mod requests;
+pub mod resource;
+pub mod signature;
+pub mod status;
+pub mod taint;
+pub mod testing;
+pub mod text;
+pub mod time;
+
+pub use affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm};
+pub use context::{Command, Context};
+pub use cycle_state::{CycleState, StateData};
+pub use event::{ActionType, ClusterEvent, EventResource};
+pub use labels::Labels;
+pub use node::NodeRecord;
+pub use node_info::NodeInfo;
+pub use nodes::{NodeIndex, Nodes};
+pub use plugin::Plugin;
+pub use pod::{PodInfo, PodSpec, PodStatus, Uid};
+pub use ports::HostPort;
+pub use resource::Resource;
+pub use status::{Code, Status};
+pub use taint::{Taint, TaintEffect, Toleration};
+pub use text::Text;
+pub use time::{Now, Timestamp};

@@ -1,1 +1,60 @@
-//! supercargo-controlplane
+//! A real Kubernetes control plane for tests: etcd, kube-apiserver and, when a test asks for them,
+//! kube-scheduler, kube-controller-manager and kwok (simulated kubelets).
+//!
+//! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`) into a cache
+//! outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the
+//! system gives, and ends with the process that started it, however that process ends.
+//!
+//! ```no_run
+//! use supercargo_controlplane::{ControlPlane, Method, Options};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let plane = ControlPlane::start(Options::default())?;
+//! let version = plane.request(Method::Get, "/version", None)?;
+//! assert_eq!(version.status, 200);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A test binary with many tests shares one:
+//!
+//! ```no_run
+//! # fn a_test() {
+//! let Some(plane) = supercargo_controlplane::shared_or_skip() else { return };
+//! let kubeconfig = plane.kubeconfig("admin").expect("admin is always a user");
+//! # }
+//! ```
+//!
+//! | Variable | Meaning |
+//! |---|---|
+//! | `KUBEBUILDER_ASSETS` | a folder with `etcd` and `kube-apiserver` (other programs there are used too) |
+//! | `SUPERCARGO_CACHE_DIR` | where built programs are kept; else `$XDG_CACHE_HOME/supercargo`, `~/.cache/supercargo` |
+//! | `SUPERCARGO_REQUIRE_CONTROLPLANE` | `1`: a test that cannot have a control plane fails, not skips |
+//! | `SUPERCARGO_KEEP_CONTROLPLANE` | `1`: keep the working folder (logs, etcd data), and print its path |
+
+mod apiserver;
+mod assets;
+mod build;
+mod certs;
+mod component;
+mod controlplane;
+mod etcd;
+mod http;
+mod kubeconfig;
+mod kwok;
+mod manager;
+mod ports;
+mod process;
+mod scheduler;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use assets::{Assets, Program, Unavailable};
+pub use component::Handle;
+pub use controlplane::{ControlPlane, Options};
+pub use http::{Method, Response};
+pub use kubeconfig::User;
+pub use kwok::KwokOptions;
+pub use scheduler::SchedulerOptions;
+pub use shared::{assets_or_skip, required, shared, shared_or_skip};

@@ -1,0 +1,118 @@
+//! What plugins remember within one scheduling cycle.
+
+use std::any::Any;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+/// Data that a plugin keeps from one extension point of a cycle to the next.
+///
+/// Implemented for every `Clone + Send + Sync + 'static` type; the clone is what a trial (nominated pods, a dry run of
+/// preemption) works on.
+pub trait StateData: Any + Send + Sync {
+    /// A copy for a trial.
+    fn boxed_clone(&self) -> Box<dyn StateData>;
+    /// For downcasting.
+    fn as_any(&self) -> &dyn Any;
+    /// For downcasting.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Any + Clone + Send + Sync> StateData for T {
+    fn boxed_clone(&self) -> Box<dyn StateData> {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// The state of one scheduling cycle: one slot per type.
+///
+/// A cycle has about ten entries and a plugin looks one up for every node, so a scan of a short vector is quicker
+/// than a hash map. Use a private type per plugin and point: the type is the key.
+#[derive(Default)]
+pub struct CycleState {
+    slots: SmallVec<[Box<dyn StateData>; 8]>,
+}
+
+impl CycleState {
+    /// An empty state.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stores `data`, replacing what was stored under its type.
+    pub fn write<T: StateData>(&mut self, data: T) {
+        match self.position::<T>() {
+            Some(i) => self.slots[i] = Box::new(data),
+            None => self.slots.push(Box::new(data)),
+        }
+    }
+
+    /// What was stored under `T`.
+    pub fn read<T: StateData>(&self) -> Option<&T> {
+        self.slots
+            .iter()
+            .find_map(|slot| (**slot).as_any().downcast_ref())
+    }
+
+    /// What was stored under `T`, to change it.
+    pub fn read_mut<T: StateData>(&mut self) -> Option<&mut T> {
+        self.slots
+            .iter_mut()
+            .find_map(|slot| (**slot).as_any_mut().downcast_mut())
+    }
+
+    fn position<T: StateData>(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| (**slot).as_any().is::<T>())
+    }
+}
+
+impl Clone for CycleState {
+    fn clone(&self) -> Self {
+        Self {
+            slots: self.slots.iter().map(|slot| (**slot).boxed_clone()).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for CycleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CycleState({} entries)", self.slots.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Ports(Vec<u16>);
+
+    #[test]
+    fn a_trial_does_not_change_the_original() {
+        let mut state = CycleState::new();
+        state.write(Ports(vec![80]));
+        let mut trial = state.clone();
+        if let Some(ports) = trial.read_mut::<Ports>() {
+            ports.0.push(81);
+        }
+        assert_eq!(state.read::<Ports>(), Some(&Ports(vec![80])));
+        assert_eq!(trial.read::<Ports>(), Some(&Ports(vec![80, 81])));
+    }
+
+    #[test]
+    fn writing_again_replaces() {
+        let mut state = CycleState::new();
+        state.write(Ports(vec![1]));
+        state.write(Ports(vec![2]));
+        assert_eq!(state.read::<Ports>(), Some(&Ports(vec![2])));
+        assert_eq!(state.read::<u8>(), None);
+    }
+}

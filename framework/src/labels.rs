@@ -1,0 +1,119 @@
+//! Label sets and the syntax rules of their keys and values.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// An immutable set of labels (or annotations), sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<(Arc<str>, Arc<str>)>")]
+pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+
+impl Labels {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Arc<str>> {
+        self.0
+            .binary_search_by(|(k, _)| (**k).cmp(key))
+            .ok()
+            .map(|i| &self.0[i].1)
+    }
+
+    /// Whether there is no label.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number of labels.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Keys and values in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(k, v)| (k, v))
+    }
+
+    /// Whether every label of `self` is in `other` with the same value, as a `nodeSelector` demands.
+    pub fn is_subset_of(&self, other: &Self) -> bool {
+        self.iter().all(|(key, value)| other.get(key) == Some(value))
+    }
+}
+
+impl From<Vec<(Arc<str>, Arc<str>)>> for Labels {
+    fn from(mut labels: Vec<(Arc<str>, Arc<str>)>) -> Self {
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        labels.dedup_by(|later, earlier| later.0 == earlier.0);
+        Self(labels.into_boxed_slice())
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(iter: I) -> Self {
+        iter.into_iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect::<Vec<_>>()
+            .into()
+    }
+}
+
+/// Whether `value` is a legal label value: at most 63 characters of `[-A-Za-z0-9_.]`, empty or with an
+/// alphanumeric at both ends.
+pub fn is_label_value(value: &str) -> bool {
+    value.len() <= 63 && (value.is_empty() || is_name(value))
+}
+
+/// Whether `key` is a qualified name: an optional DNS subdomain and `/`, then a name of at most 63 characters.
+pub fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    prefix.is_none_or(is_dns_subdomain) && name.len() <= 63 && is_name(name)
+}
+
+fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
+        }
+        _ => false,
+    }
+}
+
+fn is_dns_subdomain(prefix: &str) -> bool {
+    let lower = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    prefix.len() <= 253
+        && prefix.split('.').all(|part| {
+            let bytes = part.as_bytes();
+            bytes.first().is_some_and(|b| lower(*b))
+                && bytes.last().is_some_and(|b| lower(*b))
+                && bytes.iter().all(|b| lower(*b) || *b == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_set_is_sorted_and_answers_by_key() {
+        let labels: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
+        assert_eq!(labels.get("a").map(|v| &**v), Some("1"));
+        assert_eq!(labels.get("c"), None);
+        assert_eq!(labels.iter().map(|(k, _)| &**k).collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn label_syntax_follows_the_api_conventions() {
+        for good in ["a", "app", "app.kubernetes.io/name", "A_b.c-9"] {
+            assert!(is_label_key(good), "{good}");
+        }
+        for bad in ["", "/a", "a/", "-a", "A.io/x y", "UPPER.io/x", "a/b/c"] {
+            assert!(!is_label_key(bad), "{bad}");
+        }
+        assert!(is_label_value("") && is_label_value("v1.2_3-x"));
+        assert!(!is_label_value("-x") && !is_label_value("a b") && !is_label_value(&"x".repeat(64)));
+    }
+}

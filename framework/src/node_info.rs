@@ -1,0 +1,145 @@
+//! A node with the pods on it.
+
+use std::sync::Arc;
+
+use crate::node::NodeRecord;
+use crate::pod::{PodInfo, Uid};
+use crate::ports::HostPort;
+use crate::requests::PodRequests;
+use crate::resource::Resource;
+
+/// A node, the pods on it (bound and assumed), and their sums.
+#[derive(Clone, Debug, Default)]
+pub struct NodeInfo {
+    node: Arc<NodeRecord>,
+    pods: Vec<Arc<PodInfo>>,
+    used_ports: Vec<HostPort>,
+    requested: Resource,
+    non_zero_milli_cpu: i64,
+    non_zero_memory: i64,
+    generation: u64,
+}
+
+impl NodeInfo {
+    /// A node without pods.
+    pub fn new(node: Arc<NodeRecord>) -> Self {
+        Self {
+            node,
+            ..Self::default()
+        }
+    }
+
+    /// The node object.
+    pub fn node(&self) -> &Arc<NodeRecord> {
+        &self.node
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.node.name
+    }
+
+    /// The pods on the node. Removal moves the last pod into the gap, as upstream does.
+    pub fn pods(&self) -> &[Arc<PodInfo>] {
+        &self.pods
+    }
+
+    /// Host ports in use; one entry per pod and port.
+    pub fn used_ports(&self) -> &[HostPort] {
+        &self.used_ports
+    }
+
+    /// What the node offers.
+    pub fn allocatable(&self) -> &Resource {
+        &self.node.allocatable
+    }
+
+    /// The sum of the pods' requests.
+    pub fn requested(&self) -> &Resource {
+        &self.requested
+    }
+
+    /// The sum of the pods' CPU requests with the scoring default for containers that ask for none.
+    pub fn non_zero_milli_cpu(&self) -> i64 {
+        self.non_zero_milli_cpu
+    }
+
+    /// The same for memory.
+    pub fn non_zero_memory(&self) -> i64 {
+        self.non_zero_memory
+    }
+
+    /// Rises with every change of the node or of the pods on it.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Replaces the node object.
+    pub fn set_node(&mut self, node: Arc<NodeRecord>) {
+        self.node = node;
+        self.generation += 1;
+    }
+
+    /// Adds a pod.
+    pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
+        let PodRequests {
+            resource,
+            non_zero_milli_cpu,
+            non_zero_memory,
+        } = pod.requests();
+        self.requested.add(resource);
+        self.non_zero_milli_cpu += non_zero_milli_cpu;
+        self.non_zero_memory += non_zero_memory;
+        self.used_ports.extend(pod.spec.host_ports.iter().cloned());
+        self.pods.push(pod);
+        self.generation += 1;
+    }
+
+    /// Removes a pod; `None` when it is not here.
+    pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
+        let position = self.pods.iter().position(|pod| pod.uid == *uid)?;
+        let pod = self.pods.swap_remove(position);
+        let PodRequests {
+            resource,
+            non_zero_milli_cpu,
+            non_zero_memory,
+        } = pod.requests();
+        self.requested.subtract(resource);
+        self.non_zero_milli_cpu -= non_zero_milli_cpu;
+        self.non_zero_memory -= non_zero_memory;
+        for port in &pod.spec.host_ports {
+            if let Some(i) = self.used_ports.iter().position(|used| used == port) {
+                self.used_ports.swap_remove(i);
+            }
+        }
+        self.generation += 1;
+        Some(pod)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{node, pod};
+
+    #[test]
+    fn removing_a_pod_undoes_adding_it() {
+        let mut info = NodeInfo::new(Arc::new(node("n1").build()));
+        let first = Arc::new(pod("a").request("cpu", "100m").host_port(80).build());
+        let second = Arc::new(pod("b").request("example.com/gpu", "2").host_port(80).build());
+        info.add_pod(Arc::clone(&first));
+        info.add_pod(Arc::clone(&second));
+        assert_eq!(info.requested().get("example.com/gpu"), 2);
+        assert_eq!(
+            info.used_ports().len(),
+            2,
+            "two pods that hold one port count twice"
+        );
+        info.remove_pod(&second.uid);
+        assert_eq!(info.used_ports().len(), 1);
+        info.remove_pod(&first.uid);
+        assert!(info.requested().is_zero() && info.used_ports().is_empty() && info.pods().is_empty());
+        assert_eq!((info.non_zero_milli_cpu(), info.non_zero_memory()), (0, 0));
+        assert!(info.remove_pod(&first.uid).is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! All nodes, in the order scheduling visits them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::node_info::NodeInfo;
+
+/// Where a node is in [`Nodes`]. Stays the same while the node exists; may be used again after it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeIndex(pub u32);
+
+/// How widely an image is spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageState {
+    /// The size that the first node reported, in bytes.
+    pub size: i64,
+    /// On how many nodes it is.
+    pub nodes: usize,
+}
+
+/// All nodes that exist, with the pods on them. What upstream calls the snapshot; here there is one owner, so a cycle
+/// reads the cache in place.
+///
+/// The scheduler's cache changes it; plugins only read.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    slots: Vec<Option<NodeInfo>>,
+    free: Vec<NodeIndex>,
+    by_name: FxHashMap<Arc<str>, NodeIndex>,
+    order: Vec<NodeIndex>,
+    images: FxHashMap<Arc<str>, ImageState>,
+}
+
+impl Nodes {
+    /// The number of nodes.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The nodes in visiting order: one of each zone in turn, zones and nodes in the order they came.
+    pub fn order(&self) -> &[NodeIndex] {
+        &self.order
+    }
+
+    /// The node at an index of [`order`](Self::order).
+    ///
+    /// # Panics
+    /// When the node has been removed since the index was taken.
+    pub fn at(&self, index: NodeIndex) -> &NodeInfo {
+        self.slots[index.0 as usize]
+            .as_ref()
+            .expect("an index taken from this table's order names a node")
+    }
+
+    /// All nodes in visiting order.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &NodeInfo)> {
+        self.order.iter().map(|index| (*index, self.at(*index)))
+    }
+
+    /// The index of a node by name.
+    pub fn index_of(&self, name: &str) -> Option<NodeIndex> {
+        self.by_name.get(name).copied()
+    }
+
+    /// A node by name.
+    pub fn get(&self, name: &str) -> Option<&NodeInfo> {
+        self.index_of(name).map(|index| self.at(index))
+    }
+
+    /// How widely an image is spread, by normalised name.
+    pub fn image(&self, name: &str) -> Option<ImageState> {
+        self.images.get(name).copied()
+    }
+
+    /// Adds a node. The visiting order does not change until [`set_order`](Self::set_order).
+    pub fn insert(&mut self, info: NodeInfo) -> NodeIndex {
+        let name = Arc::clone(info.name());
+        self.add_images(&info);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            NodeIndex(self.slots.len() as u32 - 1)
+        });
+        self.slots[index.0 as usize] = Some(info);
+        self.by_name.insert(name, index);
+        index
+    }
+
+    /// Changes a node in place.
+    pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
+        self.slots.get_mut(index.0 as usize)?.as_mut().map(change)
+    }
+
+    /// Replaces the node object of a node.
+    pub fn set_node(&mut self, index: NodeIndex, node: Arc<crate::NodeRecord>) {
+        let Some(mut info) = self.slots.get_mut(index.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        self.remove_images(&info);
+        info.set_node(node);
+        self.add_images(&info);
+        self.slots[index.0 as usize] = Some(info);
+    }
+
+    /// Removes a node and returns it with its pods. The order must be set before it is read again.
+    pub fn remove(&mut self, index: NodeIndex) -> Option<NodeInfo> {
+        let info = self.slots.get_mut(index.0 as usize)?.take()?;
+        self.by_name.remove(info.name());
+        self.remove_images(&info);
+        self.free.push(index);
+        Some(info)
+    }
+
+    /// Sets the visiting order.
+    pub fn set_order(&mut self, order: Vec<NodeIndex>) {
+        self.order = order;
+    }
+
+    fn add_images(&mut self, info: &NodeInfo) {
+        for image in &*info.node().images {
+            self.images
+                .entry(Arc::clone(&image.name))
+                .or_insert(ImageState {
+                    size: image.size,
+                    nodes: 0,
+                })
+                .nodes += 1;
+        }
+    }
+
+    fn remove_images(&mut self, info: &NodeInfo) {
+        for image in &*info.node().images {
+            if let Some(state) = self.images.get_mut(&image.name) {
+                state.nodes -= 1;
+                if state.nodes == 0 {
+                    self.images.remove(&image.name);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::node;
+
+    #[test]
+    fn images_are_counted_over_the_nodes_that_have_them() {
+        let mut nodes = Nodes::default();
+        let a = nodes.insert(NodeInfo::new(Arc::new(
+            node("a").image("x:1", 10).image("y:1", 5).build(),
+        )));
+        let b = nodes.insert(NodeInfo::new(Arc::new(node("b").image("x:1", 11).build())));
+        assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 2 }));
+        nodes.set_node(b, Arc::new(node("b").build()));
+        assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 1 }));
+        nodes.remove(a);
+        assert_eq!((nodes.image("x:1"), nodes.image("y:1")), (None, None));
+        assert_eq!(nodes.index_of("a"), None);
+    }
+}

@@ -1,0 +1,396 @@
+//! One trait per extension point.
+//!
+//! A plugin says in [`Plugin::extension_points`] where it takes part. All calls within a cycle are synchronous and come
+//! from one thread; PreBind and Bind return futures that the shell runs.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashSet;
+
+use crate::binding::{BindOutcome, BindingContext, BoxFuture};
+use crate::context::Context;
+use crate::cycle_state::CycleState;
+use crate::event::EventRegistration;
+use crate::node::NodeRecord;
+use crate::node_info::NodeInfo;
+use crate::nodes::NodeIndex;
+use crate::pod::PodInfo;
+use crate::signature::{Signer, Unsignable};
+use crate::status::Status;
+
+/// The highest score a plugin gives.
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// A plugin: a name, and the points where it takes part.
+pub trait Plugin: Send + Sync + 'static {
+    /// The name in configuration, statuses and metrics.
+    fn name(&self) -> &'static str;
+
+    /// Where the plugin takes part.
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints;
+}
+
+/// Declares the fields of [`ExtensionPoints`] and a builder method for each.
+macro_rules! extension_points {
+    ($($(#[$doc:meta])* $field:ident: $plugin:ident,)*) => {
+        /// The points where one plugin takes part.
+        #[derive(Clone, Default)]
+        pub struct ExtensionPoints {
+            $($(#[$doc])* pub $field: Option<Arc<dyn $plugin>>,)*
+        }
+
+        impl ExtensionPoints {
+            /// No point at all.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            $($(#[$doc])*
+            pub fn $field<P: $plugin>(mut self, plugin: &Arc<P>) -> Self {
+                self.$field = Some(Arc::clone(plugin) as Arc<dyn $plugin>);
+                self
+            })*
+        }
+    };
+}
+
+extension_points! {
+    /// Holds pods back before they enter the active queue.
+    pre_enqueue: PreEnqueuePlugin,
+    /// Orders the active queue.
+    queue_sort: QueueSortPlugin,
+    /// Names the events that can help a pod this plugin turned down.
+    enqueue_extensions: EnqueueExtensions,
+    /// Looks at the pod before any node.
+    pre_filter: PreFilterPlugin,
+    /// Judges one node.
+    filter: FilterPlugin,
+    /// Looks for a way out when no node is left.
+    post_filter: PostFilterPlugin,
+    /// Looks at the feasible nodes before scoring.
+    pre_score: PreScorePlugin,
+    /// Scores one node.
+    score: ScorePlugin,
+    /// Sets things aside for the pod on the chosen node.
+    reserve: ReservePlugin,
+    /// Lets the pod go, holds it or turns it down.
+    permit: PermitPlugin,
+    /// Prepares the binding.
+    pre_bind: PreBindPlugin,
+    /// Binds.
+    bind: BindPlugin,
+    /// Hears that the pod is bound.
+    post_bind: PostBindPlugin,
+    /// Names what its answers depend on.
+    sign: SignPlugin,
+    /// Keeps its cycle state current while things change.
+    incremental: IncrementalPlugin,
+}
+
+/// Holds pods back before they enter the active queue.
+pub trait PreEnqueuePlugin: Send + Sync + 'static {
+    /// Success lets the pod in; anything else gates it, silently.
+    fn pre_enqueue(&self, pod: &PodInfo) -> Status;
+}
+
+/// What a queue-sort plugin sees of a queued pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued<'a> {
+    /// The pod.
+    pub pod: &'a PodInfo,
+    /// When it last entered a queue.
+    pub timestamp: crate::time::Timestamp,
+}
+
+/// Orders the active queue.
+pub trait QueueSortPlugin: Send + Sync + 'static {
+    /// Whether `a` is scheduled before `b`. Must be a strict weak order.
+    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
+}
+
+/// Names the events that can help a pod this plugin turned down. A plugin without this hears of everything.
+pub trait EnqueueExtensions: Send + Sync + 'static {
+    /// The events, each with its judge. Called once.
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration>;
+}
+
+/// Names of nodes.
+pub type NodeNames = FxHashSet<Arc<str>>;
+
+/// The answer of PreFilter.
+#[derive(Debug)]
+pub enum PreFilter {
+    /// Any node may do.
+    AllNodes,
+    /// Only these nodes may do.
+    Nodes(NodeNames),
+    /// The plugin has nothing to filter for this pod; its Filter is not called.
+    Skip,
+    /// No node will do. Unschedulable lets the remaining plugins look too, UnschedulableAndUnresolvable stops.
+    Reject(Status),
+}
+
+/// Looks at the pod before any node.
+pub trait PreFilterPlugin: Send + Sync + 'static {
+    /// Prepares the plugin's filter for this pod.
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter;
+
+    /// How the state made here follows pods that come and go, for trials; `None` when it does not depend on them.
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        None
+    }
+}
+
+/// Keeps PreFilter state true while a trial adds and removes pods.
+pub trait PreFilterExtensions {
+    /// `added` is now on `node`.
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status;
+    /// `removed` is no longer on `node`.
+    fn remove_pod(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo)
+    -> Status;
+}
+
+/// Judges one node.
+pub trait FilterPlugin: Send + Sync + 'static {
+    /// Whether the pod can run on the node. Called for every node: must not allocate when it succeeds.
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
+}
+
+/// Why each node was turned down: some by name, all others alike.
+#[derive(Clone, Debug, Default)]
+pub struct NodeStatuses {
+    /// The status of every node that is not in `by_node`.
+    pub absent: Option<Status>,
+    /// The statuses of single nodes.
+    pub by_node: Vec<(NodeIndex, Status)>,
+}
+
+/// Runs filters for a PostFilter plugin: plugins never call each other.
+pub trait RunFilters {
+    /// Runs every filter of the profile on a node as it would be, nominated pods included.
+    fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
+    /// Tells every PreFilter plugin that a pod is now on a node of the trial.
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status;
+    /// Tells every PreFilter plugin that a pod is no longer on a node of the trial.
+    fn remove_pod(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo)
+    -> Status;
+}
+
+/// What to do with the pod's nominated node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Nomination {
+    /// Leave it as it is.
+    #[default]
+    Keep,
+    /// Set it; `None` clears it.
+    Override(Option<Arc<str>>),
+}
+
+/// Looks for a way out when no node is left, usually by preemption.
+pub trait PostFilterPlugin: Send + Sync + 'static {
+    /// Success means that something was done that will make room.
+    fn post_filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Arc<PodInfo>,
+        statuses: &NodeStatuses,
+        filters: &dyn RunFilters,
+    ) -> (Nomination, Status);
+}
+
+/// Looks at the feasible nodes before scoring.
+pub trait PreScorePlugin: Send + Sync + 'static {
+    /// Skip leaves the plugin's Score out.
+    fn pre_score(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &[NodeIndex],
+    ) -> Status;
+}
+
+/// What a raw score depends on, beside the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScoreScope {
+    /// The node alone.
+    NodeLocal,
+    /// The node's value of a topology label.
+    PerDomain(Arc<str>),
+    /// Anything.
+    Arbitrary,
+}
+
+/// How raw scores become scores from 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normalize {
+    /// They are that already.
+    None,
+    /// In proportion to the largest raw score.
+    ByMax {
+        /// Whether the largest raw score is the worst.
+        reverse: bool,
+    },
+    /// By [`ScorePlugin::normalize`].
+    Custom,
+}
+
+/// Scores one node.
+pub trait ScorePlugin: Send + Sync + 'static {
+    /// The raw score of a feasible node.
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<i64, Status>;
+
+    /// What the raw score depends on.
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::Arbitrary
+    }
+
+    /// How raw scores are normalised.
+    fn normalization(&self) -> Normalize {
+        Normalize::None
+    }
+
+    /// Normalises, where [`Normalize::Custom`] says so.
+    fn normalize(&self, _state: &CycleState, _pod: &PodInfo, _scores: &mut [i64]) -> Status {
+        Status::success()
+    }
+}
+
+/// Sets things aside for the pod on the chosen node.
+pub trait ReservePlugin: Send + Sync + 'static {
+    /// Sets aside.
+    fn reserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, node: &Arc<str>) -> Status;
+    /// Gives back; must do nothing when nothing was set aside.
+    fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, node: &Arc<str>);
+}
+
+/// The answer of Permit.
+#[derive(Debug)]
+pub enum Permit {
+    /// Go ahead.
+    Allow,
+    /// Hold the pod until it is allowed, rejected, or this much time has passed.
+    Wait(Duration),
+    /// Turn it down, or fail.
+    Reject(Status),
+}
+
+/// Lets the pod go, holds it or turns it down.
+pub trait PermitPlugin: Send + Sync + 'static {
+    /// The answer for this pod on this node.
+    fn permit(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, node: &Arc<str>) -> Permit;
+}
+
+/// Whether PreBind has anything to do.
+pub enum PreFlight {
+    /// Nothing.
+    Skip,
+    /// This.
+    Work {
+        /// Whether it may run beside its neighbours that say so too.
+        allow_parallel: bool,
+        /// What PreBind needs, taken from the cycle's state.
+        work: Box<dyn Any + Send>,
+    },
+    /// The binding fails.
+    Fail(Status),
+}
+
+/// Prepares the binding: the pod's volumes, devices and the like.
+pub trait PreBindPlugin: Send + Sync + 'static {
+    /// Whether there is work, and what it takes. Runs in the cycle.
+    fn pre_flight(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &Arc<str>) -> PreFlight;
+    /// Does the work. Runs beside later cycles.
+    fn pre_bind(&self, cx: BindingContext, work: Box<dyn Any + Send>) -> BoxFuture<Status>;
+}
+
+/// Binds the pod.
+pub trait BindPlugin: Send + Sync + 'static {
+    /// Binds, or leaves it to the next plugin. Runs beside later cycles.
+    fn bind(&self, cx: BindingContext, pod: Arc<PodInfo>, node: Arc<str>) -> BoxFuture<BindOutcome>;
+}
+
+/// Hears that the pod is bound.
+pub trait PostBindPlugin: Send + Sync + 'static {
+    /// The pod is bound to the node.
+    fn post_bind(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, node: &Arc<str>);
+}
+
+/// Names what the plugin's answers depend on, so that equal pods can share one evaluation (upstream's SignPlugin).
+pub trait SignPlugin: Send + Sync + 'static {
+    /// Writes everything of the pod that Filter, PreScore and Score of this plugin may read, except its name, UID and
+    /// priority; an error means that the pod's evaluation cannot be shared.
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable>;
+}
+
+/// Whether a change was worked into a plugin's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was: the state is what PreFilter and PreScore would make now.
+    Yes,
+    /// It was not: they must run again.
+    Rebuild,
+}
+
+/// Keeps a plugin's PreFilter and PreScore state true across cycles. Whatever is not implemented is a rebuild, so a
+/// plugin that knows nothing of this is right, only slower. A pod update, and a pod that starts to terminate, is a
+/// removal and an addition.
+pub trait IncrementalPlugin: Send + Sync + 'static {
+    /// A pod is now on a node.
+    fn pod_added(
+        &self,
+        _state: &mut CycleState,
+        _pod: &PodInfo,
+        _added: &PodInfo,
+        _node: &NodeInfo,
+    ) -> Applied {
+        Applied::Rebuild
+    }
+    /// A pod is no longer on a node.
+    fn pod_removed(
+        &self,
+        _state: &mut CycleState,
+        _pod: &PodInfo,
+        _removed: &PodInfo,
+        _node: &NodeInfo,
+    ) -> Applied {
+        Applied::Rebuild
+    }
+    /// A node is new.
+    fn node_added(&self, _state: &mut CycleState, _pod: &PodInfo, _node: &NodeInfo) -> Applied {
+        Applied::Rebuild
+    }
+    /// A node is gone.
+    fn node_removed(&self, _state: &mut CycleState, _pod: &PodInfo, _node: &NodeInfo) -> Applied {
+        Applied::Rebuild
+    }
+    /// A node object has changed.
+    fn node_changed(
+        &self,
+        _state: &mut CycleState,
+        _pod: &PodInfo,
+        _old: &NodeRecord,
+        _new: &NodeInfo,
+    ) -> Applied {
+        Applied::Rebuild
+    }
+    /// A node became feasible or stopped being so.
+    fn feasible_changed(
+        &self,
+        _state: &mut CycleState,
+        _pod: &PodInfo,
+        _node: &NodeInfo,
+        _feasible: bool,
+    ) -> Applied {
+        Applied::Rebuild
+    }
+}

@@ -1,0 +1,215 @@
+//! Pods as the scheduler keeps them.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::affinity::NodeAffinity;
+use crate::labels::Labels;
+use crate::ports::HostPort;
+use crate::requests::PodRequests;
+use crate::taint::Toleration;
+use crate::time::Timestamp;
+
+/// The identity of a pod: its UID, never used again for another pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Uid(pub Arc<str>);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl From<&str> for Uid {
+    fn from(uid: &str) -> Self {
+        Self(uid.into())
+    }
+}
+
+/// What a scheduling decision can depend on of `spec`, as one shared value.
+///
+/// Pods of one template have equal specs, so they share one `Arc<PodSpec>`. What differs between such pods, or changes
+/// while a pod waits, is in [`PodInfo`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodSpec {
+    /// `schedulerName`.
+    pub scheduler_name: Arc<str>,
+    /// Whether `preemptionPolicy` is `Never`.
+    pub never_preempts: bool,
+    /// `nodeSelector`.
+    pub node_selector: Labels,
+    /// `affinity.nodeAffinity`.
+    pub node_affinity: Option<NodeAffinity>,
+    /// `tolerations`.
+    pub tolerations: Box<[Toleration]>,
+    /// Host ports of containers and of sidecars.
+    pub host_ports: Box<[HostPort]>,
+    /// Images of init containers, containers and image volumes, normalised, in that order.
+    pub images: Box<[Arc<str>]>,
+    /// How many of `images` belong to containers of either kind.
+    pub image_containers: usize,
+    /// The effective request, pod-level resources included, the status left out.
+    pub requests: PodRequests,
+    /// The same without pod-level resources; `None` when equal.
+    pub container_requests: Option<Box<PodRequests>>,
+    /// Constraints that no plugin evaluates yet, by field path. A pod that has one is turned down, not misplaced.
+    pub unsupported: Box<[Arc<str>]>,
+}
+
+/// The condition that tells why a pod waits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodCondition {
+    /// `True`, `False` or `Unknown`.
+    pub status: Arc<str>,
+    /// A word for programs.
+    pub reason: Arc<str>,
+    /// A text for people.
+    pub message: Arc<str>,
+    /// The generation of the spec it speaks of.
+    pub observed_generation: Option<i64>,
+    /// When the status last changed.
+    pub last_transition: Option<Timestamp>,
+}
+
+/// The parts of `status` that scheduling reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodStatus {
+    /// Whether the phase is Succeeded or Failed. The informer's selector keeps such pods away.
+    pub terminal: bool,
+    /// `nominatedNodeName`.
+    pub nominated_node_name: Option<Arc<str>>,
+    /// `startTime`.
+    pub start_time: Option<Timestamp>,
+    /// The `PodScheduled` condition.
+    pub pod_scheduled: Option<PodCondition>,
+    /// The reason of a `DisruptionTarget=True` condition.
+    pub disruption_reason: Option<Arc<str>>,
+    /// A fingerprint of `resourceClaimStatuses` and `extendedResourceClaimStatus`: only a change of it matters here.
+    pub claim_statuses: u64,
+}
+
+/// A pod. Immutable: an update is a new value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodInfo {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Arc<str>,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub terminating: bool,
+    /// `metadata.labels`.
+    pub labels: Arc<Labels>,
+    /// Those of `metadata.annotations` that a plugin declared.
+    pub annotations: Arc<Labels>,
+    /// The UID of the controlling owner.
+    pub controller: Option<Uid>,
+    /// `spec.nodeName`.
+    pub node_name: Option<Arc<str>>,
+    /// `spec.priority`, 0 when unset.
+    pub priority: i32,
+    /// `spec.schedulingGates`.
+    pub scheduling_gates: Box<[Arc<str>]>,
+    /// The shared rest of the spec.
+    pub spec: Arc<PodSpec>,
+    /// The effective request with what the kubelet reports; what the pod counts for on its node. `None` when equal to
+    /// `spec.requests`.
+    pub status_requests: Option<Arc<PodRequests>>,
+    /// The status.
+    pub status: PodStatus,
+}
+
+impl PodInfo {
+    /// What the pod counts for on its node.
+    pub fn requests(&self) -> &PodRequests {
+        self.status_requests.as_deref().unwrap_or(&self.spec.requests)
+    }
+
+    /// Whether the pod has a node (upstream's `assigned`).
+    pub fn is_assigned(&self) -> bool {
+        self.node_name.is_some()
+    }
+
+    /// `namespace/name`, which names the pod in the queue and in messages.
+    pub fn key(&self) -> PodKey {
+        PodKey {
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&self.name),
+        }
+    }
+}
+
+impl PodSpec {
+    /// The effective request without pod-level resources.
+    pub fn container_requests(&self) -> &PodRequests {
+        self.container_requests.as_deref().unwrap_or(&self.requests)
+    }
+}
+
+/// A pod's name: unique at a time, not over time.
+#[derive(Clone, Debug, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodKey {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl PartialEq for PodKey {
+    fn eq(&self, other: &Self) -> bool {
+        // Names differ more often than namespaces.
+        self.name == other.name && self.namespace == other.namespace
+    }
+}
+
+impl Hash for PodKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.namespace.hash(state);
+        self.name.hash(state);
+    }
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An image name with `:latest` where it has no tag (or digest after a colon).
+pub fn normalized_image_name(name: &str) -> String {
+    let has_tag = match (name.rfind(':'), name.rfind('/')) {
+        (Some(colon), slash) => slash.is_none_or(|slash| colon > slash),
+        (None, _) => false,
+    };
+    if has_tag {
+        name.to_owned()
+    } else {
+        format!("{name}:latest")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_a_tag_is_latest() {
+        for (name, expected) in [
+            ("nginx", "nginx:latest"),
+            ("nginx:1.29", "nginx:1.29"),
+            ("localhost:5000/nginx", "localhost:5000/nginx:latest"),
+            ("localhost:5000/nginx:1", "localhost:5000/nginx:1"),
+            ("nginx@sha256:abc", "nginx@sha256:abc"),
+        ] {
+            assert_eq!(normalized_image_name(name), expected);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Where the control plane's programs are.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::build::{self, Cache};
+
+/// A program of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The store.
+    Etcd,
+    /// The API server.
+    KubeApiserver,
+    /// The reference scheduler.
+    KubeScheduler,
+    /// The controllers.
+    KubeControllerManager,
+    /// The simulated kubelets.
+    Kwok,
+}
+
+impl Program {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::KubeScheduler,
+        Self::KubeControllerManager,
+        Self::Kwok,
+    ];
+
+    /// Its file name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::Kwok => "kwok",
+        }
+    }
+
+    /// The Go package that builds it.
+    pub(crate) const fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+        }
+    }
+
+    /// The Go module of this crate that requires the package.
+    pub(crate) fn module(self) -> PathBuf {
+        let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+        if self == Self::Kwok {
+            crate_dir.join("kwok")
+        } else {
+            crate_dir.to_owned()
+        }
+    }
+}
+
+/// Why there is no control plane here, and what to do about it.
+#[derive(Debug)]
+pub struct Unavailable(anyhow::Error);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no control plane: {:#}", self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// The source of the programs: `KUBEBUILDER_ASSETS` first, then the cache, which builds what it lacks.
+#[derive(Clone, Debug)]
+pub struct Assets {
+    given: Option<PathBuf>,
+}
+
+impl Assets {
+    /// What the environment says, checked, with nothing built yet.
+    pub fn locate() -> Result<Self> {
+        let given = env::var_os("KUBEBUILDER_ASSETS")
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from);
+        if let Some(dir) = &given {
+            for program in [Program::Etcd, Program::KubeApiserver] {
+                let path = dir.join(program.name());
+                ensure!(
+                    path.is_file(),
+                    "KUBEBUILDER_ASSETS is {}, but {} is not there: point it to a folder that has it, or unset it",
+                    dir.display(),
+                    program.name(),
+                );
+            }
+        }
+        Ok(Self { given })
+    }
+
+    /// Finds every program of `wanted`, building what is in neither place. `progress` gets readable lines.
+    pub fn locate_or_build(wanted: &[Program], progress: &dyn Fn(&str)) -> Result<Self> {
+        let assets = Self::locate()?;
+        for program in wanted {
+            assets.path_with(*program, progress)?;
+        }
+        Ok(assets)
+    }
+
+    /// What a control plane needs at least (etcd and kube-apiserver), with progress on stderr.
+    pub fn available() -> Result<Self, Unavailable> {
+        Self::locate_or_build(&[Program::Etcd, Program::KubeApiserver], &to_stderr).map_err(Unavailable)
+    }
+
+    /// The path of one program, built now if need be, with progress on stderr.
+    pub fn path(&self, program: Program) -> Result<PathBuf> {
+        self.path_with(program, &to_stderr)
+    }
+
+    /// Whether `KUBEBUILDER_ASSETS` gives this program, so that its version is not ours to know.
+    pub fn is_given(&self, program: Program) -> bool {
+        self.given_path(program).is_some()
+    }
+
+    fn path_with(&self, program: Program, progress: &dyn Fn(&str)) -> Result<PathBuf> {
+        match self.given_path(program) {
+            Some(path) => Ok(path),
+            None => build::find_or_build(program, progress),
+        }
+    }
+
+    fn given_path(&self, program: Program) -> Option<PathBuf> {
+        self.given
+            .as_ref()
+            .map(|dir| dir.join(program.name()))
+            .filter(|path| path.is_file())
+    }
+
+    /// The folder where built programs of `program`'s Go module are kept.
+    pub fn cache_dir(program: Program) -> Result<PathBuf> {
+        Ok(Cache::of(program)?.dir)
+    }
+}
+
+/// The folder under which all caches of this project are.
+pub(crate) fn cache_root() -> Result<PathBuf> {
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value: &OsString| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("SUPERCARGO_CACHE_DIR")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("supercargo")))
+        .or_else(|| Some(set("HOME")?.join(".cache").join("supercargo")))
+        .context("no place for built programs: set SUPERCARGO_CACHE_DIR")
+}
+
+fn to_stderr(line: &str) {
+    eprintln!("controlplane: {line}");
+}

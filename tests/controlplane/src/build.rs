@@ -1,0 +1,248 @@
+//! Building the programs from their Go modules, once, into a cache outside the source tree.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::assets::{Program, cache_root};
+
+/// What the programs say they are; clients refuse a server whose version they cannot read. The commit is that
+/// of no repository: we build from modules.
+const VERSION: [(&str, &str); 6] = [
+    ("gitVersion", "v1.36.3"),
+    ("gitMajor", "1"),
+    ("gitMinor", "36"),
+    ("gitCommit", "0000000000000000000000000000000000000000"),
+    ("gitTreeState", "clean"),
+    ("buildDate", "2026-01-01T00:00:00Z"),
+];
+
+/// How often a build says that it still runs.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// The folder for what one Go module builds with one toolchain.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    pub(crate) dir: PathBuf,
+}
+
+impl Cache {
+    /// The cache that holds `program`. Asking the toolchain costs time, so each module is asked about once.
+    pub(crate) fn of(program: Program) -> Result<Self> {
+        static KNOWN: Mutex<Option<HashMap<PathBuf, Cache>>> = Mutex::new(None);
+        let module = program.module();
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_default();
+        if let Some(cache) = known.get(&module) {
+            return Ok(cache.clone());
+        }
+        let cache = Self {
+            dir: cache_root()?.join("controlplane").join(key(&module)?),
+        };
+        known.insert(module, cache.clone());
+        Ok(cache)
+    }
+}
+
+/// The program's path in the cache, after building it there if it is missing.
+pub(crate) fn find_or_build(program: Program, progress: &dyn Fn(&str)) -> Result<PathBuf> {
+    let cache = Cache::of(program)?;
+    let path = cache.dir.join(program.name());
+    if path.is_file() {
+        return Ok(path);
+    }
+    fs::create_dir_all(&cache.dir).with_context(|| {
+        format!(
+            "make {} (set SUPERCARGO_CACHE_DIR to a writable folder)",
+            cache.dir.display()
+        )
+    })?;
+    let _lock = lock(
+        &cache.dir.join(format!("{}.lock", program.name())),
+        program,
+        progress,
+    )?;
+    if !path.is_file() {
+        build(program, &path, progress)?;
+    }
+    Ok(path)
+}
+
+/// Runs `go` in a module folder and gives what it prints.
+pub(crate) fn go(module: &Path, args: &[&str]) -> Result<String> {
+    let output = go_command(module, args).output().map_err(explain_start)?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "`go {}` failed: {}",
+        args.join(" "),
+        explain_failure(&errors)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn go_command(module: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("go");
+    // A workspace or vendored tree around us has no say.
+    command
+        .args(args)
+        .current_dir(module)
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null());
+    command
+}
+
+fn key(module: &Path) -> Result<String> {
+    let read = |name: &str| {
+        let path = module.join(name);
+        fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+    };
+    let toolchain = go(module, &["env", "GOVERSION", "GOOS", "GOARCH"])?;
+    let hash = fnv1a(&[&read("go.mod")?, &read("go.sum")?, &ldflags(), &toolchain]);
+    Ok(format!("{hash:016x}"))
+}
+
+fn fnv1a(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn ldflags() -> String {
+    VERSION.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
+        flags + &format!(" -X k8s.io/component-base/version.{name}={value}")
+    })
+}
+
+/// The system lets the lock go with the file, so also when the holder is killed.
+fn lock(path: &Path, program: Program, progress: &dyn Fn(&str)) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("make {}", path.display()))?;
+    if file.try_lock().is_err() {
+        progress(&format!(
+            "{}: waiting for another process that builds it",
+            program.name()
+        ));
+        file.lock().with_context(|| format!("lock {}", path.display()))?;
+    }
+    Ok(file)
+}
+
+fn build(program: Program, path: &Path, progress: &dyn Fn(&str)) -> Result<()> {
+    let name = program.name();
+    let scratch = tempfile::Builder::new()
+        .prefix(".building-")
+        .tempdir_in(path.parent().context("a cached program has a folder")?)
+        .context("make a folder to build in")?;
+    let (built, log) = (scratch.path().join(name), scratch.path().join("log"));
+    progress(&format!(
+        "{name}: building (minutes the first time, seconds when Go's own cache is warm)"
+    ));
+    let started = Instant::now();
+    compile(program, &built, &log, &|| {
+        progress(&format!(
+            "{name}: still building after {} s",
+            started.elapsed().as_secs()
+        ));
+    })
+    .with_context(|| format!("build {name} in {}", program.module().display()))?;
+    fs::rename(&built, path).with_context(|| format!("move {name} to {}", path.display()))?;
+    progress(&format!("{name}: built in {} s", started.elapsed().as_secs()));
+    Ok(())
+}
+
+fn compile(program: Program, built: &Path, log: &Path, still: &dyn Fn()) -> Result<()> {
+    let output = built
+        .to_str()
+        .context("the cache folder's path is not UTF-8: set SUPERCARGO_CACHE_DIR")?;
+    let args = [
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        "-buildvcs=false",
+        "-ldflags",
+        &ldflags(),
+        "-o",
+        output,
+    ];
+    let stderr = File::create(log).context("make a build log")?;
+    let mut child = go_command(&program.module(), &args)
+        .arg(program.package())
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .map_err(explain_start)?;
+    let mut reported = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().context("wait for go")? {
+            break status;
+        }
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            still();
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
+    if !status.success() {
+        bail!(
+            "{}",
+            explain_failure(&fs::read_to_string(log).unwrap_or_default())
+        );
+    }
+    Ok(())
+}
+
+fn explain_start(error: std::io::Error) -> anyhow::Error {
+    let missing = error.kind() == ErrorKind::NotFound;
+    let error = anyhow::Error::new(error);
+    if missing {
+        error.context("Go is not installed: install the version go.mod asks for, or set KUBEBUILDER_ASSETS")
+    } else {
+        error.context("`go` does not start")
+    }
+}
+
+fn explain_failure(errors: &str) -> String {
+    const NO_NETWORK: [&str; 5] = [
+        "dial tcp",
+        "no such host",
+        "i/o timeout",
+        "module lookup disabled",
+        "connection refused",
+    ];
+    let advice = if NO_NETWORK.iter().any(|sign| errors.contains(sign)) {
+        "the Go modules cannot be fetched: check the network or GOPROXY, or set KUBEBUILDER_ASSETS"
+    } else if errors.contains("requires go >=") {
+        "Go is too old: install the version go.mod asks for, or set GOTOOLCHAIN=auto"
+    } else if errors.contains("no space left") {
+        "the disk is full: Go's build cache needs some 3 GB"
+    } else {
+        "see the last lines of `go`"
+    };
+    let lines: Vec<&str> = errors.lines().collect();
+    format!("{advice}\n{}", lines[lines.len().saturating_sub(20)..].join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{explain_failure, ldflags};
+
+    #[test]
+    fn failures_say_what_to_do() {
+        assert!(explain_failure("dial tcp: lookup: no such host").contains("GOPROXY"));
+        assert!(explain_failure("x.go:1: syntax error").contains("syntax error"));
+    }
+
+    #[test]
+    fn the_version_is_linked_in() {
+        assert!(ldflags().contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"));
+    }
+}

@@ -1,0 +1,99 @@
+//! A program beside the API server, and the handle a test holds to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::assets::Program;
+use crate::process::{self, Process};
+
+/// How long a program is watched for a refusal of its configuration.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What a handle and its control plane share.
+#[derive(Debug)]
+pub(crate) struct Component {
+    pub(crate) program: Program,
+    name: String,
+    log: PathBuf,
+    process: Mutex<Process>,
+}
+
+impl Component {
+    pub(crate) fn new(program: Program, name: String, log: PathBuf, process: Process) -> Arc<Self> {
+        Arc::new(Self {
+            program,
+            name,
+            log,
+            process: Mutex::new(process),
+        })
+    }
+
+    /// Gives the program time to refuse what it was given, and says so if it did.
+    pub(crate) fn settle(&self) -> Result<()> {
+        const STEPS: u32 = 10;
+        for _ in 0..STEPS {
+            thread::sleep(SETTLE / STEPS);
+            let mut process = self.process();
+            if let Some(status) = process.exited()? {
+                bail!(
+                    "{} ended with {status}; its last lines:\n{}",
+                    self.name,
+                    process.log_tail()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running kube-scheduler, kube-controller-manager or kwok. Dropping it stops the program; so does dropping
+/// its control plane.
+#[derive(Debug)]
+#[must_use = "dropping the handle stops the program"]
+pub struct Handle(pub(crate) Arc<Component>);
+
+impl Handle {
+    /// The program's name, with a number from the second of its kind on (`kube-scheduler-2`).
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Where its log is written.
+    pub fn log_path(&self) -> &Path {
+        &self.0.log
+    }
+
+    /// Everything it has logged so far.
+    pub fn log(&self) -> String {
+        process::read_log(&self.0.log)
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self.0.process().exited(), Ok(None))
+    }
+
+    /// Ends it in order (SIGTERM, then SIGKILL after some seconds) and waits for that. The log stays.
+    pub fn stop(&self) {
+        self.0.process().stop();
+    }
+
+    /// Ends it at once (SIGKILL), as a crash would.
+    pub fn kill(&self) {
+        self.0.process().kill();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

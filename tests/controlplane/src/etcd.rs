@@ -1,0 +1,68 @@
+//! The store.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::http::{Client, Method};
+use crate::ports;
+use crate::process::{Process, Workspace, wait_until};
+
+/// Starts etcd on ports of the system's choice; gives its client port.
+pub(crate) fn start(program: &Path, workspace: &Workspace, extra: &[String]) -> Result<(Process, u16)> {
+    ports::retry_while_taken(|| {
+        let (client, peer) = (ports::free()?, ports::free()?);
+        let mut process = launch(program, workspace, client, peer, extra)?;
+        await_ready(&mut process, workspace, client)?;
+        Ok((process, client))
+    })
+}
+
+fn launch(
+    program: &Path,
+    workspace: &Workspace,
+    client: u16,
+    peer: u16,
+    extra: &[String],
+) -> Result<Process> {
+    let (client, peer) = (
+        format!("http://127.0.0.1:{client}"),
+        format!("http://127.0.0.1:{peer}"),
+    );
+    let name = member_name(workspace);
+    let args = [
+        format!("--name={name}"),
+        format!("--data-dir={}", workspace.path().join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster={name}={peer}"),
+        "--unsafe-no-fsync".to_owned(),
+        "--quota-backend-bytes=8589934592".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    let log = workspace.path().join("etcd.log");
+    Process::start(program, args.iter().chain(extra), &log, workspace)
+}
+
+/// Another etcd may hold the port we were given, so readiness means that ours answers, by its name.
+fn await_ready(process: &mut Process, workspace: &Workspace, port: u16) -> Result<()> {
+    let client = Client::plain(port);
+    let ours = format!("\"name\":\"{}\"", member_name(workspace));
+    wait_until("etcd", Duration::from_secs(30), process, || {
+        let members = client
+            .send(Method::Post, "/v3/cluster/member/list", None, Some(&json!({})))
+            .ok()?;
+        (members.status == 200 && members.body.contains(&ours)).then_some(())
+    })
+}
+
+fn member_name(workspace: &Workspace) -> String {
+    workspace
+        .path()
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
