@@ -46,7 +46,7 @@ pub enum Certainty {
     Refused,
     /// The object is gone.
     NotFound,
-    /// The server may have carried it out: a time-out, a connection that broke, 409, 429 or 5xx.
+    /// The server may have carried it out: a time-out, a connection that broke, 409 or 5xx.
     Unknown,
 }
 

@@ -259,7 +259,7 @@ impl QueueingHint {
 }
 
 /// Judges one event for one waiting pod. An error counts as `Queue`.
-pub type HintFn = Box<dyn Fn(&PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
+pub type HintFn = Arc<dyn Fn(&PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
 
 /// An event that a plugin wants to hear of, and how it judges it.
 pub struct EventRegistration {
@@ -286,7 +286,7 @@ impl EventRegistration {
     ) -> Self {
         Self {
             event: ClusterEvent::new(resource, action),
-            hint: Some(Box::new(hint)),
+            hint: Some(Arc::new(hint)),
         }
     }
 }

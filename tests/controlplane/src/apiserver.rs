@@ -49,19 +49,18 @@ impl Launcher {
     pub(crate) fn start(&self, workspace: &Workspace) -> Result<Process> {
         let log = workspace.path().join("kube-apiserver.log");
         let mut process = Process::start(&self.program, &self.args, &log, workspace)?;
+        let probe = self.client.probe();
+        let is_ok = |path: &&str| {
+            let answer = probe.send(Method::Get, path, Some(&self.token), None);
+            answer.is_ok_and(|answer| answer.status == 200)
+        };
         wait_until("kube-apiserver", Duration::from_secs(90), &mut process, || {
             ["/readyz", "/api/v1/namespaces/default"]
                 .iter()
-                .all(|path| self.is_ok(path))
+                .all(is_ok)
                 .then_some(())
         })?;
         Ok(process)
-    }
-
-    fn is_ok(&self, path: &str) -> bool {
-        self.client
-            .send(Method::Get, path, Some(&self.token), None)
-            .is_ok_and(|answer| answer.status == 200)
     }
 }
 
@@ -86,7 +85,10 @@ pub(crate) fn args(dir: &Path, etcd_port: u16, certs: &Certs, options: &Options)
         format!("--tls-private-key-file={}", show(&certs.serving_key)),
         format!("--token-auth-file={}", show(&dir.join("tokens.csv"))),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", show(&certs.service_account_public_key)),
+        format!(
+            "--service-account-key-file={}",
+            show(&certs.service_account_public_key)
+        ),
         format!(
             "--service-account-signing-key-file={}",
             show(&certs.service_account_key)

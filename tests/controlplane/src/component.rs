@@ -1,17 +1,21 @@
 //! A program beside the API server, and the handle a test holds to it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::assets::Program;
 use crate::process::{self, Process};
 
-/// How long a program is watched for a refusal of its configuration.
+/// How long a program is watched, from its first words on, for a refusal of its configuration.
 const SETTLE: Duration = Duration::from_millis(500);
+
+/// How long it may take to say them; it may have nothing to say.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// What a handle and its control plane share.
 #[derive(Debug)]
@@ -32,11 +36,13 @@ impl Component {
         })
     }
 
-    /// Gives the program time to refuse what it was given, and says so if it did.
+    /// Gives the program time to refuse what it was given, and says so if it did. The time counts from its
+    /// first words, because a busy machine may take long to load it.
     pub(crate) fn settle(&self) -> Result<()> {
-        const STEPS: u32 = 10;
-        for _ in 0..STEPS {
-            thread::sleep(SETTLE / STEPS);
+        let started = Instant::now();
+        let mut first_words = None;
+        loop {
+            thread::sleep(Duration::from_millis(50));
             let mut process = self.process();
             if let Some(status) = process.exited()? {
                 bail!(
@@ -45,8 +51,13 @@ impl Component {
                     process.log_tail()
                 );
             }
+            if first_words.is_none() && fs::metadata(&self.log).is_ok_and(|log| log.len() > 0) {
+                first_words = Some(Instant::now());
+            }
+            if first_words.is_some_and(|since| since.elapsed() > SETTLE) || started.elapsed() > SILENCE {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     pub(crate) fn process(&self) -> MutexGuard<'_, Process> {
@@ -81,7 +92,7 @@ impl Handle {
         matches!(self.0.process().exited(), Ok(None))
     }
 
-    /// Ends it in order (SIGTERM, then SIGKILL after some seconds) and waits for that. The log stays.
+    /// Ends it in order (SIGTERM, then SIGKILL after 5 s) and waits for that. The log stays.
     pub fn stop(&self) {
         self.0.process().stop();
     }

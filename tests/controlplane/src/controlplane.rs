@@ -27,7 +27,7 @@ pub struct Options {
     pub disabled_admission_plugins: Vec<String>,
     /// Feature gates of kube-apiserver, as `Name=true`.
     pub feature_gates: Vec<String>,
-    /// More flags for kube-apiserver; they win over ours.
+    /// More flags for kube-apiserver; they win over ours, except for the port.
     pub apiserver_args: Vec<String>,
     /// More flags for etcd; they win over ours.
     pub etcd_args: Vec<String>,
@@ -146,16 +146,18 @@ impl ControlPlane {
             .send(method, path, Some(self.token(user)?), body)
     }
 
-    /// Ends kube-apiserver in order; etcd keeps its data. Nothing happens when it is stopped already.
+    /// Ends kube-apiserver in order; etcd keeps its data. It waits for open connections, so with clients that
+    /// watch this takes the 5 s until SIGKILL. Nothing happens when it is stopped already.
     pub fn stop_apiserver(&self) {
-        *self.apiserver() = None;
+        if let Some(mut process) = self.apiserver().take() {
+            process.stop();
+        }
     }
 
     /// Ends kube-apiserver at once, as a crash would.
     pub fn kill_apiserver(&self) {
-        if let Some(mut process) = self.apiserver().take() {
-            process.kill();
-        }
+        // Dropping a process kills it.
+        drop(self.apiserver().take());
     }
 
     /// Starts kube-apiserver again, on the same port and data, and waits until it is ready. Nothing happens
@@ -167,7 +169,7 @@ impl ControlPlane {
             None => false,
         };
         if !runs {
-            *apiserver = Some(self.launcher.start(&self.workspace)?);
+            *apiserver = Some(ports::retry_while_taken(|| self.launcher.start(&self.workspace))?);
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ fn launch(
 
 /// Another etcd may hold the port we were given, so readiness means that ours answers, by its name.
 fn await_ready(process: &mut Process, workspace: &Workspace, port: u16) -> Result<()> {
-    let client = Client::plain(port);
+    let client = Client::plain(port).probe();
     let ours = format!("\"name\":\"{}\"", member_name(workspace));
     wait_until("etcd", Duration::from_secs(30), process, || {
         let members = client

@@ -12,8 +12,11 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
-/// How long a server may stay silent within one request.
-const SILENCE: Duration = Duration::from_secs(70);
+/// How long a server may stay silent within one request; kube-apiserver gives up after a minute itself.
+const PATIENCE: Duration = Duration::from_secs(70);
+
+/// The same for a probe of a server that may not be ours: another process may hold the port and say nothing.
+const PROBE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,7 @@ impl Response {
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     address: SocketAddr,
+    patience: Duration,
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -76,7 +80,16 @@ impl Client {
     pub(crate) fn plain(port: u16) -> Self {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            patience: PATIENCE,
             tls: None,
+        }
+    }
+
+    /// The same client, for asking whether the server is there.
+    pub(crate) fn probe(&self) -> Self {
+        Self {
+            patience: PROBE_PATIENCE,
+            ..self.clone()
         }
     }
 
@@ -106,7 +119,7 @@ impl Client {
         let request = encode(method, path, self.address, token, body);
         let tcp = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))
             .with_context(|| format!("connect to {}", self.address))?;
-        tcp.set_read_timeout(Some(SILENCE))
+        tcp.set_read_timeout(Some(self.patience))
             .context("set the read timeout")?;
         tcp.set_nodelay(true).context("set TCP_NODELAY")?;
         let answer = match &self.tls {

@@ -1,9 +1,9 @@
 //! Child processes that never outlive us.
 //!
-//! Each program runs under a small shell that holds the read end of a pipe. When the pipe closes, because we
-//! asked for it or because we died in any way, the shell ends the program: SIGTERM first, SIGKILL after a bound.
-//! When the program ends by itself, the shell ends with its status. Each shell is its own process group, so a
-//! Ctrl-C at the terminal reaches us alone and the programs still end in order.
+//! Each program runs under a small shell that holds the read end of a pipe. A line on the pipe ends the program
+//! in order: SIGTERM, and SIGKILL after a bound. When the pipe closes, because we dropped it or because we died
+//! in any way, the program ends at once: what it worked on goes too. When it ends by itself, the shell ends with
+//! its status. Each shell is its own process group, so a Ctrl-C at the terminal reaches us alone.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,8 +19,7 @@ use anyhow::{Context as _, Result};
 /// How long a program has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// `$1` is the log, `$2` the grace in tenths of a second, the rest the program. A `kill` on the pipe skips
-/// SIGTERM.
+/// `$1` is the log, `$2` the grace in tenths of a second, the rest the program.
 const SUPERVISE: &str = r#"
 log=$1 grace=$2
 shift 2
@@ -28,8 +27,7 @@ exec 3<&0
 "$@" </dev/null >>"$log" 2>&1 3<&- &
 program=$!
 (
-    read -r order <&3
-    if [ "$order" != kill ]; then
+    if read -r _ <&3; then
         kill -TERM "$program"
         while [ "$grace" -gt 0 ] && kill -0 "$program"; do
             sleep 0.1
@@ -92,24 +90,19 @@ impl Process {
             .with_context(|| format!("ask after the program of {}", self.log.display()))
     }
 
-    /// Asks the program to end, without waiting.
-    pub(crate) fn release(&mut self) {
-        self.leash = None;
-    }
-
-    /// Asks the program to end and waits until it has.
+    /// Ends the program in order and waits until it has ended.
     pub(crate) fn stop(&mut self) {
-        self.release();
-        // Nothing to do about a failure: the shell is reaped already.
+        if let Some(leash) = &mut self.leash {
+            // A broken pipe means the program has ended already.
+            let _ = leash.write_all(b"stop\n");
+        }
+        // Nothing to do about a failure: the shell is reaped already. The leash must not go before this.
         let _ = self.shell.wait();
     }
 
-    /// Ends the program at once, by SIGKILL, and waits until it has.
+    /// Ends the program at once, by SIGKILL, and waits until it has ended.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut leash) = self.leash.take() {
-            // A closed pipe means the program has ended already.
-            let _ = leash.write_all(b"kill\n");
-        }
+        self.leash = None;
         let _ = self.shell.wait();
     }
 
@@ -123,7 +116,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.stop();
+        self.kill();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The control plane itself, tested: each test starts its own, because that is what is under test.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -205,6 +206,40 @@ fn a_refused_configuration_is_an_error() {
     });
     let error = format!("{:#}", error.unwrap_err());
     assert!(error.contains("Kind"), "{error}");
+}
+
+#[test]
+fn a_taken_port_is_recognized() {
+    if assets_or_skip().is_none() {
+        return;
+    }
+    let taken = |what: &str, error: anyhow::Error| {
+        let error = format!("{error:#}");
+        assert!(
+            error.contains(what) && error.contains("address already in use"),
+            "{error}"
+        );
+    };
+    let holder = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let etcd_args = vec![format!(
+        "--listen-client-urls=http://{}",
+        holder.local_addr().unwrap()
+    )];
+    taken(
+        "etcd",
+        ControlPlane::start(Options {
+            etcd_args,
+            ..Options::default()
+        })
+        .unwrap_err(),
+    );
+
+    let plane = ControlPlane::start(Options::default()).unwrap();
+    plane.kill_apiserver();
+    let holder = TcpListener::bind(plane.url().trim_start_matches("https://")).unwrap();
+    taken("kube-apiserver", plane.start_apiserver().unwrap_err());
+    drop(holder);
+    plane.start_apiserver().unwrap();
 }
 
 /// Runs alone in a second process, which is killed: see [`a_killed_process_leaves_nothing`].
