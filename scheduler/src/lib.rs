@@ -1,1 +1,43 @@
-//! supercargo-scheduler
+//! The scheduler as a state machine.
+//!
+//! [`Scheduler`] owns everything: the cache, the queue, the objects that plugins read, and the bindings under way. It
+//! is told what happened ([`Input`]) and what time it is, and says what is to be done ([`Effect`]); it has no clock, no
+//! threads, no randomness, no I/O. So the log of its inputs replays to the same decisions ([`record`]), and a
+//! simulation, a test and a cluster drive the same code.
+//!
+//! ```text
+//! informers ──Input──> handle ─┐                      ┌─Effect──> bind, patch, event
+//!                              ├─ cache, queue, … ────┤
+//!               schedule_one ──┘                      └─Effect──> … ──Input──> handle
+//! ```
+
+mod attempt;
+mod binding_cycle;
+mod bindings;
+mod cache;
+mod cluster_events;
+mod cycle;
+mod diagnosis;
+mod effect;
+mod extender;
+mod failure;
+mod handle;
+mod input;
+mod node_tree;
+mod observer;
+mod profile;
+mod queue;
+pub mod record;
+mod scheduler;
+mod scoring;
+#[cfg(test)]
+mod tests;
+
+pub use cache::{Cache, CacheError};
+pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch};
+pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, NoCalls};
+pub use input::{Input, Notification, PodRead};
+pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};
+pub use profile::{PluginLists, ProfileError, ProfileSpec};
+pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
+pub use scheduler::{BuildError, Options, Scheduler};

@@ -1,0 +1,186 @@
+//! Pods on their way to a node: from Permit to the API server's word.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::context::WaitingPod;
+use supercargo_framework::{CycleState, PodInfo, Status, Text, Uid};
+
+use crate::effect::PreBindWork;
+use crate::queue::QueuedPod;
+
+/// At most this long does a plugin hold a pod in Permit.
+pub(crate) const MAX_PERMIT_WAIT: Duration = Duration::from_mins(15);
+
+/// Where a binding is.
+pub(crate) enum Stage {
+    /// Plugins hold the pod.
+    WaitingOnPermit(PermitWait),
+    /// PreBind runs. Until it has ended, the binding can be cancelled.
+    PreBinding {
+        /// Why it was cancelled, if it was.
+        cancelled: Option<Status>,
+    },
+    /// Bind runs. From here on there is no way back.
+    Binding,
+    /// Bind failed and nobody knows whether it was carried out. The pod stays assumed until somebody does.
+    Uncertain(Uncertain),
+}
+
+/// A pod that Permit holds.
+pub(crate) struct PermitWait {
+    /// The plugins that still hold it, each with the moment (monotonic) at which it gives up.
+    pub(crate) pending: Vec<(Text, Duration, Duration)>,
+    /// Since when it waits (monotonic).
+    pub(crate) since: Duration,
+    /// What PreBind will have to do once it is let go.
+    pub(crate) work: Vec<Vec<PreBindWork>>,
+}
+
+/// A binding whose fate is being asked for.
+pub(crate) struct Uncertain {
+    /// What Bind said.
+    pub(crate) message: String,
+    /// When to ask again (monotonic); `None` while a question is under way.
+    pub(crate) ask_at: Option<Duration>,
+    /// How often it was asked.
+    pub(crate) asked: u32,
+}
+
+impl Uncertain {
+    /// How long to wait before asking once more: a second, doubling up to thirty.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_secs(1_u64.checked_shl(self.asked).unwrap_or(u64::MAX).min(30))
+    }
+}
+
+/// A pod on its way to a node. It is assumed in the cache, unless it has been deleted meanwhile.
+pub(crate) struct Binding {
+    pub(crate) queued: QueuedPod,
+    pub(crate) node: Arc<str>,
+    pub(crate) state: CycleState,
+    pub(crate) stage: Stage,
+}
+
+impl Binding {
+    pub(crate) fn pod(&self) -> &Arc<PodInfo> {
+        &self.queued.pod
+    }
+}
+
+/// All bindings.
+#[derive(Default)]
+pub(crate) struct Bindings {
+    by_pod: FxHashMap<Uid, Binding>,
+    /// The pods that Permit holds, in the order they came; few, if any.
+    waiting: Vec<WaitingPod>,
+}
+
+impl Bindings {
+    pub(crate) fn insert(&mut self, binding: Binding) {
+        if let Stage::WaitingOnPermit(wait) = &binding.stage {
+            let pending = wait
+                .pending
+                .iter()
+                .map(|(plugin, timeout, _)| (plugin.clone(), *timeout))
+                .collect();
+            self.waiting.push(WaitingPod {
+                uid: binding.pod().uid.clone(),
+                key: binding.pod().key(),
+                node_name: Arc::clone(&binding.node),
+                pending,
+            });
+        }
+        self.by_pod.insert(binding.pod().uid.clone(), binding);
+    }
+
+    pub(crate) fn get(&self, uid: &Uid) -> Option<&Binding> {
+        self.by_pod.get(uid)
+    }
+
+    pub(crate) fn get_mut(&mut self, uid: &Uid) -> Option<&mut Binding> {
+        self.by_pod.get_mut(uid)
+    }
+
+    pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Binding> {
+        self.forget_waiting(uid);
+        self.by_pod.remove(uid)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_pod.len()
+    }
+
+    pub(crate) fn waiting(&self) -> &[WaitingPod] {
+        &self.waiting
+    }
+
+    pub(crate) fn is_waiting(&self, uid: &Uid) -> bool {
+        self.waiting.iter().any(|pod| pod.uid == *uid)
+    }
+
+    /// The pod no longer waits on Permit.
+    pub(crate) fn forget_waiting(&mut self, uid: &Uid) {
+        self.waiting.retain(|pod| pod.uid != *uid);
+    }
+
+    /// A plugin lets a waiting pod go; `true` when no other holds it.
+    pub(crate) fn allow(&mut self, uid: &Uid, plugin: &Text) -> bool {
+        let Some(Binding {
+            stage: Stage::WaitingOnPermit(wait),
+            ..
+        }) = self.by_pod.get_mut(uid)
+        else {
+            return false;
+        };
+        wait.pending.retain(|(name, ..)| name != plugin);
+        let free = wait.pending.is_empty();
+        if let Some(pod) = self.waiting.iter_mut().find(|pod| pod.uid == *uid) {
+            pod.pending.retain(|(name, _)| name != plugin);
+        }
+        free
+    }
+
+    /// Waiting pods whose time is over, each with the plugin that gave up and how long it had waited for.
+    pub(crate) fn timed_out(&self, now: Duration) -> Vec<(Uid, Text, Duration)> {
+        let mut due = Vec::new();
+        for pod in &self.waiting {
+            if let Some(Binding {
+                stage: Stage::WaitingOnPermit(wait),
+                ..
+            }) = self.by_pod.get(&pod.uid)
+                && let Some((plugin, timeout, _)) = wait.pending.iter().find(|(.., at)| *at <= now)
+            {
+                due.push((pod.uid.clone(), plugin.clone(), *timeout));
+            }
+        }
+        due
+    }
+
+    /// Uncertain bindings that are to be asked about now.
+    pub(crate) fn to_ask(&self, now: Duration) -> Vec<Uid> {
+        let due = |binding: &&Binding| match &binding.stage {
+            Stage::Uncertain(uncertain) => uncertain.ask_at.is_some_and(|at| at <= now),
+            _ => false,
+        };
+        let mut due: Vec<_> = self
+            .by_pod
+            .values()
+            .filter(due)
+            .map(|binding| binding.pod().uid.clone())
+            .collect();
+        due.sort();
+        due
+    }
+
+    /// The next moment (monotonic) at which something here is due.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        let deadline = |binding: &Binding| match &binding.stage {
+            Stage::WaitingOnPermit(wait) => wait.pending.iter().map(|(.., at)| *at).min(),
+            Stage::Uncertain(uncertain) => uncertain.ask_at,
+            Stage::PreBinding { .. } | Stage::Binding => None,
+        };
+        self.by_pod.values().filter_map(deadline).min()
+    }
+}

@@ -1,0 +1,319 @@
+//! The scheduler cache: nodes, and the pods on them, bound or assumed.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
+use thiserror::Error;
+
+use crate::node_tree::NodeTree;
+
+/// Why the cache refused a change. The change is then not made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CacheError {
+    /// A pod that is there already cannot be assumed.
+    #[error("pod {0} is in the cache, so can't be assumed")]
+    AlreadyKnown(Uid),
+    /// Only an assumed pod can be forgotten.
+    #[error("pod {0} is bound and can't be forgotten")]
+    NotAssumed(Uid),
+    /// The pod has no node.
+    #[error("pod {0} has no node")]
+    Unassigned(Uid),
+    /// The node is not there.
+    #[error("node {0:?} is not in the cache")]
+    UnknownNode(Arc<str>),
+}
+
+/// A pod in the cache.
+#[derive(Clone, Debug)]
+struct CachedPod {
+    pod: Arc<PodInfo>,
+    node: Arc<str>,
+    assumed: bool,
+}
+
+/// Nodes and the pods on them.
+///
+/// A pod gets in by being assumed or by an informer's word that it has a node, and leaves by being forgotten (assumed
+/// only) or by an informer's word that it is gone. There is no expiry, as upstream has none since 1.36.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    nodes: Nodes,
+    tree: NodeTree,
+    order_is_stale: bool,
+    pods: FxHashMap<Uid, CachedPod>,
+    /// Pods on nodes that are gone or have not come yet, by node name.
+    ghosts: FxHashMap<Arc<str>, NodeInfo>,
+}
+
+impl Cache {
+    /// The nodes, in an order that is current.
+    pub fn refreshed(&mut self) -> &Nodes {
+        if std::mem::take(&mut self.order_is_stale) {
+            let order = self
+                .tree
+                .list()
+                .iter()
+                .filter_map(|name| self.nodes.index_of(name))
+                .collect();
+            self.nodes.set_order(order);
+        }
+        &self.nodes
+    }
+
+    /// The nodes, as last [`refreshed`](Self::refreshed).
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// The node that a pod is on, bound or assumed.
+    pub fn node_of(&self, uid: &Uid) -> Option<&Arc<str>> {
+        self.pods.get(uid).map(|cached| &cached.node)
+    }
+
+    /// Whether the pod is assumed.
+    pub fn is_assumed(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|cached| cached.assumed)
+    }
+
+    /// Whether an informer has said that the pod has a node.
+    pub fn is_confirmed(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|cached| !cached.assumed)
+    }
+
+    /// The number of pods, and how many of them are assumed.
+    pub fn pod_counts(&self) -> (usize, usize) {
+        (
+            self.pods.len(),
+            self.pods.values().filter(|cached| cached.assumed).count(),
+        )
+    }
+
+    /// Puts a pod on a node before the API server knows of it.
+    pub fn assume(&mut self, pod: Arc<PodInfo>, node: Arc<str>) -> Result<(), CacheError> {
+        if self.pods.contains_key(&pod.uid) {
+            return Err(CacheError::AlreadyKnown(pod.uid.clone()));
+        }
+        self.place(pod, node, true);
+        Ok(())
+    }
+
+    /// Takes an assumed pod off its node. A pod that is not known is none the worse for it.
+    pub fn forget(&mut self, uid: &Uid) -> Result<(), CacheError> {
+        if self.is_confirmed(uid) {
+            return Err(CacheError::NotAssumed(uid.clone()));
+        }
+        self.displace(uid);
+        Ok(())
+    }
+
+    /// Takes an informer's word that a pod has a node: confirms an assumed pod, wherever it was assumed to be, and
+    /// replaces a known one.
+    pub fn add_pod(&mut self, pod: Arc<PodInfo>) -> Result<(), CacheError> {
+        let Some(node) = pod.node_name.clone() else {
+            return Err(CacheError::Unassigned(pod.uid.clone()));
+        };
+        self.displace(&pod.uid);
+        self.place(pod, node, false);
+        Ok(())
+    }
+
+    /// Takes an informer's word that a pod is gone.
+    pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
+        self.displace(uid)
+    }
+
+    /// Adds or replaces a node.
+    pub fn set_node(&mut self, node: Arc<NodeRecord>) {
+        let zone = node.zone();
+        let name = Arc::clone(&node.name);
+        match self.nodes.index_of(&name) {
+            Some(index) => {
+                let old_zone = self.nodes.at(index).node().zone();
+                if old_zone != zone {
+                    self.tree.remove(&old_zone, &name);
+                    self.tree.add(zone, name);
+                    self.order_is_stale = true;
+                }
+                self.nodes.set_node(index, node);
+            }
+            None => {
+                let mut info = self.ghosts.remove(&name).unwrap_or_default();
+                info.set_node(node);
+                self.nodes.insert(info);
+                self.tree.add(zone, name);
+                self.order_is_stale = true;
+            }
+        }
+    }
+
+    /// Removes a node. Its pods stay known and count again should the node return.
+    pub fn remove_node(&mut self, name: &str) -> Result<(), CacheError> {
+        let unknown = || CacheError::UnknownNode(name.into());
+        let index = self.nodes.index_of(name).ok_or_else(unknown)?;
+        let info = self.nodes.remove(index).ok_or_else(unknown)?;
+        self.tree.remove(&info.node().zone(), name);
+        self.order_is_stale = true;
+        if !info.pods().is_empty() {
+            self.ghosts.insert(Arc::clone(info.name()), info);
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, pod: Arc<PodInfo>, node: Arc<str>, assumed: bool) {
+        match self.nodes.index_of(&node) {
+            Some(index) => {
+                self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
+            }
+            None => self
+                .ghosts
+                .entry(Arc::clone(&node))
+                .or_default()
+                .add_pod(Arc::clone(&pod)),
+        }
+        self.pods
+            .insert(pod.uid.clone(), CachedPod { pod, node, assumed });
+    }
+
+    fn displace(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
+        let CachedPod { pod, node, .. } = self.pods.remove(uid)?;
+        if let Some(index) = self.nodes.index_of(&node) {
+            self.nodes.update(index, |info| info.remove_pod(uid));
+        } else if let Some(ghost) = self.ghosts.get_mut(&node) {
+            ghost.remove_pod(uid);
+            if ghost.pods().is_empty() {
+                self.ghosts.remove(&node);
+            }
+        }
+        Some(pod)
+    }
+
+    /// The cache as it would be had it been built from its objects alone: what [`differences`](Self::differences)
+    /// compares with.
+    fn rebuilt(&self) -> Self {
+        let mut fresh = Self::default();
+        for (_, info) in self.nodes.iter() {
+            fresh.set_node(Arc::clone(info.node()));
+        }
+        for CachedPod { pod, node, assumed } in self.pods.values() {
+            fresh.place(Arc::clone(pod), Arc::clone(node), *assumed);
+        }
+        fresh
+    }
+
+    /// Where the sums kept per node differ from what its pods add up to; empty unless there is a bug. Costs as much as
+    /// building the cache: for tests and for the debugger.
+    pub fn differences(&mut self) -> Vec<String> {
+        self.refreshed();
+        let mut fresh = self.rebuilt();
+        let mut differences = Vec::new();
+        if fresh.refreshed().len() != self.nodes.len() {
+            differences.push(format!(
+                "{} nodes, {} expected",
+                self.nodes.len(),
+                fresh.nodes.len()
+            ));
+        }
+        for (_, info) in self.nodes.iter() {
+            compare(info, fresh.nodes.get(info.name()), &mut differences);
+        }
+        let mut ghosts: Vec<_> = self.ghosts.iter().collect();
+        ghosts.sort_by_key(|(name, _)| Arc::clone(name));
+        for (name, info) in ghosts {
+            compare(info, fresh.ghosts.get(name), &mut differences);
+        }
+        differences
+    }
+
+    /// The node at an index.
+    pub fn node_at(&self, index: NodeIndex) -> &NodeInfo {
+        self.nodes.at(index)
+    }
+}
+
+fn compare(info: &NodeInfo, fresh: Option<&NodeInfo>, differences: &mut Vec<String>) {
+    let sorted = |info: &NodeInfo| {
+        let mut uids: Vec<_> = info.pods().iter().map(|pod| pod.uid.clone()).collect();
+        uids.sort();
+        let mut ports: Vec<_> = info.used_ports().iter().map(|p| format!("{p:?}")).collect();
+        ports.sort();
+        (
+            uids,
+            ports,
+            info.requested().clone(),
+            info.non_zero_milli_cpu(),
+            info.non_zero_memory(),
+        )
+    };
+    let (have, want) = (sorted(info), fresh.map(sorted));
+    if want.as_ref() != Some(&have) {
+        differences.push(format!("node {:?}: {have:?}, {want:?} expected", info.name()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_framework::testing::{node, pod};
+
+    fn cache_with(names: &[&str]) -> Cache {
+        let mut cache = Cache::default();
+        for name in names {
+            cache.set_node(Arc::new(node(name).build()));
+        }
+        cache.refreshed();
+        cache
+    }
+
+    fn requested(cache: &Cache, name: &str) -> i64 {
+        cache
+            .nodes()
+            .get(name)
+            .map_or(-1, |info| info.requested().milli_cpu)
+    }
+
+    #[test]
+    fn an_assumed_pod_counts_until_it_is_forgotten_or_confirmed() {
+        let mut cache = cache_with(&["n1", "n2"]);
+        let waiting = Arc::new(pod("a").request("cpu", "1").build());
+        cache.assume(Arc::clone(&waiting), "n1".into()).unwrap();
+        assert_eq!(
+            (requested(&cache, "n1"), cache.is_assumed(&waiting.uid)),
+            (1000, true)
+        );
+        assert!(cache.assume(Arc::clone(&waiting), "n2".into()).is_err());
+        cache.forget(&waiting.uid).unwrap();
+        assert_eq!(requested(&cache, "n1"), 0);
+
+        cache.assume(waiting, "n1".into()).unwrap();
+        let bound = Arc::new(pod("a").request("cpu", "1").node("n2").build());
+        cache.add_pod(Arc::clone(&bound)).unwrap();
+        assert_eq!(
+            (requested(&cache, "n1"), requested(&cache, "n2")),
+            (0, 1000),
+            "the informer has the last word"
+        );
+        assert!(cache.forget(&bound.uid).is_err());
+        assert!(cache.differences().is_empty());
+    }
+
+    #[test]
+    fn pods_of_a_missing_node_count_when_it_comes() {
+        let mut cache = cache_with(&[]);
+        cache
+            .add_pod(Arc::new(pod("a").request("cpu", "1").node("n1").build()))
+            .unwrap();
+        assert!(cache.refreshed().is_empty());
+        cache.set_node(Arc::new(node("n1").build()));
+        assert_eq!(cache.refreshed().len(), 1);
+        assert_eq!(requested(&cache, "n1"), 1000);
+        cache.remove_node("n1").unwrap();
+        assert!(cache.refreshed().is_empty());
+        cache.remove_pod(&"a".into());
+        cache.set_node(Arc::new(node("n1").build()));
+        cache.refreshed();
+        assert_eq!(requested(&cache, "n1"), 0);
+        assert!(cache.remove_node("n9").is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! What happens to a pod whose attempt failed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::PodCondition;
+use supercargo_framework::{Now, PodInfo};
+
+use crate::diagnosis::FitError;
+use crate::effect::{Effect, EventType, StatusPatch};
+use crate::observer::{AttemptResult, Observation};
+use crate::queue::QueuedPod;
+use crate::scheduler::Scheduler;
+
+/// The longest note of an event, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(crate) enum FailureKind {
+    /// There is no node.
+    NoNodes,
+    /// No node fits, or the one that did was refused.
+    Fit(Box<FitError>),
+    /// Something failed.
+    Internal(String),
+}
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    /// What becomes of the pod's nominated node.
+    pub(crate) nomination: Nomination,
+}
+
+impl Failure {
+    pub(crate) fn no_nodes() -> Self {
+        Self {
+            kind: FailureKind::NoNodes,
+            nomination: Nomination::Override(None),
+        }
+    }
+
+    pub(crate) fn internal(message: String) -> Self {
+        Self {
+            kind: FailureKind::Internal(message),
+            nomination: Nomination::Override(None),
+        }
+    }
+
+    fn is_rejection(&self) -> bool {
+        !matches!(self.kind, FailureKind::Internal(_))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            FailureKind::NoNodes => f.write_str("no nodes available to schedule pods"),
+            FailureKind::Fit(error) => error.fmt(f),
+            FailureKind::Internal(message) => f.write_str(message),
+        }
+    }
+}
+
+impl Scheduler {
+    /// Puts the pod back into the queue and tells the world why (upstream's FailureHandler).
+    pub(crate) fn fail(&mut self, now: Now, mut queued: QueuedPod, failure: Failure) {
+        let message = failure.to_string();
+        let (result, reason) = if failure.is_rejection() {
+            (AttemptResult::Unschedulable, "Unschedulable")
+        } else {
+            (AttemptResult::Error, "SchedulerError")
+        };
+        self.observe_attempt(&queued, result, now);
+        queued.unschedulable_plugins.clear();
+        queued.pending_plugins.clear();
+        if let FailureKind::Fit(error) = failure.kind {
+            let FitError { diagnosis, .. } = *error;
+            queued.unschedulable_plugins = diagnosis.unschedulable_plugins;
+            queued.pending_plugins = diagnosis.pending_plugins;
+        }
+        // A pod that is gone, has been replaced, or has a node by now needs no place in the queue, and nothing is to be
+        // said of it.
+        let known = self
+            .pending
+            .get(&queued.pod.key())
+            .filter(|pod| pod.uid == queued.pod.uid);
+        let Some(pod) = known.filter(|pod| !self.cache.is_confirmed(&pod.uid)).cloned() else {
+            self.queue.done(queued.uid());
+            return;
+        };
+        queued.pod = Arc::clone(&pod);
+        self.with_queue(now, |queue, cx| queue.add_unschedulable(cx, queued));
+        self.queue.nominator.add(&pod, &failure.nomination);
+        self.record_event(
+            &pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            truncated(&message),
+        );
+        self.patch_failed(now, &pod, reason, message, failure.nomination);
+    }
+
+    /// Patches the PodScheduled condition and the nomination, unless both are as they should be.
+    fn patch_failed(
+        &mut self,
+        now: Now,
+        pod: &PodInfo,
+        reason: &str,
+        message: String,
+        nomination: Nomination,
+    ) {
+        let current = pod.status.pod_scheduled.as_ref();
+        let unchanged = current.filter(|condition| &*condition.status == "False");
+        let condition = PodCondition {
+            status: "False".into(),
+            reason: reason.into(),
+            message: message.into(),
+            observed_generation: Some(pod.generation),
+            // The moment tells when the status changed, not its reason.
+            last_transition: unchanged.map_or(Some(now.wall.floor_to_second()), |condition| {
+                condition.last_transition
+            }),
+        };
+        let condition = (current != Some(&condition)).then_some(condition);
+        let nominated_node_name = match nomination {
+            Nomination::Keep => None,
+            Nomination::Override(node) => (node != pod.status.nominated_node_name).then_some(node),
+        };
+        if condition.is_some() || nominated_node_name.is_some() {
+            self.effects.push(Effect::PatchPodStatus(StatusPatch {
+                pod: pod.key(),
+                uid: pod.uid.clone(),
+                condition,
+                nominated_node_name,
+            }));
+        }
+    }
+
+    pub(crate) fn observe_attempt(&mut self, queued: &QueuedPod, result: AttemptResult, now: Now) {
+        let since_first_attempt = queued.initial_attempt.map(|first| now.wall.since(first));
+        self.observer.observe(Observation::Attempt {
+            profile: &self.profiles.get(queued.profile).scheduler_name,
+            result,
+            pod: &queued.pod,
+            attempts: queued.attempts,
+            since_first_attempt,
+        });
+    }
+}
+
+/// The message as an event's note: cut to the API's limit, between characters.
+fn truncated(message: &str) -> String {
+    const SUFFIX: &str = " ...";
+    if message.len() <= MAX_NOTE {
+        return message.to_owned();
+    }
+    let end = (0..=MAX_NOTE - SUFFIX.len())
+        .rev()
+        .find(|i| message.is_char_boundary(*i))
+        .unwrap_or(0);
+    format!("{}{SUFFIX}", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_to_the_limit() {
+        assert_eq!(truncated("short"), "short");
+        let long = truncated(&"x".repeat(2000));
+        assert_eq!((long.len(), &long[1020..]), (1024, " ..."));
+        assert!(truncated(&"é".repeat(1000)).len() <= 1024);
+    }
+}

@@ -1,0 +1,218 @@
+//! What each input does: upstream's event handlers.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::Change;
+use supercargo_framework::objects::Object;
+use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, PodInfo, Status, Uid};
+
+use crate::cluster_events;
+use crate::input::{Input, Notification};
+use crate::scheduler::Scheduler;
+
+impl Scheduler {
+    /// Takes note of something that happened, and does what is due.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::AssignedPod(notification) => self.assigned_pod(now, notification),
+            Input::QueuedPod(notification) => self.queued_pod(now, notification),
+            Input::Node(notification) => self.node(now, notification),
+            Input::Object(notification) => self.object(now, notification),
+            Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
+            Input::Bound { pod, outcome } => self.bound(now, &pod, outcome),
+            Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
+            Input::Tick => {}
+            Input::Drain => self.draining = true,
+        }
+        self.with_queue(now, super::queue::SchedulingQueue::tick);
+        self.tick_bindings(now);
+    }
+
+    fn assigned_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
+        match notification {
+            Notification::Added(pod) => self.add_assigned(now, pod),
+            Notification::Updated { old, new } if old.uid != new.uid => {
+                self.delete_assigned(now, &old);
+                self.add_assigned(now, new);
+            }
+            Notification::Updated { old, new } => {
+                self.cache_pod(Arc::clone(&new));
+                for event in cluster_events::pod_events(&old, &new) {
+                    let change = Change::Pod {
+                        old: Some(Arc::clone(&old)),
+                        new: Some(Arc::clone(&new)),
+                    };
+                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
+                }
+            }
+            Notification::Deleted(pod) => self.delete_assigned(now, &pod),
+        }
+    }
+
+    fn add_assigned(&mut self, now: Now, pod: Arc<PodInfo>) {
+        self.informer_confirms(now, &pod);
+        self.cache_pod(Arc::clone(&pod));
+        let change = Change::Pod {
+            old: None,
+            new: Some(pod),
+        };
+        self.move_all(now, EventResource::AssignedPod, ActionType::ADD, &change);
+    }
+
+    fn cache_pod(&mut self, pod: Arc<PodInfo>) {
+        if let Err(error) = self.cache.add_pod(pod) {
+            self.anomaly(&error.to_string());
+        }
+    }
+
+    fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
+        self.cache.remove_pod(&pod.uid);
+        self.move_all_for_freed(now, pod, |_| true);
+    }
+
+    fn queued_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
+        match notification {
+            Notification::Added(pod) => self.add_to_queue(now, pod),
+            Notification::Updated { old, new } if old.uid != new.uid => {
+                self.delete_from_queue(now, &old);
+                self.add_to_queue(now, new);
+            }
+            // A resync, or a relist that brought nothing new.
+            Notification::Updated { old, new } if old.resource_version == new.resource_version => {}
+            Notification::Updated { old, new } => self.update_in_queue(now, &old, new),
+            Notification::Deleted(pod) => self.delete_from_queue(now, &pod),
+        }
+    }
+
+    fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {
+        let Some(profile) = self.profile_of(&pod) else {
+            return;
+        };
+        self.pending.insert(pod.key(), Arc::clone(&pod));
+        // A handler that is told of a pod again, as after a restart of the informer, adds nothing.
+        if self.queue.place(&pod.uid).is_none() && self.cache.node_of(&pod.uid).is_none() {
+            self.with_queue(now, |queue, cx| queue.add(cx, pod, profile));
+        }
+    }
+
+    fn update_in_queue(&mut self, now: Now, old: &Arc<PodInfo>, new: Arc<PodInfo>) {
+        let Some(profile) = self.profile_of(&new) else {
+            return;
+        };
+        self.pending.insert(new.key(), Arc::clone(&new));
+        if self.cache.is_confirmed(&new.uid) {
+            return;
+        }
+        if self.cache.is_assumed(&new.uid) {
+            if new.terminating && !old.terminating {
+                self.assumed_pod_deleted(now, &new);
+            }
+            return;
+        }
+        self.with_queue(now, |queue, cx| queue.update(cx, old, &new, profile));
+        let (before, after) = (&old.status.nominated_node_name, &new.status.nominated_node_name);
+        if before.is_some() && before != after {
+            self.move_all_for_freed(now, old, |waiting| waiting.priority <= old.priority);
+        }
+    }
+
+    fn delete_from_queue(&mut self, now: Now, pod: &Arc<PodInfo>) {
+        if self
+            .pending
+            .get(&pod.key())
+            .is_some_and(|known| known.uid == pod.uid)
+        {
+            self.pending.remove(&pod.key());
+        }
+        self.queue.delete(&pod.uid);
+        if self.cache.is_confirmed(&pod.uid) {
+            // It left the queue because it has a node now.
+        } else if self.cache.is_assumed(&pod.uid) {
+            self.assumed_pod_deleted(now, pod);
+        } else if pod.status.nominated_node_name.is_some() {
+            self.move_all_for_freed(now, pod, |waiting| waiting.priority <= pod.priority);
+        }
+    }
+
+    /// A pod goes away while it is on its way to a node. One that Permit holds is turned down, which also forgets it.
+    fn assumed_pod_deleted(&mut self, now: Now, pod: &Arc<PodInfo>) {
+        if self.bindings.is_waiting(&pod.uid) {
+            self.permit_rejected(now, &pod.uid, Status::unschedulable("removed"));
+        } else {
+            self.forget(&pod.uid);
+        }
+        self.move_all_for_freed(now, pod, |_| true);
+    }
+
+    pub(crate) fn forget(&mut self, uid: &Uid) {
+        if let Err(error) = self.cache.forget(uid) {
+            self.anomaly(&error.to_string());
+        }
+    }
+
+    fn node(&mut self, now: Now, notification: Notification<NodeRecord>) {
+        match notification {
+            Notification::Added(node) => {
+                self.cache.set_node(Arc::clone(&node));
+                let change = Change::Node {
+                    old: None,
+                    new: Some(node),
+                };
+                self.move_all(now, EventResource::Node, ActionType::ADD, &change);
+            }
+            Notification::Updated { old, new } => {
+                self.cache.set_node(Arc::clone(&new));
+                for event in cluster_events::node_events(&old, &new) {
+                    let change = Change::Node {
+                        old: Some(Arc::clone(&old)),
+                        new: Some(Arc::clone(&new)),
+                    };
+                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
+                }
+            }
+            Notification::Deleted(node) => {
+                let name = Arc::clone(&node.name);
+                let change = Change::Node {
+                    old: Some(node),
+                    new: None,
+                };
+                self.move_all(now, EventResource::Node, ActionType::DELETE, &change);
+                if let Err(error) = self.cache.remove_node(&name) {
+                    self.anomaly(&error.to_string());
+                }
+            }
+        }
+    }
+
+    fn object(&mut self, now: Now, notification: Notification<Object>) {
+        let (old, new) = match notification {
+            Notification::Added(new) => (None, Some(new)),
+            Notification::Updated { old, new } => (Some(old), Some(new)),
+            Notification::Deleted(old) => (Some(old), None),
+        };
+        let action = match (&old, &new) {
+            (None, _) => ActionType::ADD,
+            (Some(_), Some(_)) => ActionType::UPDATE,
+            (Some(_), None) => ActionType::DELETE,
+        };
+        let Some(resource) = new
+            .as_ref()
+            .or(old.as_ref())
+            .map(|object| object.resource.clone())
+        else {
+            return;
+        };
+        // Hints see the objects as they are after the event.
+        match (&new, &old) {
+            (Some(object), _) => drop(self.objects.insert(Arc::clone(object))),
+            (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
+            (None, None) => {}
+        }
+        self.move_all(
+            now,
+            EventResource::Other(resource),
+            action,
+            &Change::Object { old, new },
+        );
+    }
+}

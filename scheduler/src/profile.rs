@@ -1,0 +1,319 @@
+//! Profiles: a scheduler name and the plugins that serve it, per extension point.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::plugin::{
+    EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
+    PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+    SignPlugin,
+};
+use supercargo_framework::signature::{Signature, Signer};
+use supercargo_framework::{Plugin, PodInfo, Text};
+use thiserror::Error;
+
+use crate::effect::NamedBinder;
+
+/// The plugins of a profile, in order, per extension point.
+#[derive(Clone, Default)]
+pub struct PluginLists {
+    /// PreEnqueue.
+    pub pre_enqueue: Vec<Arc<dyn Plugin>>,
+    /// QueueSort: exactly one.
+    pub queue_sort: Vec<Arc<dyn Plugin>>,
+    /// PreFilter.
+    pub pre_filter: Vec<Arc<dyn Plugin>>,
+    /// Filter.
+    pub filter: Vec<Arc<dyn Plugin>>,
+    /// PostFilter.
+    pub post_filter: Vec<Arc<dyn Plugin>>,
+    /// PreScore.
+    pub pre_score: Vec<Arc<dyn Plugin>>,
+    /// Score, with weights.
+    pub score: Vec<(Arc<dyn Plugin>, i32)>,
+    /// Reserve.
+    pub reserve: Vec<Arc<dyn Plugin>>,
+    /// Permit.
+    pub permit: Vec<Arc<dyn Plugin>>,
+    /// PreBind.
+    pub pre_bind: Vec<Arc<dyn Plugin>>,
+    /// Bind: at least one.
+    pub bind: Vec<Arc<dyn Plugin>>,
+    /// PostBind.
+    pub post_bind: Vec<Arc<dyn Plugin>>,
+}
+
+/// What a profile is made from.
+#[derive(Clone)]
+pub struct ProfileSpec {
+    /// The `schedulerName` that pods ask for.
+    pub scheduler_name: String,
+    /// How many of the nodes to look at; `None` for all.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// The plugins.
+    pub plugins: PluginLists,
+}
+
+/// Why a profile cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProfileError {
+    /// A plugin is listed at a point where it does not take part.
+    #[error("profile {profile:?}: plugin {plugin:?} does not take part in {point}")]
+    NotAtPoint {
+        /// The profile.
+        profile: String,
+        /// The plugin.
+        plugin: &'static str,
+        /// The extension point.
+        point: &'static str,
+    },
+    /// There must be exactly one queue-sort plugin.
+    #[error("profile {profile:?}: exactly one queueSort plugin is needed, {count} are enabled")]
+    QueueSort {
+        /// The profile.
+        profile: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// There must be a bind plugin.
+    #[error("profile {profile:?}: at least one bind plugin is needed")]
+    NoBind {
+        /// The profile.
+        profile: String,
+    },
+    /// Two profiles have one name, or there is none.
+    #[error(
+        "profiles need distinct names and there must be at least one; {0:?} is there twice or there is none"
+    )]
+    Names(String),
+}
+
+/// A plugin at a point, with its name.
+pub(crate) struct Named<P: ?Sized> {
+    pub(crate) name: &'static str,
+    pub(crate) plugin: Arc<P>,
+}
+
+/// A score plugin with its weight.
+pub(crate) struct Scorer {
+    pub(crate) name: &'static str,
+    pub(crate) plugin: Arc<dyn ScorePlugin>,
+    pub(crate) weight: i64,
+}
+
+/// A profile, ready to run.
+pub(crate) struct Profile {
+    pub(crate) scheduler_name: Arc<str>,
+    pub(crate) percentage_of_nodes_to_score: Option<i32>,
+    pub(crate) queue_sort: Arc<dyn QueueSortPlugin>,
+    pub(crate) pre_enqueue: Vec<Named<dyn PreEnqueuePlugin>>,
+    pub(crate) pre_filter: Vec<Named<dyn PreFilterPlugin>>,
+    pub(crate) filter: Vec<Named<dyn FilterPlugin>>,
+    pub(crate) post_filter: Vec<Named<dyn PostFilterPlugin>>,
+    pub(crate) pre_score: Vec<Named<dyn PreScorePlugin>>,
+    pub(crate) score: Vec<Scorer>,
+    pub(crate) reserve: Vec<Named<dyn ReservePlugin>>,
+    pub(crate) permit: Vec<Named<dyn PermitPlugin>>,
+    pub(crate) pre_bind: Vec<Named<dyn PreBindPlugin>>,
+    pub(crate) bind: Arc<[NamedBinder]>,
+    pub(crate) post_bind: Vec<Named<dyn PostBindPlugin>>,
+    /// Every plugin of the profile once, with the events it wants; `None` means all.
+    pub(crate) events: Vec<(Text, Option<Vec<EventRegistration>>)>,
+    /// What signs a pod, in order; `None` as soon as one plugin whose answer counts does not sign.
+    signers: Option<Vec<Arc<dyn SignPlugin>>>,
+}
+
+/// Takes one extension point of a list of plugins.
+macro_rules! at_point {
+    ($profile:expr, $plugins:expr, $point:ident, $label:literal) => {
+        $plugins
+            .iter()
+            .map(|plugin| match Arc::clone(plugin).extension_points().$point {
+                Some(at_point) => Ok(Named {
+                    name: plugin.name(),
+                    plugin: at_point,
+                }),
+                None => Err(not_at_point($profile, &**plugin, $label)),
+            })
+            .collect::<Result<Vec<_>, _>>()
+    };
+}
+
+fn not_at_point(profile: &str, plugin: &dyn Plugin, point: &'static str) -> ProfileError {
+    ProfileError::NotAtPoint {
+        profile: profile.to_owned(),
+        plugin: plugin.name(),
+        point,
+    }
+}
+
+impl Profile {
+    pub(crate) fn new(spec: &ProfileSpec) -> Result<Self, ProfileError> {
+        let name = &spec.scheduler_name;
+        let lists = &spec.plugins;
+        let queue_sort = at_point!(name, lists.queue_sort, queue_sort, "queueSort")?;
+        let [queue_sort] = &queue_sort[..] else {
+            return Err(ProfileError::QueueSort {
+                profile: name.clone(),
+                count: queue_sort.len(),
+            });
+        };
+        let bind = at_point!(name, lists.bind, bind, "bind")?;
+        if bind.is_empty() {
+            return Err(ProfileError::NoBind {
+                profile: name.clone(),
+            });
+        }
+        let every = lists.every_plugin();
+        Ok(Self {
+            scheduler_name: name.as_str().into(),
+            percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
+            queue_sort: Arc::clone(&queue_sort.plugin),
+            pre_enqueue: at_point!(name, lists.pre_enqueue, pre_enqueue, "preEnqueue")?,
+            pre_filter: at_point!(name, lists.pre_filter, pre_filter, "preFilter")?,
+            filter: at_point!(name, lists.filter, filter, "filter")?,
+            post_filter: at_point!(name, lists.post_filter, post_filter, "postFilter")?,
+            pre_score: at_point!(name, lists.pre_score, pre_score, "preScore")?,
+            score: lists.scorers(name)?,
+            reserve: at_point!(name, lists.reserve, reserve, "reserve")?,
+            permit: at_point!(name, lists.permit, permit, "permit")?,
+            pre_bind: at_point!(name, lists.pre_bind, pre_bind, "preBind")?,
+            bind: bind
+                .into_iter()
+                .map(|Named { name, plugin }| NamedBinder {
+                    name: name.into(),
+                    plugin,
+                })
+                .collect(),
+            post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
+            events: every.iter().filter_map(events_of).collect(),
+            signers: lists.signers(),
+        })
+    }
+
+    /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
+    pub(crate) fn sign(&self, pod: &PodInfo) -> Option<Signature> {
+        let mut signer = Signer::default();
+        for plugin in self.signers.as_ref()? {
+            plugin.sign(pod, &mut signer).ok()?;
+        }
+        Some(signer.finish())
+    }
+}
+
+/// A plugin that can turn a pod down, with the events that may help: those it names, or all.
+fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistration>>)> {
+    let points = Arc::clone(plugin).extension_points();
+    let rejects = points.pre_enqueue.is_some()
+        || points.pre_filter.is_some()
+        || points.filter.is_some()
+        || points.reserve.is_some()
+        || points.permit.is_some();
+    let events = points
+        .enqueue_extensions
+        .map(EnqueueExtensions::events_to_register);
+    (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events))
+}
+
+impl PluginLists {
+    /// Every plugin once, in the order of the extension points.
+    fn every_plugin(&self) -> Vec<Arc<dyn Plugin>> {
+        let scored = self.score.iter().map(|(plugin, _)| plugin);
+        let mut every: Vec<Arc<dyn Plugin>> = Vec::new();
+        for plugin in [
+            &self.pre_enqueue,
+            &self.queue_sort,
+            &self.pre_filter,
+            &self.filter,
+            &self.post_filter,
+            &self.pre_score,
+            &self.reserve,
+            &self.permit,
+            &self.pre_bind,
+            &self.bind,
+            &self.post_bind,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(scored)
+        {
+            if !every.iter().any(|known| known.name() == plugin.name()) {
+                every.push(Arc::clone(plugin));
+            }
+        }
+        every
+    }
+
+    fn scorers(&self, profile: &str) -> Result<Vec<Scorer>, ProfileError> {
+        let scorer = |(plugin, weight): &(Arc<dyn Plugin>, i32)| {
+            let score = Arc::clone(plugin).extension_points().score;
+            let score = score.ok_or_else(|| not_at_point(profile, &**plugin, "score"))?;
+            Ok(Scorer {
+                name: plugin.name(),
+                plugin: score,
+                weight: i64::from(*weight),
+            })
+        };
+        self.score.iter().map(scorer).collect()
+    }
+
+    fn signers(&self) -> Option<Vec<Arc<dyn SignPlugin>>> {
+        let scored = self.score.iter().map(|(plugin, _)| plugin);
+        let judging = [&self.pre_filter, &self.filter, &self.pre_score]
+            .into_iter()
+            .flatten()
+            .chain(scored);
+        let mut seen: Vec<&'static str> = Vec::new();
+        let mut signers = Vec::new();
+        for plugin in judging {
+            if !seen.contains(&plugin.name()) {
+                seen.push(plugin.name());
+                signers.push(Arc::clone(plugin).extension_points().sign?);
+            }
+        }
+        Some(signers)
+    }
+}
+
+/// The index of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProfileIndex(pub(crate) usize);
+
+/// All profiles.
+pub(crate) struct Profiles(Vec<Profile>);
+
+impl Profiles {
+    pub(crate) fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
+        let profiles = specs.iter().map(Profile::new).collect::<Result<Vec<_>, _>>()?;
+        let name = |i: usize| profiles[i].scheduler_name.to_string();
+        if profiles.is_empty() {
+            return Err(ProfileError::Names(String::new()));
+        }
+        if let Some(twice) =
+            (1..profiles.len()).find(|i| profiles[..*i].iter().any(|p| *p.scheduler_name == name(*i)))
+        {
+            return Err(ProfileError::Names(name(twice)));
+        }
+        Ok(Self(profiles))
+    }
+
+    pub(crate) fn get(&self, index: ProfileIndex) -> &Profile {
+        &self.0[index.0]
+    }
+
+    pub(crate) fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
+        self.0
+            .iter()
+            .position(|profile| &*profile.scheduler_name == scheduler_name)
+            .map(ProfileIndex)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
+        self.0.iter()
+    }
+
+    /// The plugin that orders the active queue; configuration makes sure that all profiles have the same.
+    pub(crate) fn queue_sort(&self) -> Arc<dyn QueueSortPlugin> {
+        Arc::clone(&self.0[0].queue_sort)
+    }
+}

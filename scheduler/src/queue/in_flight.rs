@@ -1,0 +1,146 @@
+//! What happened while pods were being scheduled.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::event::Change;
+use supercargo_framework::{ClusterEvent, Uid};
+
+/// One line of the log.
+enum Line {
+    /// A pod was popped here.
+    Popped,
+    /// A pod was popped here and is done.
+    Done,
+    /// Something happened.
+    Event(ClusterEvent, Change),
+}
+
+/// Pods being scheduled, and the events since the first of them was popped.
+///
+/// A pod that turns out unschedulable is judged by the events after its own mark: a wake-up that came while the pod was
+/// in no queue is not lost.
+#[derive(Default)]
+pub(super) struct InFlight {
+    lines: VecDeque<Line>,
+    /// How many lines have been dropped from the front.
+    dropped: u64,
+    marks: FxHashMap<Uid, u64>,
+}
+
+impl InFlight {
+    /// Marks a pod as popped; `false` when it is already.
+    pub(super) fn begin(&mut self, uid: Uid) -> bool {
+        if self.marks.contains_key(&uid) {
+            return false;
+        }
+        self.marks.insert(uid, self.dropped + self.lines.len() as u64);
+        self.lines.push_back(Line::Popped);
+        true
+    }
+
+    pub(super) fn contains(&self, uid: &Uid) -> bool {
+        self.marks.contains_key(uid)
+    }
+
+    pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.marks.keys()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Notes an event, unless nobody is there to be judged by it.
+    pub(super) fn note(&mut self, event: ClusterEvent, change: Change) {
+        if !self.marks.is_empty() {
+            self.lines.push_back(Line::Event(event, change));
+        }
+    }
+
+    /// The events since the pod was popped; `None` when it is not in flight.
+    pub(super) fn events_since(&self, uid: &Uid) -> Option<impl Iterator<Item = (&ClusterEvent, &Change)>> {
+        let mark = self.marks.get(uid)? - self.dropped;
+        let after = usize::try_from(mark).ok()? + 1;
+        Some(self.lines.iter().skip(after).filter_map(|line| match line {
+            Line::Event(event, change) => Some((event, change)),
+            Line::Popped | Line::Done => None,
+        }))
+    }
+
+    /// The pod is no longer being scheduled. Drops what nobody will be judged by.
+    pub(super) fn done(&mut self, uid: &Uid) {
+        let Some(mark) = self.marks.remove(uid) else {
+            return;
+        };
+        if let Some(line) = usize::try_from(mark - self.dropped)
+            .ok()
+            .and_then(|i| self.lines.get_mut(i))
+        {
+            *line = Line::Done;
+        }
+        while !matches!(self.lines.front(), None | Some(Line::Popped)) {
+            self.lines.pop_front();
+            self.dropped += 1;
+        }
+    }
+
+    /// The number of events kept.
+    pub(super) fn event_count(&self) -> usize {
+        self.lines
+            .iter()
+            .filter(|line| matches!(line, Line::Event(..)))
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_framework::{ActionType, EventResource};
+
+    fn event(action: ActionType) -> ClusterEvent {
+        ClusterEvent::new(EventResource::Node, action)
+    }
+
+    fn seen(log: &InFlight, uid: &str) -> Vec<String> {
+        log.events_since(&uid.into())
+            .unwrap()
+            .map(|(event, _)| event.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn each_pod_sees_the_events_after_its_own_mark() {
+        let mut log = InFlight::default();
+        log.note(event(ActionType::ADD), Change::default());
+        assert!(log.begin("a".into()));
+        assert!(!log.begin("a".into()));
+        log.note(event(ActionType::ADD), Change::default());
+        log.begin("b".into());
+        log.note(event(ActionType::DELETE), Change::default());
+        assert_eq!(seen(&log, "a"), ["NodeAdd", "NodeDelete"]);
+        assert_eq!(seen(&log, "b"), ["NodeDelete"]);
+        log.done(&"a".into());
+        assert_eq!(
+            (seen(&log, "b"), log.event_count()),
+            (vec!["NodeDelete".to_owned()], 1)
+        );
+        log.done(&"b".into());
+        assert_eq!((log.event_count(), log.len()), (0, 0));
+        assert!(log.events_since(&"b".into()).is_none());
+    }
+
+    #[test]
+    fn a_pod_in_the_middle_may_end_first() {
+        let mut log = InFlight::default();
+        for uid in ["a", "b", "c"] {
+            log.begin(uid.into());
+            log.note(event(ActionType::ADD), Change::default());
+        }
+        log.done(&"b".into());
+        assert_eq!((seen(&log, "a").len(), seen(&log, "c").len()), (3, 1));
+        log.done(&"a".into());
+        assert_eq!((seen(&log, "c").len(), log.event_count()), (1, 1));
+    }
+}

@@ -1,0 +1,89 @@
+//! Which pods have been promised which node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::{PodInfo, Uid};
+
+/// Nominated pods by node. Only pods that are not yet on a node are here.
+#[derive(Default)]
+pub(crate) struct Nominator {
+    by_node: BTreeMap<Arc<str>, Vec<Uid>>,
+    nodes: FxHashMap<Uid, Arc<str>>,
+}
+
+impl Nominator {
+    /// Nominates the pod as `nomination` says: for a given node or none, or as the pod's own status has it.
+    pub(crate) fn add(&mut self, pod: &PodInfo, nomination: &Nomination) {
+        let node = match nomination {
+            Nomination::Override(node) => node.clone(),
+            Nomination::Keep => match &pod.status.nominated_node_name {
+                None => return,
+                node => node.clone(),
+            },
+        };
+        self.remove(&pod.uid);
+        if let Some(node) = node {
+            self.by_node
+                .entry(Arc::clone(&node))
+                .or_default()
+                .push(pod.uid.clone());
+            self.nodes.insert(pod.uid.clone(), node);
+        }
+    }
+
+    /// Follows an update: what the status says, or what is remembered when neither version says anything.
+    pub(crate) fn update(&mut self, old: &PodInfo, new: &PodInfo) {
+        let silent = old.status.nominated_node_name.is_none() && new.status.nominated_node_name.is_none();
+        let nomination = match self.nodes.get(&old.uid) {
+            Some(node) if silent => Nomination::Override(Some(Arc::clone(node))),
+            _ => Nomination::Keep,
+        };
+        self.remove(&old.uid);
+        self.add(new, &nomination);
+    }
+
+    pub(crate) fn remove(&mut self, uid: &Uid) {
+        let Some(node) = self.nodes.remove(uid) else {
+            return;
+        };
+        if let Some(uids) = self.by_node.get_mut(&node) {
+            uids.retain(|nominated| nominated != uid);
+            if uids.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+    }
+
+    /// The pods promised to a node, in the order of the promises.
+    pub(crate) fn on_node(&self, node: &str) -> &[Uid] {
+        self.by_node.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_framework::testing::pod;
+
+    #[test]
+    fn a_nomination_is_remembered_until_the_status_says_otherwise() {
+        let mut nominator = Nominator::default();
+        let silent = pod("a").build();
+        nominator.add(&silent, &Nomination::Override(Some("n1".into())));
+        nominator.update(&silent, &silent);
+        assert_eq!(nominator.on_node("n1"), std::slice::from_ref(&silent.uid));
+        let nominated = pod("a").nominated("n2").build();
+        nominator.update(&silent, &nominated);
+        assert!(nominator.on_node("n1").is_empty());
+        assert_eq!(nominator.on_node("n2").len(), 1);
+        nominator.update(&nominated, &silent);
+        assert!(nominator.is_empty(), "clearing the status clears the promise");
+    }
+}

@@ -1,0 +1,83 @@
+//! The orders of the queues.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use supercargo_framework::plugin::{QueueSortPlugin, Queued};
+use supercargo_framework::{PodInfo, Timestamp};
+
+use super::entry::QueuedPod;
+
+/// A pod's place in the active queue: as the queue-sort plugin has it, and among equals first come, first served.
+pub(super) struct ActiveRank {
+    pod: Arc<PodInfo>,
+    timestamp: Timestamp,
+    sequence: u64,
+    sort: Arc<dyn QueueSortPlugin>,
+}
+
+impl ActiveRank {
+    pub(super) fn new(entry: &QueuedPod, sort: &Arc<dyn QueueSortPlugin>) -> Self {
+        Self {
+            pod: Arc::clone(&entry.pod),
+            timestamp: entry.timestamp,
+            sequence: entry.sequence,
+            sort: Arc::clone(sort),
+        }
+    }
+
+    fn queued(&self) -> Queued<'_> {
+        Queued {
+            pod: &self.pod,
+            timestamp: self.timestamp,
+        }
+    }
+}
+
+/// Greater comes first: the crate's heap pops the greatest.
+impl Ord for ActiveRank {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self.sort.less(self.queued(), other.queued()) {
+            Ordering::Greater
+        } else if self.sort.less(other.queued(), self.queued()) {
+            Ordering::Less
+        } else {
+            other.sequence.cmp(&self.sequence)
+        }
+    }
+}
+
+impl PartialOrd for ActiveRank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ActiveRank {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for ActiveRank {}
+
+/// A pod's place in a backoff queue: by the second in which its backoff ends, then as in the active queue.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BackoffRank {
+    until: std::cmp::Reverse<Timestamp>,
+    then: ActiveRank,
+}
+
+impl BackoffRank {
+    pub(super) fn new(entry: &QueuedPod, sort: &Arc<dyn QueueSortPlugin>) -> Self {
+        let until = entry.backoff_until.unwrap_or_default().floor_to_second();
+        Self {
+            until: std::cmp::Reverse(until),
+            then: ActiveRank::new(entry, sort),
+        }
+    }
+
+    pub(super) fn until(&self) -> Timestamp {
+        self.until.0
+    }
+}

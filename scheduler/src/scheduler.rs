@@ -1,0 +1,261 @@
+//! The scheduler: one owner of all state, driven by inputs and time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::context::Command;
+use supercargo_framework::event::Change;
+use supercargo_framework::objects::Objects;
+use supercargo_framework::pod::PodKey;
+use supercargo_framework::signature::Signature;
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
+use thiserror::Error;
+
+use crate::bindings::Bindings;
+use crate::cache::Cache;
+use crate::cycle::Running;
+use crate::effect::Effect;
+use crate::extender::ExtenderSpec;
+use crate::observer::{Observation, Observer, Unobserved};
+use crate::profile::{ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+
+/// Everything a scheduler is made from.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// The profiles; at least one.
+    pub profiles: Vec<ProfileSpec>,
+    /// Extenders, in the order they are asked.
+    pub extenders: Vec<ExtenderSpec>,
+    /// How many of the nodes to look at, for profiles that do not say; `None` means all, unlike upstream, whose
+    /// default is adaptive. With a filtering extender upstream's default applies.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// Settings of the queue.
+    pub queue: QueueOptions,
+}
+
+/// Why a scheduler cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BuildError {
+    /// A profile is wrong.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+/// A scheduler: cache, queue, objects and bindings, owned in one place.
+///
+/// It does nothing by itself. Tell it what happened with [`handle`](Self::handle), let it schedule with
+/// [`schedule_one`](Self::schedule_one), carry out what [`take_effects`](Self::take_effects) returns, and call again when
+/// [`next_deadline`](Self::next_deadline) says. Given the same calls at the same times it makes the same decisions.
+pub struct Scheduler {
+    pub(crate) profiles: Profiles,
+    pub(crate) extenders: Vec<ExtenderSpec>,
+    pub(crate) percentage_of_nodes_to_score: Option<i32>,
+    pub(crate) cache: Cache,
+    pub(crate) queue: SchedulingQueue,
+    pub(crate) objects: Objects,
+    /// Pods without a node that a profile is responsible for, as the informer last saw them.
+    pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
+    pub(crate) bindings: Bindings,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) observer: Box<dyn Observer>,
+    pub(crate) running: Running,
+    pub(crate) next_start_node: usize,
+    pub(crate) draining: bool,
+}
+
+impl Scheduler {
+    /// A scheduler that knows of nothing yet.
+    pub fn new(options: Options) -> Result<Self, BuildError> {
+        let profiles = Profiles::new(&options.profiles)?;
+        Ok(Self {
+            queue: SchedulingQueue::new(options.queue, &profiles),
+            profiles,
+            extenders: options.extenders,
+            percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
+            cache: Cache::default(),
+            objects: Objects::default(),
+            pending: FxHashMap::default(),
+            bindings: Bindings::default(),
+            effects: Vec::new(),
+            observer: Box::new(Unobserved),
+            running: Running::default(),
+            next_start_node: 0,
+            draining: false,
+        })
+    }
+
+    /// The same, watched.
+    pub fn with_observer(mut self, observer: Box<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// What is to be done, in order. Carry it out before asking again.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// How long nothing will happen unless something is handled: at the end of it, handle [`Input::Tick`].
+    ///
+    /// [`Input::Tick`]: crate::Input::Tick
+    pub fn next_deadline(&self, now: Now) -> Duration {
+        let queue = self.queue.next_deadline(now);
+        let bindings = self
+            .bindings
+            .next_deadline()
+            .map(|at| at.saturating_sub(now.monotonic));
+        bindings.map_or(queue, |wait| wait.min(queue))
+    }
+
+    /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
+    pub fn has_work(&self) -> bool {
+        !self.draining && self.queue.has_poppable()
+    }
+
+    /// Whether it takes no more pods and no binding is under way.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.bindings.len() == 0
+    }
+
+    /// The number of bindings under way.
+    pub fn bindings_in_flight(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// Whether a profile serves this `schedulerName`.
+    pub fn is_responsible_for(&self, scheduler_name: &str) -> bool {
+        self.profiles.index_of(scheduler_name).is_some()
+    }
+
+    /// The pod's signature under its profile: pods with equal ones get the same verdicts and raw scores. `None` when no
+    /// profile is responsible or the pod's evaluation cannot be shared.
+    pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
+        self.profiles.get(self.profile_of(pod)?).sign(pod)
+    }
+
+    /// The objects of other kinds, for conditions that bindings wait for.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Where a pod is in the queue; `None` when it is not there.
+    pub fn place(&self, uid: &Uid) -> Option<Place> {
+        self.queue.place(uid)
+    }
+
+    /// A pod that waits, with the history of its attempts.
+    pub fn queued(&self, uid: &Uid) -> Option<&QueuedPod> {
+        self.queue.get(uid)
+    }
+
+    /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
+    pub fn queue_lengths(&self) -> [usize; 5] {
+        self.queue.lengths()
+    }
+
+    /// What must always hold and does not; empty unless there is a bug. Costs as much as rebuilding the cache: for tests
+    /// and for the debugger.
+    pub fn inconsistencies(&mut self) -> Vec<String> {
+        let mut found = self.cache.differences();
+        for pod in self.pending.values() {
+            let queued = self.queue.places_of(&pod.uid);
+            let bound_or_binding =
+                self.cache.node_of(&pod.uid).is_some() || self.bindings.get(&pod.uid).is_some();
+            // A pod in flight is assumed, too, from the moment its node is chosen until it may no longer wait.
+            // One that terminates is tried no more.
+            if queued > 1 || (queued == 0 && !bound_or_binding && !pod.terminating) {
+                found.push(format!("pod {} is in {queued} places of the queue", pod.key()));
+            }
+        }
+        for uid in self.queue.uids() {
+            if !self.pending.values().any(|pod| pod.uid == *uid) && self.queue.get(uid).is_some() {
+                found.push(format!("pod {uid} is queued and not known"));
+            }
+        }
+        if self.queue.lengths()[4] == 0 && self.queue.in_flight_events() > 0 {
+            found.push("events are kept for pods in flight and there is none".to_owned());
+        }
+        found
+    }
+
+    /// Calls the queue with what it needs.
+    pub(crate) fn with_queue<R>(
+        &mut self,
+        now: Now,
+        call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R,
+    ) -> R {
+        let mut cx = QueueCx {
+            now,
+            profiles: &self.profiles,
+            observer: &mut *self.observer,
+        };
+        call(&mut self.queue, &mut cx)
+    }
+
+    /// Something happened: moves the pods that it may help.
+    pub(crate) fn move_all(
+        &mut self,
+        now: Now,
+        resource: EventResource,
+        action: ActionType,
+        change: &Change,
+    ) {
+        let event = ClusterEvent::new(resource, action);
+        self.with_queue(now, |queue, cx| queue.move_all(cx, &event, change, |_| true));
+    }
+
+    /// A pod or its nomination is gone from a node: moves the pods that it may help.
+    pub(crate) fn move_all_for_freed(
+        &mut self,
+        now: Now,
+        pod: &Arc<PodInfo>,
+        pre_check: impl Fn(&PodInfo) -> bool,
+    ) {
+        let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
+        let change = Change::Pod {
+            old: Some(Arc::clone(pod)),
+            new: None,
+        };
+        self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));
+    }
+
+    pub(crate) fn anomaly(&mut self, text: &str) {
+        self.observer.observe(Observation::Anomaly(text));
+    }
+
+    /// The profile of a pod; `None` when no profile is responsible.
+    pub(crate) fn profile_of(&self, pod: &PodInfo) -> Option<ProfileIndex> {
+        self.profiles.index_of(&pod.spec.scheduler_name)
+    }
+
+    /// Does what plugins asked for during a call.
+    pub(crate) fn execute(&mut self, now: Now, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Activate(pods) => {
+                    for key in pods {
+                        if let Some(pod) = self.pending.get(&key).cloned() {
+                            self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
+                        }
+                    }
+                }
+                Command::Allow { pod, plugin } => {
+                    if self.bindings.allow(&pod, &plugin) {
+                        self.permitted(now, &pod);
+                    }
+                }
+                Command::Reject { pod, plugin, message } => {
+                    let status = supercargo_framework::Status::unschedulable(message).by(plugin);
+                    self.permit_rejected(now, &pod, status);
+                }
+            }
+        }
+    }
+}
