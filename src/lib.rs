@@ -1,1 +1,28 @@
-//! supercargo
+//! supercargo: a Kubernetes scheduler in Rust, built on informers.
+//!
+//! This crate is where the pure scheduler (`supercargo-scheduler`) meets a cluster: it watches through
+//! `kube-informers`, owns the scheduler on one thread, and carries out what the scheduler asks for.
+//!
+//! ```text
+//! informers ──> owner (one thread: the scheduler) ──> binder, status_writer, events ──> API server
+//!    ^                 ^                                   │
+//!    └── API server    └───────────── results ─────────────┘
+//! ```
+
+pub mod access;
+pub mod api;
+mod binder;
+pub mod cli;
+pub mod config;
+mod events;
+mod informers;
+mod observe;
+pub mod options;
+mod owner;
+pub mod rate_limit;
+pub mod run;
+mod shell;
+mod status_writer;
+#[cfg(test)]
+mod testing;
+pub mod wire;

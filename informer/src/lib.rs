@@ -1,1 +1,91 @@
-//! kube-informers
+//! Shared informers for Kubernetes: a local, indexed copy of a resource that is kept in step with the API
+//! server, and handlers that are told of every change. client-go's mechanism, on kube-rs' client and types.
+//!
+//! ```text
+//!  API server ──list, watch──> Reflector ──deltas──> queue ──batches──> store ──changes──> handlers
+//!                              (a task)                     (a task, its only writer)     (a task each)
+//! ```
+//!
+//! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those known only at
+//!   run time, or a descriptor of your own for objects in a form of your own.
+//! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
+//! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
+//! * [`Store`] and [`Lister`] answer reads from memory.
+//!
+//! ```no_run
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kube_informers::{
+//!     FanOut, Filtering, HandlerFuncs, HandlerOptions, InformerOptions, SharedInformer, SharedInformerFactory, Typed,
+//! };
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = kube::Config::infer().await?;
+//! config.default_retry = false;
+//! let factory = SharedInformerFactory::new(kube::Client::try_from(config)?);
+//! let pods = factory.informer_for(Typed::<Pod>::new().into(), |parts| {
+//!     let running = parts.list_watch.fields("status.phase!=Succeeded,status.phase!=Failed");
+//!     SharedInformer::new(parts.kind, running, InformerOptions { resync: parts.resync, ..Default::default() })
+//! });
+//!
+//! let assigned = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+//! let cache = HandlerFuncs::<Pod>::new().with_add(|pod, _| println!("on a node: {:?}", pod.metadata.name));
+//! let queue = HandlerFuncs::<Pod>::new().with_add(|pod, _| println!("to be placed: {:?}", pod.metadata.name));
+//! let both = FanOut::new()
+//!     .then(Filtering { filter: assigned, handler: cache })
+//!     .then(Filtering { filter: move |pod: &Pod| !assigned(pod), handler: queue });
+//! pods.add_event_handler(both, HandlerOptions::named("pods"))?;
+//!
+//! let stop = CancellationToken::new();
+//! factory.start(&stop);
+//! for result in [factory.wait_for_cache_sync(&stop).await, factory.wait_for_handlers_sync(&stop).await] {
+//!     if let Some(failure) = result.failed.first() {
+//!         return Err(format!("{} has not synced: {:?}", failure.resource, failure.reason).into());
+//!     }
+//! }
+//! println!("{} pods", pods.store().len());
+//! factory.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
+
+mod backoff;
+mod delta;
+mod factory;
+mod handler;
+mod json;
+mod key;
+mod kind;
+mod kube_list_watch;
+mod latch;
+mod list_watch;
+mod listener;
+mod lister;
+mod processor;
+mod real_fifo;
+mod reflector;
+mod resource_version;
+mod retry_window;
+mod shared;
+mod store;
+#[doc(hidden)]
+pub mod testing;
+
+pub use backoff::BackoffPolicy;
+pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
+pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
+pub use key::{Deleted, KeyError, ObjectKey};
+pub use kind::{ContentType, DecodeError, Dynamic, GroupVersionResource, Kind, Typed};
+pub use kube_list_watch::{KubeListWatch, Selectors};
+pub use list_watch::{
+    ListOptions, ListWatchError, ListerWatcher, Page, Undecodable, VersionMatch, WatchEvent, WatchStream,
+};
+pub use listener::{HandlerOptions, PanicPolicy, Registration};
+pub use lister::{Lister, NamespaceLister};
+pub use processor::AddHandlerError;
+pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
+pub use resource_version::{ResourceVersionError, compare_rv};
+pub use shared::{InformerOptions, SettingError, SharedInformer};
+pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};

@@ -1,1 +1,98 @@
-//! supercargo-plugins
+//! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and queueing hints.
+//!
+//! [`registry`] builds any of them from its arguments; [`DEFAULT_PLUGINS`] is what a profile enables unless it says
+//! otherwise. No plugin knows another, and none keeps anything beside its arguments: what a cycle needs is read from the
+//! pod, or prepared in the cycle's state.
+
+use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
+
+mod args;
+pub mod default_binder;
+mod hint;
+pub mod image_locality;
+pub mod node_affinity;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources_balanced_allocation;
+pub mod node_resources_fit;
+pub mod node_unschedulable;
+pub mod priority_sort;
+mod resource_usage;
+pub mod scheduling_gates;
+pub mod taint_toleration;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod unaffected;
+pub mod unsupported_constraints;
+
+/// Every plugin of this crate.
+const PLUGINS: &[(&str, Factory)] = &[
+    (
+        scheduling_gates::NAME,
+        args::without_args::<scheduling_gates::SchedulingGates>,
+    ),
+    (
+        priority_sort::NAME,
+        args::without_args::<priority_sort::PrioritySort>,
+    ),
+    (
+        unsupported_constraints::NAME,
+        args::without_args::<unsupported_constraints::UnsupportedConstraints>,
+    ),
+    (
+        node_unschedulable::NAME,
+        args::without_args::<node_unschedulable::NodeUnschedulable>,
+    ),
+    (node_name::NAME, args::without_args::<node_name::NodeName>),
+    (
+        taint_toleration::NAME,
+        args::without_args::<taint_toleration::TaintToleration>,
+    ),
+    (node_affinity::NAME, node_affinity::from_args),
+    (node_ports::NAME, args::without_args::<node_ports::NodePorts>),
+    (node_resources_fit::NAME, node_resources_fit::from_args),
+    (
+        node_resources_balanced_allocation::NAME,
+        node_resources_balanced_allocation::from_args,
+    ),
+    (
+        image_locality::NAME,
+        args::without_args::<image_locality::ImageLocality>,
+    ),
+    (
+        default_binder::NAME,
+        args::without_args::<default_binder::DefaultBinder>,
+    ),
+];
+
+/// The factories of all plugins of this crate.
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    for (name, factory) in PLUGINS {
+        registry.register(name, *factory);
+    }
+    registry
+}
+
+/// What a profile enables by default: upstream's multiPoint list with upstream's order and weights, as far as the plugins
+/// exist here, and [`unsupported_constraints`] before everything that looks at nodes.
+pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
+    plugin(scheduling_gates::NAME, 0),
+    plugin(priority_sort::NAME, 0),
+    plugin(unsupported_constraints::NAME, 0),
+    plugin(node_unschedulable::NAME, 0),
+    plugin(node_name::NAME, 0),
+    plugin(taint_toleration::NAME, 3),
+    plugin(node_affinity::NAME, 2),
+    plugin(node_ports::NAME, 0),
+    plugin(node_resources_fit::NAME, 1),
+    plugin(node_resources_balanced_allocation::NAME, 1),
+    plugin(image_locality::NAME, 1),
+    plugin(default_binder::NAME, 0),
+];
+
+const fn plugin(name: &'static str, weight: i32) -> DefaultPlugin {
+    DefaultPlugin { name, weight }
+}

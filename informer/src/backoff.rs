@@ -1,0 +1,142 @@
+//! Waits that grow, with jitter.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How waits grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BackoffPolicy {
+    /// The first wait, before jitter.
+    pub initial: Duration,
+    /// The longest wait, before jitter.
+    pub max: Duration,
+    /// What each wait is multiplied with for the next.
+    pub factor: f64,
+    /// A wait of `d` becomes one within `d` and `d * (1 + jitter)`.
+    pub jitter: f64,
+    /// With no wait for this long, the waits start over.
+    pub reset: Duration,
+}
+
+impl Default for BackoffPolicy {
+    /// client-go's reflector: 800 ms doubling to 30 s, each stretched by up to 2, reset after 2 minutes.
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_millis(800),
+            max: Duration::from_secs(30),
+            factor: 2.0,
+            jitter: 1.0,
+            reset: Duration::from_mins(2),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    policy: BackoffPolicy,
+    next: Duration,
+    last_used: Option<Instant>,
+}
+
+impl Backoff {
+    pub(crate) fn new(policy: BackoffPolicy) -> Self {
+        Self {
+            policy,
+            next: policy.initial,
+            last_used: None,
+        }
+    }
+
+    /// The wait to make now.
+    pub(crate) fn next(&mut self, random: &mut SplitMix) -> Duration {
+        let now = Instant::now();
+        if self.last_used.is_some_and(|last| now - last > self.policy.reset) {
+            self.next = self.policy.initial;
+        }
+        let wait = self.next.mul_f64(1.0 + self.policy.jitter * random.fraction());
+        self.next = self.next.mul_f64(self.policy.factor).min(self.policy.max);
+        // The wait itself is not idleness.
+        self.last_used = Some(now + wait);
+        wait
+    }
+}
+
+/// A small seedable generator (SplitMix64). Good enough to spread waits; not for secrets.
+#[derive(Debug)]
+pub(crate) struct SplitMix(u64);
+
+impl SplitMix {
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        // The standard library seeds its hashers from the system; borrowing that saves a dependency.
+        Self(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8)))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [0, 1).
+    pub(crate) fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Uniform over whole seconds of the range.
+    pub(crate) fn seconds(&mut self, range: Range<Duration>) -> Duration {
+        let (low, high) = (range.start.as_secs_f64(), range.end.as_secs_f64());
+        Duration::from_secs((low + (high - low) * self.fraction()) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_double_up_to_the_cap_and_are_stretched_by_less_than_two() {
+        let mut random = SplitMix::new(Some(1));
+        let mut backoff = Backoff::new(BackoffPolicy::default());
+        for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
+            let wait = backoff.next(&mut random);
+            assert!(
+                (base..2.0 * base).contains(&wait.as_secs_f64()),
+                "{wait:?} for {base}"
+            );
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_quiet_minutes_start_the_waits_over() {
+        let mut random = SplitMix::new(Some(1));
+        let mut backoff = Backoff::new(BackoffPolicy {
+            jitter: 0.0,
+            ..BackoffPolicy::default()
+        });
+        let mut wait = async |quiet| {
+            let wait = backoff.next(&mut random);
+            tokio::time::sleep(wait + Duration::from_secs(quiet)).await;
+            wait.as_millis()
+        };
+        assert_eq!(
+            [wait(0).await, wait(119).await, wait(121).await, wait(0).await],
+            [800, 1600, 3200, 800]
+        );
+    }
+
+    #[test]
+    fn a_seed_repeats_itself_and_none_does_not() {
+        let draw = |seed| SplitMix::new(seed).next();
+        assert_eq!(draw(Some(7)), draw(Some(7)));
+        assert_ne!(draw(None), draw(None));
+        let mut random = SplitMix::new(None);
+        let range = Duration::from_mins(5)..Duration::from_mins(10);
+        assert!((0..1000).all(|_| range.contains(&random.seconds(range.clone()))));
+    }
+}

@@ -1,0 +1,361 @@
+//! The factory: one informer per resource, however many ask for it, and their common start and end.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::kind::{GroupVersionResource, Kind};
+use crate::kube_list_watch::{KubeListWatch, Selectors};
+use crate::listener::panic_message;
+use crate::shared::{InformerOptions, SharedInformer};
+use crate::store::{Indexers, namespace_indexer};
+
+type Tweak = Arc<dyn Fn(&mut Selectors) + Send + Sync>;
+
+/// Sets a factory up.
+pub struct FactoryBuilder {
+    client: Client,
+    namespace: Option<String>,
+    default_resync: Duration,
+    custom_resync: BTreeMap<GroupVersionResource, Duration>,
+    tweak: Option<Tweak>,
+}
+
+impl FactoryBuilder {
+    /// Limits informers to one namespace, where their objects live in namespaces.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// How often handlers are shown everything again; zero, the default, is never.
+    pub fn default_resync(mut self, period: Duration) -> Self {
+        self.default_resync = period;
+        self
+    }
+
+    /// The same for one resource.
+    pub fn custom_resync(mut self, resource: GroupVersionResource, period: Duration) -> Self {
+        self.custom_resync.insert(resource, period);
+        self
+    }
+
+    /// Changes the selectors of every list and watch.
+    pub fn tweak(mut self, tweak: impl Fn(&mut Selectors) + Send + Sync + 'static) -> Self {
+        self.tweak = Some(Arc::new(tweak));
+        self
+    }
+
+    /// The factory.
+    pub fn build(self) -> SharedInformerFactory {
+        SharedInformerFactory {
+            settings: self,
+            state: Mutex::new(State {
+                informers: HashMap::new(),
+                shut_down: false,
+            }),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            failure: watch::Sender::new(None),
+        }
+    }
+}
+
+/// What a factory hands over to make an informer of.
+pub struct InformerParts<K: Kind> {
+    /// The descriptor.
+    pub kind: Arc<K>,
+    /// Lists and watches as the factory is set up; selectors may still be added.
+    pub list_watch: KubeListWatch<K>,
+    /// The resync period that the factory has for this resource.
+    pub resync: Duration,
+}
+
+impl<K: Kind> InformerParts<K> {
+    /// An informer with these indices and otherwise nothing special.
+    pub fn build(self, indexers: Indexers<K::Object>) -> Arc<SharedInformer<K>> {
+        let options = InformerOptions {
+            resync: self.resync,
+            indexers,
+            ..InformerOptions::default()
+        };
+        SharedInformer::new(self.kind, self.list_watch, options)
+    }
+}
+
+/// Makes and keeps one informer per resource, and starts, awaits and stops them together.
+pub struct SharedInformerFactory {
+    settings: FactoryBuilder,
+    state: Mutex<State>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    failure: watch::Sender<Option<String>>,
+}
+
+struct State {
+    informers: HashMap<(TypeId, GroupVersionResource), Entry>,
+    shut_down: bool,
+}
+
+struct Entry {
+    informer: Arc<dyn AnyInformer>,
+    started: bool,
+}
+
+/// How waiting for informers went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncResult {
+    /// What has synced.
+    pub synced: Vec<GroupVersionResource>,
+    /// What had not when the wait was given up.
+    pub failed: Vec<SyncFailure>,
+}
+
+impl SyncResult {
+    /// Whether everything has synced.
+    pub fn is_synced(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+/// An informer that has not synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncFailure {
+    /// Its resource.
+    pub resource: GroupVersionResource,
+    /// What kept it from listing or watching, as far as that is known.
+    pub reason: Option<String>,
+}
+
+/// An informer without its type.
+trait AnyInformer: Send + Sync {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()>;
+    fn synced(&self) -> BoxFuture<'_, ()>;
+    fn handlers_synced(&self) -> BoxFuture<'_, ()>;
+    fn stopped(&self) -> BoxFuture<'_, ()>;
+    fn last_error(&self) -> Option<String>;
+}
+
+impl<K: Kind> AnyInformer for SharedInformer<K> {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(SharedInformer::run(self, stop))
+    }
+
+    fn synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(SharedInformer::synced(self))
+    }
+
+    fn handlers_synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            SharedInformer::synced(self).await;
+            for registration in self.registrations() {
+                // A handler that was removed meanwhile has nothing left to wait for.
+                tokio::select! {
+                    () = registration.synced() => {}
+                    () = registration.0.removed.cancelled() => {}
+                }
+            }
+        })
+    }
+
+    fn stopped(&self) -> BoxFuture<'_, ()> {
+        Box::pin(SharedInformer::stopped(self))
+    }
+
+    fn last_error(&self) -> Option<String> {
+        SharedInformer::last_error(self)
+    }
+}
+
+impl SharedInformerFactory {
+    /// A factory whose informers use this client, which should do no retries of its own; see
+    /// [`KubeListWatch`].
+    pub fn builder(client: Client) -> FactoryBuilder {
+        FactoryBuilder {
+            client,
+            namespace: None,
+            default_resync: Duration::ZERO,
+            custom_resync: BTreeMap::new(),
+            tweak: None,
+        }
+    }
+
+    /// A factory for all namespaces, without resyncs.
+    pub fn new(client: Client) -> Self {
+        Self::builder(client).build()
+    }
+
+    /// The informer of a resource. The first call makes it, with `make`; later ones, for the same type of
+    /// descriptor and the same resource, return the same informer and drop their arguments.
+    ///
+    /// `make` runs under the factory's lock and must not use the factory.
+    pub fn informer_for<K: Kind>(
+        &self,
+        kind: Arc<K>,
+        make: impl FnOnce(InformerParts<K>) -> Arc<SharedInformer<K>>,
+    ) -> Arc<SharedInformer<K>> {
+        let mut state = self.state.lock();
+        let key = (TypeId::of::<K>(), kind.gvr().clone());
+        let entry = state.informers.entry(key).or_insert_with(|| Entry {
+            informer: make(self.parts(kind)),
+            started: false,
+        });
+        let informer = Arc::clone(&entry.informer).as_any().downcast();
+        informer.unwrap_or_else(|_| unreachable!("the key holds the type"))
+    }
+
+    /// The informer of a resource, made in the usual way: with the namespace index.
+    pub fn informer<K: Kind>(&self, kind: K) -> Arc<SharedInformer<K>> {
+        self.informer_for(Arc::new(kind), |parts| {
+            let namespaced = parts.kind.gvr().namespaced;
+            parts.build(if namespaced {
+                namespace_indexer()
+            } else {
+                Indexers::new()
+            })
+        })
+    }
+
+    fn parts<K: Kind>(&self, kind: Arc<K>) -> InformerParts<K> {
+        let settings = &self.settings;
+        let mut list_watch = KubeListWatch::new(settings.client.clone(), Arc::clone(&kind))
+            .namespace(settings.namespace.clone());
+        if let Some(tweak) = &settings.tweak {
+            list_watch = list_watch.tweak(|selectors| tweak(selectors));
+        }
+        let resync = settings
+            .custom_resync
+            .get(kind.gvr())
+            .copied()
+            .unwrap_or(settings.default_resync);
+        InformerParts {
+            kind,
+            list_watch,
+            resync,
+        }
+    }
+
+    /// Starts the informers that were made so far and do not run yet; call it again for later ones. Returns at
+    /// once. They stop when `stop` is cancelled, or with [`Self::shutdown`], after which nothing is started.
+    pub fn start(&self, stop: &CancellationToken) {
+        let mut state = self.state.lock();
+        if state.shut_down {
+            return;
+        }
+        for ((_, resource), entry) in &mut state.informers {
+            if std::mem::replace(&mut entry.started, true) {
+                continue;
+            }
+            let own = self.stop.child_token();
+            let run = Arc::clone(&entry.informer).run(own.clone());
+            let run = stop_with(run, own, stop.clone());
+            let (resource, failure) = (resource.clone(), self.failure.clone());
+            self.tasks.spawn(async move {
+                if let Err(panic) = AssertUnwindSafe(run).catch_unwind().await {
+                    let text = format!("the informer of {resource} panicked: {}", panic_message(&panic));
+                    tracing::error!("{text}");
+                    failure.send_replace(Some(text));
+                }
+            });
+        }
+    }
+
+    /// Waits until the stores of all started informers hold their first list, or `stop` is cancelled.
+    pub async fn wait_for_cache_sync(&self, stop: &CancellationToken) -> SyncResult {
+        self.wait(stop, |informer| informer.synced()).await
+    }
+
+    /// Waits until the handlers of all started informers have processed what was there when they were added,
+    /// or `stop` is cancelled. That the stores have synced does not imply it.
+    pub async fn wait_for_handlers_sync(&self, stop: &CancellationToken) -> SyncResult {
+        self.wait(stop, |informer| informer.handlers_synced()).await
+    }
+
+    async fn wait(
+        &self,
+        stop: &CancellationToken,
+        synced: fn(&dyn AnyInformer) -> BoxFuture<'_, ()>,
+    ) -> SyncResult {
+        let started: Vec<_> = {
+            let state = self.state.lock();
+            let started = state.informers.iter().filter(|(_, entry)| entry.started);
+            started
+                .map(|((_, resource), entry)| (resource.clone(), Arc::clone(&entry.informer)))
+                .collect()
+        };
+        let waits = started.into_iter().map(|(resource, informer)| async move {
+            let reached = tokio::select! {
+                biased;
+                () = synced(&*informer) => true,
+                () = stop.cancelled() => false,
+                () = informer.stopped() => false,
+            };
+            if reached {
+                Ok(resource)
+            } else {
+                Err(SyncFailure {
+                    resource,
+                    reason: informer.last_error(),
+                })
+            }
+        });
+        let mut result = SyncResult::default();
+        for outcome in join_all(waits).await {
+            match outcome {
+                Ok(resource) => result.synced.push(resource),
+                Err(failure) => result.failed.push(failure),
+            }
+        }
+        result.synced.sort_unstable();
+        result.failed.sort_unstable_by(|a, b| a.resource.cmp(&b.resource));
+        result
+    }
+
+    /// Waits until an informer has panicked, because of a handler or a transform, and says which. The other
+    /// informers go on; a program that wants to die of it awaits this.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.subscribe();
+        loop {
+            if let Some(text) = &*failure.borrow_and_update() {
+                return text.clone();
+            }
+            // The sender is a field of `self`, so it outlives this call.
+            let _ = failure.changed().await;
+        }
+    }
+
+    /// Stops all informers, and waits until they and their handlers have ended.
+    pub async fn shutdown(&self) {
+        self.state.lock().shut_down = true;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Runs an informer that stops with its own token, also when `stop` is cancelled.
+async fn stop_with(mut run: BoxFuture<'static, ()>, own: CancellationToken, stop: CancellationToken) {
+    tokio::select! {
+        () = &mut run => return,
+        () = stop.cancelled() => own.cancel(),
+    }
+    run.await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Object keys, `namespace/name` or `name`, and what a handler is told about a deleted object.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// The identity of an object within its kind: `namespace/name`, or `name` when it has no namespace.
+///
+/// Cheap to clone, and equal to its text: a map keyed by `ObjectKey` answers look-ups by `&str`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey(Arc<str>);
+
+/// A text that is not an object key.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// More than one `/`: neither `name` nor `namespace/name`.
+    #[error("unexpected key format: {0:?}")]
+    TooManyParts(String),
+}
+
+impl ObjectKey {
+    /// The key of an object in `namespace`; without one (`None` or empty) the key is the bare name.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        match namespace {
+            Some(namespace) if !namespace.is_empty() => {
+                let mut text = String::with_capacity(namespace.len() + 1 + name.len());
+                text.push_str(namespace);
+                text.push('/');
+                text.push_str(name);
+                Self(text.into())
+            }
+            _ => Self(name.into()),
+        }
+    }
+
+    /// Reads `namespace/name` or `name`.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.bytes().filter(|byte| *byte == b'/').count() > 1 {
+            return Err(KeyError::TooManyParts(text.to_owned()));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The namespace, if the key has one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.split_once('/').map(|(namespace, _)| namespace)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(_, name)| name)
+    }
+
+    /// The key's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for ObjectKey {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for ObjectKey {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A deleted object, as far as it is known.
+#[derive(Debug)]
+pub enum Deleted<T> {
+    /// The watch delivered the deletion: this is the object's final state.
+    Known(Arc<T>),
+    /// The deletion itself was missed and found out later: the final state is unknown (a tombstone).
+    FinalStateUnknown {
+        /// The key of the object that is gone.
+        key: ObjectKey,
+        /// The last state that was seen, which may be stale.
+        last: Option<Arc<T>>,
+    },
+}
+
+impl<T> Deleted<T> {
+    /// The final or, failing that, the last known state.
+    pub fn object(&self) -> Option<&Arc<T>> {
+        match self {
+            Self::Known(object) => Some(object),
+            Self::FinalStateUnknown { last, .. } => last.as_ref(),
+        }
+    }
+
+    /// Whether this is a tombstone, whose object may be stale.
+    pub fn is_final_state_unknown(&self) -> bool {
+        matches!(self, Self::FinalStateUnknown { .. })
+    }
+}
+
+// Derived, this would ask for `T: Clone`; only the `Arc` is cloned.
+impl<T> Clone for Deleted<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Known(object) => Self::Known(Arc::clone(object)),
+            Self::FinalStateUnknown { key, last } => Self::FinalStateUnknown {
+                key: key.clone(),
+                last: last.clone(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_splits_into_what_it_was_made_of() {
+        for (namespace, name, text) in [
+            (Some("ns"), "a", "ns/a"),
+            (None, "a", "a"),
+            (Some(""), "a", "a"),
+            (Some("ns"), "a.b-c", "ns/a.b-c"),
+        ] {
+            let key = ObjectKey::new(namespace, name);
+            assert_eq!(key.as_str(), text);
+            assert_eq!(
+                key.namespace(),
+                namespace.filter(|namespace| !namespace.is_empty())
+            );
+            assert_eq!(key.name(), name);
+            assert_eq!(ObjectKey::parse(text), Ok(key));
+        }
+    }
+
+    #[test]
+    fn a_key_with_two_slashes_is_refused() {
+        assert_eq!(
+            ObjectKey::parse("a/b/c"),
+            Err(KeyError::TooManyParts("a/b/c".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_tombstone_without_an_object_has_none() {
+        let deleted = Deleted::<u8>::FinalStateUnknown {
+            key: ObjectKey::new(None, "a"),
+            last: None,
+        };
+        assert!(deleted.object().is_none() && deleted.is_final_state_unknown());
+        assert_eq!(Deleted::Known(Arc::new(1)).clone().object(), Some(&Arc::new(1)));
+    }
+}

@@ -1,0 +1,412 @@
+//! The processor: applies batches to the store and hands the changes to every listener.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::delta::Batch;
+use crate::handler::EventHandler;
+use crate::kind::Kind;
+use crate::listener::{
+    HandlerOptions, Listener, Message, Notification, Outbox, Panic, Progress, Registration,
+};
+use crate::store::{Change, Store};
+
+/// Shorter resync periods are raised to this: a resync costs as much as the store is large.
+const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
+
+/// Why a handler could not be added.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AddHandlerError {
+    /// The informer has stopped, so the handler would never be called.
+    #[error("the handler was not added because the informer has stopped already")]
+    Stopped,
+}
+
+/// Owns the listeners. The mutex is what orders batches and registrations: a handler that joins late is given
+/// the store and enrolled in one critical section, so it misses nothing and sees nothing twice. Nothing waits
+/// while it is held, since listeners' queues are unbounded.
+pub(crate) struct Processor<T> {
+    store: Store<T>,
+    state: Mutex<State<T>>,
+    tasks: TaskTracker,
+    panics: UnboundedSender<Panic>,
+}
+
+struct State<T> {
+    phase: Phase,
+    enrolled: Vec<Enrolled<T>>,
+    /// How often `should_resync` will be asked; zero is never.
+    check_period: Duration,
+    default_resync: Duration,
+    synced: bool,
+}
+
+enum Phase {
+    Idle,
+    Running(Handle),
+    Stopped,
+}
+
+struct Enrolled<T> {
+    outbox: Outbox<T>,
+    /// The listener's task, until the informer runs.
+    task: Option<BoxFuture<'static, ()>>,
+    schedule: Schedule,
+}
+
+/// When a listener is to be resynced.
+struct Schedule {
+    requested: Duration,
+    period: Duration,
+    next: Instant,
+    /// Whether the listener takes part in the current resync. All do until the first check, so without
+    /// resyncs a relist shows everyone even what did not change.
+    syncing: bool,
+}
+
+impl<T: Send + Sync + 'static> Processor<T> {
+    pub(crate) fn new(store: Store<T>, default_resync: Duration, panics: UnboundedSender<Panic>) -> Self {
+        let state = State {
+            phase: Phase::Idle,
+            enrolled: Vec::new(),
+            check_period: default_resync,
+            default_resync,
+            synced: false,
+        };
+        Self {
+            store,
+            state: Mutex::new(state),
+            tasks: TaskTracker::new(),
+            panics,
+        }
+    }
+
+    pub(crate) fn add(
+        &self,
+        handler: impl EventHandler<T>,
+        options: HandlerOptions,
+    ) -> Result<Registration, AddHandlerError> {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Stopped) {
+            return Err(AddHandlerError::Stopped);
+        }
+        let schedule = state.schedule(options.resync);
+        let (sender, inbox) = mpsc::unbounded_channel::<Message<T>>();
+        let progress = Arc::new(Progress::new(options.name));
+        let listener = Listener {
+            handler,
+            inbox,
+            progress: Arc::clone(&progress),
+            policy: options.panic_policy,
+            panics: self.panics.clone(),
+            last_report: None,
+        };
+        let outbox = Outbox {
+            progress: Arc::clone(&progress),
+            sender,
+        };
+        for object in self.store.list() {
+            outbox.send(Notification::Add(object, true));
+        }
+        if state.synced {
+            outbox.mark_synced();
+        }
+        let mut enrolled = Enrolled {
+            outbox,
+            task: Some(Box::pin(listener.run())),
+            schedule,
+        };
+        if let Phase::Running(runtime) = &state.phase {
+            enrolled.start(&self.tasks, runtime);
+        }
+        state.enrolled.push(enrolled);
+        Ok(Registration(progress))
+    }
+
+    /// Ends a listener. What it has not seen yet it never will. Does nothing for a listener that is not ours.
+    pub(crate) fn remove(&self, registration: &Registration) {
+        let mut state = self.state.lock();
+        let is_it = |enrolled: &Enrolled<T>| Arc::ptr_eq(&enrolled.outbox.progress, &registration.0);
+        if let Some(position) = state.enrolled.iter().position(is_it) {
+            state.enrolled.remove(position).stop();
+        }
+    }
+
+    /// Starts the listeners that were added so far. `false` if that was done before.
+    pub(crate) fn start(&self, runtime: Handle) -> bool {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Idle) {
+            return false;
+        }
+        for enrolled in &mut state.enrolled {
+            enrolled.start(&self.tasks, &runtime);
+        }
+        state.phase = Phase::Running(runtime);
+        true
+    }
+
+    /// Applies a batch and hands the changes on.
+    pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, batch: Batch<T>) {
+        let mut state = self.state.lock();
+        let initial = batch.in_initial_list;
+        for change in self.store.apply(kind, batch.deltas) {
+            let sync = is_sync(kind, &change);
+            let notification = match change {
+                Change::Added(object) => Notification::Add(object, initial),
+                Change::Updated(old, new) => Notification::Update(old, new),
+                Change::Deleted(deleted) => Notification::Delete(deleted),
+            };
+            for enrolled in state
+                .enrolled
+                .iter()
+                .filter(|enrolled| !sync || enrolled.schedule.syncing)
+            {
+                enrolled.outbox.send(notification.clone());
+            }
+        }
+        if batch.synced && !state.synced {
+            state.synced = true;
+            for enrolled in &state.enrolled {
+                enrolled.outbox.mark_synced();
+            }
+        }
+    }
+
+    /// Decides who takes part in a resync now; `false` if nobody does.
+    pub(crate) fn should_resync(&self) -> bool {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        // Every listener is asked, also after the first that wants it.
+        state
+            .enrolled
+            .iter_mut()
+            .fold(false, |any, enrolled| enrolled.schedule.check(now) | any)
+    }
+
+    /// How often `should_resync` is to be asked; zero is never.
+    pub(crate) fn check_period(&self) -> Duration {
+        self.state.lock().check_period
+    }
+
+    pub(crate) fn registrations(&self) -> Vec<Registration> {
+        let state = self.state.lock();
+        state
+            .enrolled
+            .iter()
+            .map(|enrolled| Registration(Arc::clone(&enrolled.outbox.progress)))
+            .collect()
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Stopped)
+    }
+
+    /// Lets the listeners end once they have seen what is in their queues.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.phase = Phase::Stopped;
+        for enrolled in std::mem::take(&mut state.enrolled) {
+            enrolled.finish();
+        }
+        self.tasks.close();
+    }
+
+    /// Waits until every listener has ended.
+    pub(crate) async fn stopped(&self) {
+        self.tasks.wait().await;
+    }
+}
+
+/// An update that carries no news goes only to listeners that are being resynced.
+fn is_sync<K: Kind>(kind: &K, change: &Change<K::Object>) -> bool {
+    let Change::Updated(old, new) = change else {
+        return false;
+    };
+    let (old_version, new_version) = (kind.resource_version(old), kind.resource_version(new));
+    // Objects that lost their metadata to a transform all have the version "", which says nothing.
+    Arc::ptr_eq(old, new) || (old_version == new_version && !new_version.is_empty())
+}
+
+impl<T> State<T> {
+    fn schedule(&mut self, requested: Option<Duration>) -> Schedule {
+        let mut requested = requested.unwrap_or(self.default_resync);
+        if !requested.is_zero() && requested < MINIMUM_RESYNC {
+            tracing::warn!(?requested, minimum = ?MINIMUM_RESYNC, "resync period raised to the minimum");
+            requested = MINIMUM_RESYNC;
+        }
+        if !requested.is_zero() && requested < self.check_period {
+            if matches!(self.phase, Phase::Idle) {
+                self.check_period = requested;
+                for enrolled in &mut self.enrolled {
+                    enrolled.schedule.align(requested);
+                }
+            } else {
+                // The timer runs already.
+                tracing::warn!(?requested, raised = ?self.check_period,
+                    "resync period raised to the running informer's");
+                requested = self.check_period;
+            }
+        }
+        let mut schedule = Schedule {
+            requested,
+            period: Duration::ZERO,
+            next: Instant::now(),
+            syncing: true,
+        };
+        schedule.align(self.check_period);
+        schedule.next += schedule.period;
+        schedule
+    }
+}
+
+impl Schedule {
+    /// Derives the period from the requested one: what is asked less often than that cannot be more often.
+    fn align(&mut self, check_period: Duration) {
+        self.period = match (self.requested, check_period) {
+            (Duration::ZERO, _) => Duration::ZERO,
+            (requested, Duration::ZERO) => {
+                tracing::warn!(?requested, "no resyncs, because the informer was made without");
+                Duration::ZERO
+            }
+            (requested, check_period) => requested.max(check_period),
+        };
+    }
+
+    fn check(&mut self, now: Instant) -> bool {
+        self.syncing = !self.period.is_zero() && now >= self.next;
+        if self.syncing {
+            self.next = now + self.period;
+        }
+        self.syncing
+    }
+}
+
+impl<T> Enrolled<T> {
+    fn start(&mut self, tasks: &TaskTracker, runtime: &Handle) {
+        if let Some(task) = self.task.take() {
+            tasks.spawn_on(task, runtime);
+        }
+    }
+
+    /// The handler is not wanted any more.
+    fn stop(self) {
+        self.outbox.progress.removed.cancel();
+        self.finish();
+    }
+
+    /// Closes the queue, by dropping its sender. A task that never ran has nothing to finish.
+    fn finish(self) {
+        if self.task.is_some() {
+            self.outbox.progress.stopped.set();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::HandlerFuncs;
+    use crate::store::Indexers;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn processor(default_resync: Duration) -> Processor<u8> {
+        Processor::new(
+            Store::new(Indexers::new()),
+            default_resync,
+            mpsc::unbounded_channel().0,
+        )
+    }
+
+    fn add(processor: &Processor<u8>, resync: Duration) {
+        let options = HandlerOptions {
+            resync: Some(resync),
+            ..HandlerOptions::default()
+        };
+        processor.add(HandlerFuncs::new(), options).unwrap();
+    }
+
+    fn periods(processor: &Processor<u8>) -> Vec<u64> {
+        let state = processor.state.lock();
+        state
+            .enrolled
+            .iter()
+            .map(|enrolled| enrolled.schedule.period.as_secs())
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_the_start_the_shortest_period_sets_the_pace() {
+        let processor = processor(secs(12 * 3600));
+        let table = [
+            (0, 43200, vec![0]),
+            (60, 60, vec![0, 60]),
+            (55, 55, vec![0, 60, 55]),
+            (5, 5, vec![0, 60, 55, 5]),
+        ];
+        for (resync, check, expected) in table {
+            add(&processor, secs(resync));
+            assert_eq!(processor.check_period(), secs(check));
+            assert_eq!(periods(&processor), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_the_start_shorter_periods_are_raised_to_the_pace() {
+        let processor = processor(secs(60));
+        assert!(processor.start(Handle::current()));
+        for resync in [5, 60, 90, 0] {
+            add(&processor, secs(resync));
+        }
+        assert_eq!(periods(&processor), [60, 60, 90, 0]);
+        assert_eq!(processor.check_period(), secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_period_below_a_second_is_raised_and_none_stays_none_without_resyncs() {
+        let with = processor(secs(60));
+        add(&with, Duration::from_millis(200));
+        assert_eq!(periods(&with), [1]);
+        let without = processor(Duration::ZERO);
+        add(&without, secs(60));
+        assert_eq!(periods(&without), [0]);
+        assert!(without.check_period().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_start_and_an_add_after_the_stop_are_refused() {
+        let processor = processor(Duration::ZERO);
+        assert!(processor.start(Handle::current()) && !processor.start(Handle::current()));
+        processor.stop();
+        let refused = processor.add(HandlerFuncs::new(), HandlerOptions::default());
+        assert_eq!(refused.err(), Some(AddHandlerError::Stopped));
+        assert!(
+            AddHandlerError::Stopped
+                .to_string()
+                .ends_with("has stopped already")
+        );
+        processor.stopped().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_removed_before_the_start_has_stopped() {
+        let processor = processor(Duration::ZERO);
+        let registration = processor
+            .add(HandlerFuncs::new(), HandlerOptions::default())
+            .unwrap();
+        processor.remove(&registration);
+        processor.remove(&registration);
+        registration.stopped().await;
+        assert!(processor.registrations().is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! Lists: which version to ask for, page by page, and what becomes of them.
+
+use std::collections::BTreeMap;
+
+use tokio::task::coop;
+
+use super::Reflector;
+use crate::delta::{Delta, Queue, Replacement};
+use crate::key::ObjectKey;
+use crate::kind::Kind;
+use crate::list_watch::{ListOptions, ListWatchError, Page, Undecodable};
+
+/// What the API server's watch cache is asked for at a time.
+const PAGE_SIZE: u32 = 500;
+
+/// The result of a list, its pages put together.
+pub(super) struct Listing<T> {
+    items: Vec<T>,
+    undecodable: Vec<Undecodable>,
+    version: String,
+    paginated: bool,
+}
+
+impl<T> Listing<T> {
+    fn append(&mut self, page: Page<T>) {
+        self.items.extend(page.items);
+        self.undecodable.extend(page.undecodable);
+        self.version = page.resource_version;
+    }
+
+    /// The outcome of initial events; no key is in it twice.
+    pub(super) fn collect(objects: BTreeMap<ObjectKey, Result<T, Undecodable>>, version: String) -> Self {
+        let mut listing = Self {
+            items: Vec::new(),
+            undecodable: Vec::new(),
+            version,
+            paginated: false,
+        };
+        for object in objects.into_values() {
+            match object {
+                Ok(item) => listing.items.push(item),
+                Err(item) => listing.undecodable.push(item),
+            }
+        }
+        listing
+    }
+}
+
+impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
+    /// Lists, and replaces everything with the result.
+    pub(super) async fn list(&mut self) -> Result<(), ListWatchError> {
+        let version = self.relist_version();
+        let mut listed = self.list_pages(&version).await;
+        if let Err(error) = &listed
+            && (error.is_expired() || error.is_too_large_resource_version())
+        {
+            self.version_unavailable = true;
+            listed = self.list_pages("").await;
+        }
+        let listing = listed?;
+        self.paginated |= version == "0" && listing.paginated;
+        self.replace(listing).await;
+        Ok(())
+    }
+
+    /// Never back in time: what was seen once is not to be unseen. "0" only at the very start.
+    fn relist_version(&self) -> String {
+        let last = self.status.version.lock();
+        match last.as_str() {
+            _ if self.version_unavailable => String::new(),
+            "" => "0".to_owned(),
+            last => last.to_owned(),
+        }
+    }
+
+    fn page_limit(&self, version: &str) -> Option<u32> {
+        // The server's cache answers lists at a version only when they are whole.
+        let default = self.paginated || matches!(version, "" | "0");
+        self.options.page_size.or(default.then_some(PAGE_SIZE))
+    }
+
+    async fn list_pages(&self, version: &str) -> Result<Listing<K::Object>, ListWatchError> {
+        let mut options = ListOptions {
+            resource_version: version.to_owned(),
+            limit: self.page_limit(version),
+            ..ListOptions::default()
+        };
+        let mut page = self.source.list(&options).await?;
+        let paginated = page.continue_token.is_some();
+        let mut listing = Listing {
+            items: Vec::new(),
+            undecodable: Vec::new(),
+            version: String::new(),
+            paginated,
+        };
+        loop {
+            let next = page.continue_token.take();
+            listing.append(page);
+            if next.is_none() {
+                return Ok(listing);
+            }
+            // The token stands for the version as well.
+            options.resource_version.clear();
+            options.continue_token = next;
+            page = match self.source.list(&options).await {
+                Err(error) if error.is_expired() => break,
+                page => page?,
+            };
+        }
+        // The first page is too old for the next one: everything at once.
+        let whole = ListOptions {
+            resource_version: version.to_owned(),
+            ..ListOptions::default()
+        };
+        let page = self.source.list(&whole).await?;
+        listing.items.clear();
+        listing.undecodable.clear();
+        listing.append(page);
+        Ok(listing)
+    }
+
+    pub(super) async fn replace(&mut self, listing: Listing<K::Object>) {
+        let keep = listing
+            .undecodable
+            .iter()
+            .filter_map(|item| item.key.clone())
+            .collect();
+        for item in &listing.undecodable {
+            self.report_undecodable("listed", item);
+        }
+        let mut objects = Vec::with_capacity(listing.items.len());
+        for item in listing.items {
+            objects.push(self.prepare(item));
+            coop::consume_budget().await;
+        }
+        let resource_version = listing.version;
+        self.advance(&resource_version);
+        self.version_unavailable = false;
+        *self.status.last_error.lock() = None;
+        self.queue.push(Delta::ReplacedAll(Replacement {
+            objects,
+            keep,
+            resource_version,
+        }));
+    }
+}

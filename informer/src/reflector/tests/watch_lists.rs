@@ -1,0 +1,147 @@
+//! Watches with initial events in place of a list.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn g6_a_watch_list_without_an_end_is_given_up_for_a_list() {
+    let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::NoEnd);
+    source.apply(pod("a", ""));
+    let rig = Rig::start(source.clone());
+    sleep(59.0).await;
+    assert_eq!(source.summaries(), ["watch-list rv="]);
+    sleep(2.0).await;
+    assert_eq!(
+        source.summaries(),
+        ["watch-list rv=", "list rv=0 limit=500", "watch rv=2"]
+    );
+    assert_eq!(source.watchers(), 1, "the first watch is gone");
+    source.apply(pod("b", ""));
+    settle().await;
+    assert_eq!(rig.stop().await, ["=2[a@2]", "+b@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_and_deletions_before_the_end_bookmark_count() {
+    let events = || {
+        vec![
+            WatchEvent::Added(pod("b", "2")),
+            WatchEvent::Added(pod("a", "1")),
+            bookmark("5", false),
+            WatchEvent::Added(pod("c", "3")),
+            WatchEvent::Modified(pod("a", "6")),
+            WatchEvent::Deleted(pod("b", "7")),
+            bookmark("8", true),
+            WatchEvent::Modified(pod("c", "9")),
+        ]
+    };
+    let source = Scripted::new(
+        |_, _| unreachable!("no list is needed"),
+        move |_, _| Ok(Script::stay_after(events())),
+    );
+    let rig = Rig::start(source);
+    settle().await;
+    assert_eq!(rig.status.version(), "9");
+    assert_eq!(rig.stop().await, ["=8[a@6 c@3]", "~c@9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_asked_for_patience_waits_and_does_not_list() {
+    let source = Scripted::new(
+        |_, _| unreachable!("no list is needed"),
+        |n, _| match n {
+            0 => Err(refused(429, "TooManyRequests")),
+            1 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(
+                429,
+                "TooManyRequests",
+            ))])),
+            _ => Ok(Script::stay_after(vec![bookmark("5", true)])),
+        },
+    );
+    let rig = Rig::start(source.clone());
+    sleep(10.0).await;
+    assert_eq!(source.summaries(), ["watch-list rv="; 3]);
+    assert_backoff(&source.requests(), 1);
+    assert!(rig.errors.lock().is_empty());
+    assert_eq!(rig.stop().await, ["=5[]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_that_breaks_off_starts_over_with_nothing() {
+    let source = Scripted::new(
+        |_, _| unreachable!("no list is needed"),
+        |n, _| {
+            Ok(match n {
+                0 => Script::end_after(vec![WatchEvent::Added(pod("a", "1"))]),
+                _ => Script::stay_after(vec![WatchEvent::Added(pod("b", "2")), bookmark("5", true)]),
+            })
+        },
+    );
+    let rig = Rig::start(source.clone());
+    sleep(10.0).await;
+    assert_eq!(source.summaries(), ["watch-list rv="; 2]);
+    assert_eq!(rig.stop().await, ["=5[b@2]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_whose_version_is_gone_asks_for_the_most_recent() {
+    let source = Scripted::new(
+        |_, _| unreachable!("no list is needed"),
+        |n, options| {
+            Ok(match n {
+                0 => Script::end_after(vec![bookmark("5", true)]),
+                1 => {
+                    assert_eq!(options.resource_version, "5");
+                    return Err(refused(410, "Expired"));
+                }
+                _ => Script::stay_after(vec![bookmark("9", true)]),
+            })
+        },
+    );
+    let rig = Rig::start(source.clone());
+    sleep(10.0).await;
+    assert_eq!(
+        source.summaries(),
+        ["watch-list rv=", "watch-list rv=5", "watch-list rv="]
+    );
+    assert_eq!(rig.stop().await, ["=5[]", "=9[]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_always_says_expired_is_not_asked_in_a_loop() {
+    let source = Scripted::new(
+        |_, _| Err(refused(410, "Expired")),
+        |_, _| Err(refused(410, "Expired")),
+    );
+    let rig = Rig::start(source.clone());
+    sleep(30.0).await;
+    assert!(source.requests().len() < 30, "{:?}", source.summaries());
+    assert!(rig.errors.lock().len() >= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_that_was_synced_goes_on_as_a_plain_watch() {
+    let source = FakeSource::<Typed<Pod>>::typed();
+    source.apply(pod("a", ""));
+    let rig = Rig::start(source.clone());
+    settle().await;
+    source.apply(pod("b", ""));
+    sleep(2.0).await;
+    source.close_watches();
+    settle().await;
+    source.delete(pod("a", ""));
+    settle().await;
+    assert_eq!(source.summaries(), ["watch-list rv=", "watch rv=3"]);
+    assert_eq!(rig.stop().await, ["=2[a@2]", "+b@3", "-a@4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_watch_list_there_is_a_list_and_a_watch() {
+    let source = FakeSource::<Typed<Pod>>::typed();
+    let options = ReflectorOptions {
+        watch_list: false,
+        ..ReflectorOptions::default()
+    };
+    let _rig = Rig::with(source.clone(), options);
+    settle().await;
+    assert_eq!(source.summaries(), ["list rv=0 limit=500", "watch rv=1"]);
+}

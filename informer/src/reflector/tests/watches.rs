@@ -1,0 +1,209 @@
+//! Plain watches, and what ends them.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_costs_waits_but_no_relist() {
+    let watch = |n: usize, _: &_| match n {
+        1 | 2 => Err(refused(429, "TooManyRequests")),
+        3 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(
+            429,
+            "TooManyRequests",
+        ))])),
+        _ => Ok(Script::stay_after(vec![])),
+    };
+    let source = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(watch));
+    let rig = Rig::start(source.clone());
+    sleep(30.0).await;
+    let expected = [
+        "watch-list rv=",
+        "list rv=0 limit=500",
+        "watch rv=10",
+        "watch rv=10",
+        "watch rv=10",
+        "watch rv=10",
+    ];
+    assert_eq!(source.summaries(), expected);
+    assert_backoff(&source.requests()[2..], 1);
+    assert!(rig.errors.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_may_ask_for_more_patience_than_the_backoff() {
+    let watch = |n: usize, _: &_| match n {
+        1 => {
+            let mut status = refusal(429, "TooManyRequests");
+            let details = serde_json::json!({"retryAfterSeconds": 20});
+            status.details = Some(serde_json::from_value(details).unwrap());
+            Err(ListWatchError::Status(status))
+        }
+        _ => Ok(Script::stay_after(vec![])),
+    };
+    let source = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(watch));
+    let _rig = Rig::start(source.clone());
+    sleep(30.0).await;
+    assert_eq!(source.requests()[3].at.as_secs(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_seconds_of_refused_connections_cost_no_list() {
+    let source = FakeSource::<Typed<Pod>>::typed();
+    source.apply(pod("a", ""));
+    let rig = Rig::start(source.clone());
+    sleep(5.0).await;
+    for _ in 0..64 {
+        source.fail_watch(connection_refused());
+    }
+    source.close_watches();
+    sleep(20.0).await;
+    assert!(rig.status.last_error().is_some());
+    let attempts = source.requests().len();
+    assert!((4..8).contains(&attempts), "{:?}", source.summaries());
+    source.serve_watches();
+    source.apply(pod("b", ""));
+    sleep(30.0).await;
+    let requests = source.summaries();
+    assert_eq!(requests[0], "watch-list rv=");
+    assert!(
+        requests[1..].iter().all(|request| request == "watch rv=2"),
+        "{requests:?}"
+    );
+    assert!(rig.errors.lock().is_empty() && rig.status.last_error().is_none());
+    assert_eq!(rig.stop().await, ["=2[a@2]", "+b@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn compaction_during_an_outage_costs_exactly_one_relist() {
+    let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::Refused);
+    source.apply(pod("a", ""));
+    source.apply(pod("b", ""));
+    let rig = Rig::start(source.clone());
+    sleep(5.0).await;
+    source.delete_silently(pod("a", ""));
+    source.reset_watch();
+    sleep(60.0).await;
+    let expected = [
+        "watch-list rv=",
+        "list rv=0 limit=500",
+        "watch rv=3",
+        "watch rv=3",
+        "watch-list rv=3",
+        "list rv=3",
+        "watch rv=5",
+    ];
+    assert_eq!(source.summaries(), expected);
+    assert_eq!(rig.stop().await, ["=3[a@2 b@3]", "=5[b@3]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_given_up_shortly_after_the_server_should_have_ended_it() {
+    let source = FakeSource::<Typed<Pod>>::typed();
+    let _rig = Rig::start(source.clone());
+    settle().await;
+    let timeout = source.requests()[0].options.timeout.unwrap();
+    tokio::time::sleep(timeout + Duration::from_millis(4990)).await;
+    assert_eq!(source.requests().len(), 1);
+    sleep(0.1).await;
+    assert_eq!(source.summaries(), ["watch-list rv=", "watch rv=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_internal_error_is_a_relist_unless_a_window_is_set() {
+    let script = || {
+        no_watch_list(|_, _| {
+            Ok(Script::end_after(vec![WatchEvent::Error(refusal(
+                500,
+                "InternalError",
+            ))]))
+        })
+    };
+    let source = Scripted::new(|_, _| Ok(page("10", &[])), script());
+    let _rig = Rig::start(source.clone());
+    settle().await;
+    assert_eq!(source.requests().len(), 3);
+    let watch = |n: usize, _: &_| {
+        let error = WatchEvent::Error(refusal(500, "InternalError"));
+        Ok(if n < 5 {
+            Script::end_after(vec![error])
+        } else {
+            Script::stay_after(vec![])
+        })
+    };
+    let patient = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(watch));
+    let options = ReflectorOptions {
+        internal_error_retry: Duration::from_secs(30),
+        ..ReflectorOptions::default()
+    };
+    let _rig = Rig::with(patient.clone(), options);
+    settle().await;
+    assert_eq!(
+        patient.summaries()[1..],
+        [
+            "list rv=0 limit=500",
+            "watch rv=10",
+            "watch rv=10",
+            "watch rv=10",
+            "watch rv=10",
+            "watch rv=10"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_no_version_in_particular_the_first_events_do_not_move_it() {
+    let watch = |_, options: &ListOptions| {
+        assert_eq!(options.resource_version, "");
+        Ok(Script::stay_after(vec![
+            WatchEvent::Added(pod("b", "9")),
+            WatchEvent::Added(pod("a", "3")),
+        ]))
+    };
+    let source = Scripted::new(|_, _| Ok(page("", &[])), no_watch_list(watch));
+    let rig = Rig::start(source);
+    settle().await;
+    assert_eq!(rig.status.version(), "");
+    assert_eq!(rig.stop().await, ["=[]", "+b@9", "+a@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_is_that_of_the_last_event() {
+    let events = || {
+        vec![
+            WatchEvent::Modified(pod("a", "20")),
+            WatchEvent::Added(pod("b", "10")),
+            bookmark("30", false),
+            WatchEvent::Deleted(pod("a", "40")),
+        ]
+    };
+    let source = Scripted::new(
+        |_, _| Ok(page("10", &[("a", "10")])),
+        no_watch_list(move |_, _| Ok(Script::stay_after(events()))),
+    );
+    let rig = Rig::start(source);
+    settle().await;
+    assert_eq!(rig.status.version(), "40");
+    assert_eq!(rig.stop().await, ["=10[a@10]", "~a@20", "+b@10", "@30", "-a@40"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_are_asked_to_end_within_the_range_that_is_set_but_not_too_soon() {
+    for (shortest, range) in [(1, 300..600), (300, 300..600), (1800, 1800..3600)] {
+        let source = Scripted::new(|_, _| Ok(page("10", &[])), |_, _| Ok(Script::end_after(vec![])));
+        let options = ReflectorOptions {
+            min_watch_timeout: Duration::from_secs(shortest),
+            ..ReflectorOptions::default()
+        };
+        let rig = Rig::with(source.clone(), options);
+        sleep(600.0).await;
+        rig.stop().await;
+        let timeouts = source
+            .requests()
+            .into_iter()
+            .filter_map(|request| request.options.timeout);
+        assert!(
+            timeouts
+                .map(|timeout| timeout.as_secs())
+                .all(|seconds| range.contains(&seconds))
+        );
+    }
+}

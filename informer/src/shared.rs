@@ -1,0 +1,332 @@
+//! The shared informer: one reflector, one store, any number of handlers.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::coop;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::delta::{Delta, Queue};
+use crate::handler::EventHandler;
+use crate::kind::Kind;
+use crate::latch::Latch;
+use crate::list_watch::ListerWatcher;
+use crate::listener::{HandlerOptions, Panic, Registration};
+use crate::lister::Lister;
+use crate::processor::{AddHandlerError, Processor};
+use crate::real_fifo::RealFifo;
+use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
+use crate::store::{IndexError, Indexers, Store};
+
+/// How an informer is made.
+pub struct InformerOptions<T> {
+    /// How often handlers that name no period of their own are shown everything again; zero is never.
+    pub resync: Duration,
+    /// Indices of the store; more can be added later.
+    pub indexers: Indexers<T>,
+    /// How to list and watch.
+    pub reflector: ReflectorOptions,
+}
+
+// Derived, this would ask for `T: Default`.
+impl<T> Default for InformerOptions<T> {
+    fn default() -> Self {
+        Self {
+            resync: Duration::ZERO,
+            indexers: Indexers::new(),
+            reflector: ReflectorOptions::default(),
+        }
+    }
+}
+
+/// A setting came too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SettingError {
+    /// The informer has been started.
+    #[error("the informer has been started already")]
+    AlreadyStarted,
+}
+
+/// Keeps a store in step with the server, and tells handlers of every change.
+///
+/// Before a handler learns of a change the store has it, or something newer. Use one informer per resource,
+/// however many use it: each costs a list, a watch and a copy of all objects.
+pub struct SharedInformer<K: Kind> {
+    kind: Arc<K>,
+    source: Arc<dyn ListerWatcher<K>>,
+    options: ReflectorOptions,
+    store: Store<K::Object>,
+    processor: Processor<K::Object>,
+    status: Arc<ReflectorStatus>,
+    synced: Latch,
+    stopped: Latch,
+    settings: Mutex<Settings<K::Object>>,
+}
+
+struct Settings<T> {
+    started: bool,
+    transform: Option<Transform<T>>,
+    on_error: Option<WatchErrorHandler>,
+    panics: Option<UnboundedReceiver<Panic>>,
+}
+
+/// What `run` takes over once and for all.
+struct Started<T> {
+    transform: Option<Transform<T>>,
+    on_error: Option<WatchErrorHandler>,
+    panics: UnboundedReceiver<Panic>,
+}
+
+impl<K: Kind> SharedInformer<K> {
+    /// An informer that does nothing before [`Self::run`].
+    pub fn new(
+        kind: Arc<K>,
+        source: impl ListerWatcher<K>,
+        options: InformerOptions<K::Object>,
+    ) -> Arc<Self> {
+        let (panicked, panics) = mpsc::unbounded_channel();
+        let store = Store::new(options.indexers);
+        let settings = Settings {
+            started: false,
+            transform: None,
+            on_error: None,
+            panics: Some(panics),
+        };
+        Arc::new(Self {
+            kind,
+            source: Arc::new(source),
+            options: options.reflector,
+            processor: Processor::new(store.clone(), options.resync, panicked),
+            store,
+            status: Arc::default(),
+            synced: Latch::default(),
+            stopped: Latch::default(),
+            settings: Mutex::new(settings),
+        })
+    }
+
+    /// Adds a handler, at any time before the informer has stopped. It is first shown what there is.
+    pub fn add_event_handler(
+        &self,
+        handler: impl EventHandler<K::Object>,
+        options: HandlerOptions,
+    ) -> Result<Registration, AddHandlerError> {
+        self.processor.add(handler, options)
+    }
+
+    /// Removes a handler: no call begins after this, though one may still be running; to wait for it there is
+    /// [`Registration::stopped`]. Removing twice, or a handler of another informer, does nothing.
+    pub fn remove_event_handler(&self, registration: &Registration) {
+        self.processor.remove(registration);
+    }
+
+    /// Adds indices, also to a store that is filled and in use.
+    pub fn add_indexers(&self, indexers: Indexers<K::Object>) -> Result<(), IndexError> {
+        if self.processor.is_stopped() {
+            return Err(IndexError::Stopped);
+        }
+        self.store.add_indexers(indexers)
+    }
+
+    /// Sets what is done to every object before it is stored. It must leave the object's key as it is.
+    pub fn set_transform(
+        &self,
+        transform: impl Fn(&mut K::Object) + Send + Sync + 'static,
+    ) -> Result<(), SettingError> {
+        self.change(|settings| settings.transform = Some(Arc::new(transform)))
+    }
+
+    /// Sets who is told when a list fails or a watch cannot be opened, in place of the log.
+    pub fn set_watch_error_handler(&self, on_error: WatchErrorHandler) -> Result<(), SettingError> {
+        self.change(|settings| settings.on_error = Some(on_error))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Settings<K::Object>)) -> Result<(), SettingError> {
+        let mut settings = self.settings.lock();
+        if settings.started {
+            return Err(SettingError::AlreadyStarted);
+        }
+        change(&mut settings);
+        Ok(())
+    }
+
+    /// Runs until `stop` is cancelled and the handlers have seen what had been read by then. An informer runs
+    /// once: another call returns at once.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of a handler whose policy is to propagate it, or of a transform, after stopping.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let Some(Started {
+            transform,
+            on_error,
+            mut panics,
+        }) = self.begin()
+        else {
+            tracing::warn!(resource = %self.kind.gvr(), "the informer has been started already");
+            return;
+        };
+        let _stopped = self.stopped.set_on_drop();
+        let stop = stop.child_token();
+        // In case this future is dropped: neither the reflector nor the listeners may outlive it.
+        let _stop_reflector = stop.clone().drop_guard();
+        let _stop_listeners = StopOnDrop(&self);
+        let queue = Arc::new(RealFifo::new());
+        let reflector = Reflector::new(
+            Arc::clone(&self.kind),
+            Arc::clone(&self.source),
+            Arc::clone(&queue),
+            Arc::clone(&self.status),
+            self.options.clone(),
+        );
+        let reflector = reflector.with_transform(transform).with_error_handler(on_error);
+        let reflector = tokio::spawn(reflector.run(stop.clone()));
+
+        let panic = self.process(&*queue, &mut panics).await;
+        stop.cancel();
+        let reflected = reflector.await;
+        self.processor.stop();
+        self.processor.stopped().await;
+        if let Some(panic) = panic.or_else(|| panics.try_recv().ok()) {
+            resume_unwind(panic);
+        }
+        if let Err(panic) = reflected.map_err(tokio::task::JoinError::try_into_panic)
+            && let Ok(panic) = panic
+        {
+            resume_unwind(panic);
+        }
+    }
+
+    fn begin(&self) -> Option<Started<K::Object>> {
+        let mut settings = self.settings.lock();
+        settings.started = true;
+        let panics = settings.panics.take()?;
+        self.processor.start(Handle::current());
+        Some(Started {
+            transform: settings.transform.take(),
+            on_error: settings.on_error.take(),
+            panics,
+        })
+    }
+
+    /// The single writer of the store. Ends with the queue, or with a handler's panic.
+    async fn process<Q: Queue<K::Object>>(
+        &self,
+        queue: &Q,
+        panics: &mut UnboundedReceiver<Panic>,
+    ) -> Option<Panic> {
+        let mut resync = resync_timer(self.processor.check_period());
+        loop {
+            tokio::select! {
+                biased;
+                Some(panic) = panics.recv() => return Some(panic),
+                () = tick(&mut resync) => {
+                    if self.processor.should_resync() {
+                        queue.push(Delta::SyncAll);
+                    }
+                }
+                batch = queue.pop_batch() => {
+                    let batch = batch?;
+                    let synced = batch.synced;
+                    self.processor.apply(&*self.kind, batch);
+                    if synced {
+                        self.synced.set();
+                    }
+                    coop::consume_budget().await;
+                }
+            }
+        }
+    }
+
+    /// The descriptor of the objects.
+    pub fn kind(&self) -> &Arc<K> {
+        &self.kind
+    }
+
+    /// Whether the store holds the whole first list. Handlers may lag behind; see [`Registration::has_synced`].
+    pub fn has_synced(&self) -> bool {
+        self.synced.is_set()
+    }
+
+    /// Waits until the store holds the whole first list; for ever if the informer is stopped before that.
+    pub async fn synced(&self) {
+        self.synced.wait().await;
+    }
+
+    /// Whether the informer has been started, be it still running or not.
+    pub fn is_started(&self) -> bool {
+        self.settings.lock().started
+    }
+
+    /// Whether the informer has run and stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_set()
+    }
+
+    /// Waits until the informer has run and stopped.
+    pub async fn stopped(&self) {
+        self.stopped.wait().await;
+    }
+
+    /// The last resource version that was read from the server, bookmarks included; empty before the first.
+    pub fn last_sync_resource_version(&self) -> String {
+        self.status.version()
+    }
+
+    /// What keeps the informer from listing or watching, if anything does.
+    pub fn last_error(&self) -> Option<String> {
+        self.status.last_error()
+    }
+
+    /// How many objects were skipped because they could not be decoded.
+    pub fn undecodable(&self) -> u64 {
+        self.status.undecodable()
+    }
+
+    /// The store, for reading.
+    pub fn store(&self) -> Store<K::Object> {
+        self.store.clone()
+    }
+
+    /// A lister over the store.
+    pub fn lister(&self) -> Lister<K::Object> {
+        Lister::new(self.store())
+    }
+
+    /// The registrations of all present handlers.
+    pub fn registrations(&self) -> Vec<Registration> {
+        self.processor.registrations()
+    }
+}
+
+struct StopOnDrop<'a, K: Kind>(&'a SharedInformer<K>);
+
+impl<K: Kind> Drop for StopOnDrop<'_, K> {
+    fn drop(&mut self) {
+        self.0.processor.stop();
+    }
+}
+
+fn resync_timer(period: Duration) -> Option<Interval> {
+    (!period.is_zero()).then(|| {
+        let mut timer = tokio::time::interval_at(Instant::now() + period, period);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        timer
+    })
+}
+
+async fn tick(timer: &mut Option<Interval>) {
+    match timer {
+        Some(timer) => drop(timer.tick().await),
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

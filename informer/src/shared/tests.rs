@@ -1,0 +1,92 @@
+//! Informers on a fake server, under a paused clock.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::ObjectMeta;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::handler::{FanOut, Filtering, HandlerFuncs};
+use crate::kind::Typed;
+use crate::listener::PanicPolicy;
+use crate::store::{IndexFn, NAMESPACE_INDEX, namespace_indexer};
+use crate::testing::{EventLog, FakeSource, WatchListSupport, refused, settle};
+
+mod changes;
+mod histories;
+mod lifecycle;
+mod panics;
+mod registrations;
+mod resyncs;
+
+type Pods = Typed<Pod>;
+
+fn pod(name: &str) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("ns".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Pod::default()
+    }
+}
+
+fn on_node(name: &str, node: &str) -> Pod {
+    let mut pod = pod(name);
+    pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
+    pod
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn every(period: u64) -> HandlerOptions {
+    HandlerOptions {
+        resync: Some(secs(period)),
+        ..HandlerOptions::default()
+    }
+}
+
+/// An informer on a fake server.
+struct Rig {
+    source: FakeSource<Pods>,
+    informer: Arc<SharedInformer<Pods>>,
+    stop: CancellationToken,
+}
+
+impl Rig {
+    fn new(pods: &[&str]) -> Self {
+        Self::with(pods, InformerOptions::default())
+    }
+
+    fn with(pods: &[&str], options: InformerOptions<Pod>) -> Self {
+        let source = FakeSource::typed();
+        for name in pods {
+            source.apply(pod(name));
+        }
+        let informer = SharedInformer::new(source.kind(), source.clone(), options);
+        Self {
+            source,
+            informer,
+            stop: CancellationToken::new(),
+        }
+    }
+
+    fn log(&self, options: HandlerOptions) -> (EventLog<Pods>, Registration) {
+        let log = EventLog::new(self.source.kind());
+        let registration = self.informer.add_event_handler(log.clone(), options).unwrap();
+        (log, registration)
+    }
+
+    fn run(&self) -> JoinHandle<()> {
+        tokio::spawn(Arc::clone(&self.informer).run(self.stop.clone()))
+    }
+
+    async fn stop(&self, running: JoinHandle<()>) {
+        self.stop.cancel();
+        running.await.unwrap();
+    }
+}

@@ -1,0 +1,87 @@
+//! Resyncs, and updates without news.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn each_handler_is_resynced_at_its_own_pace() {
+    let rig = Rig::with(
+        &["a"],
+        InformerOptions {
+            resync: secs(1),
+            ..InformerOptions::default()
+        },
+    );
+    let (never, _) = rig.log(every(0));
+    let (two, _) = rig.log(every(2));
+    let (three, _) = rig.log(every(3));
+    let _running = rig.run();
+    settle().await;
+    for log in [&never, &two, &three] {
+        log.take();
+    }
+    let mut calls = Vec::new();
+    for _ in 0..6 {
+        tokio::time::sleep(secs(1)).await;
+        calls.push([&never, &two, &three].map(|log| log.take().len()));
+    }
+    assert_eq!(
+        calls,
+        [[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]]
+    );
+    assert_eq!(
+        rig.source.requests().len(),
+        1,
+        "a resync asks nothing of the server"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced() {
+    let rig = Rig::with(
+        &["a", "b"],
+        InformerOptions {
+            resync: secs(1),
+            ..InformerOptions::default()
+        },
+    );
+    let (plain, _) = rig.log(every(0));
+    let (resynced, _) = rig.log(every(1));
+    let _running = rig.run();
+    // Between two checks, past the first.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    for log in [&plain, &resynced] {
+        log.take();
+    }
+    rig.source.apply_silently(pod("b"));
+    rig.source.reset_watch();
+    tokio::time::sleep(secs(4)).await;
+    assert_eq!(plain.take(), ["update ns/b 3>4"]);
+    assert!(resynced.take().contains(&"update ns/a 2>2".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
+    let rig = Rig::with(
+        &["a"],
+        InformerOptions {
+            resync: secs(10),
+            ..InformerOptions::default()
+        },
+    );
+    let (plain, _) = rig.log(every(0));
+    let (resynced, _) = rig.log(every(10));
+    let _running = rig.run();
+    tokio::time::sleep(secs(11)).await;
+    for log in [&plain, &resynced] {
+        log.take();
+    }
+    let mut same = pod("a");
+    same.metadata.resource_version = Some("2".to_owned());
+    rig.source
+        .send(move || crate::list_watch::WatchEvent::Modified(same.clone()));
+    settle().await;
+    assert_eq!(
+        (plain.take().len(), resynced.take()),
+        (0, vec!["update ns/a 2>2".to_owned()])
+    );
+}

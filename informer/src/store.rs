@@ -1,0 +1,309 @@
+//! The store: what the server has, as far as is known, with indices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustc_hash::{FxHashMap, FxHashSet};
+use thiserror::Error;
+
+use crate::delta::{Delta, Replacement};
+use crate::key::{Deleted, ObjectKey};
+use crate::kind::Kind;
+
+/// The values under which an index files an object. Runs under the store's lock and must not use the store.
+pub type IndexFn<T> = Arc<dyn Fn(&ObjectKey, &T) -> Vec<String> + Send + Sync>;
+
+/// Index functions by the name of their index.
+pub type Indexers<T> = BTreeMap<String, IndexFn<T>>;
+
+/// The name of the index that [`namespace_indexer`] makes, and that listers use where it exists.
+pub const NAMESPACE_INDEX: &str = "namespace";
+
+/// The index of objects by namespace.
+pub fn namespace_indexer<T>() -> Indexers<T> {
+    let by_namespace: IndexFn<T> =
+        Arc::new(|key, _| key.namespace().map(str::to_owned).into_iter().collect());
+    Indexers::from([(NAMESPACE_INDEX.to_owned(), by_namespace)])
+}
+
+/// Why an index cannot be added or read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum IndexError {
+    /// No index has this name.
+    #[error("no index named {0:?}")]
+    Unknown(String),
+    /// An index of this name exists already; nothing was added.
+    #[error("an index named {0:?} exists already")]
+    Conflict(String),
+    /// The informer has stopped; its store changes no more.
+    #[error("the informer has stopped already")]
+    Stopped,
+}
+
+/// A handle on an informer's store. Clones share the store; only the informer writes to it.
+///
+/// Every method reads one consistent state. Two calls may see different ones.
+pub struct Store<T>(Arc<RwLock<Content<T>>>);
+
+struct Content<T> {
+    objects: FxHashMap<ObjectKey, Arc<T>>,
+    indices: BTreeMap<String, Index<T>>,
+    resource_version: String,
+}
+
+struct Index<T> {
+    values_of: IndexFn<T>,
+    keys: FxHashMap<String, FxHashSet<ObjectKey>>,
+}
+
+/// What became of one object when a batch was applied.
+#[derive(Debug)]
+pub(crate) enum Change<T> {
+    Added(Arc<T>),
+    Updated(Arc<T>, Arc<T>),
+    Deleted(Deleted<T>),
+}
+
+impl<T> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Store<T> {
+    pub(crate) fn new(indexers: Indexers<T>) -> Self {
+        let indices = indexers
+            .into_iter()
+            .map(|(name, values_of)| (name, Index::new(values_of)))
+            .collect();
+        let content = Content {
+            objects: FxHashMap::default(),
+            indices,
+            resource_version: String::new(),
+        };
+        Self(Arc::new(RwLock::new(content)))
+    }
+
+    /// The object with this key.
+    pub fn get(&self, key: impl AsRef<str>) -> Option<Arc<T>> {
+        self.0.read().objects.get(key.as_ref()).cloned()
+    }
+
+    /// All objects, in no particular order.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.0.read().objects.values().cloned().collect()
+    }
+
+    /// The objects for which `predicate` holds. It runs under the store's read lock: keep it short,
+    /// and do not use the store in it.
+    pub fn list_where(&self, mut predicate: impl FnMut(&ObjectKey, &T) -> bool) -> Vec<Arc<T>> {
+        let content = self.0.read();
+        let passing = content
+            .objects
+            .iter()
+            .filter(|(key, object)| predicate(key, object));
+        passing.map(|(_, object)| Arc::clone(object)).collect()
+    }
+
+    /// All keys, in no particular order.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        self.0.read().objects.keys().cloned().collect()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.0.read().objects.len()
+    }
+
+    /// Whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The resource version that the content corresponds to; empty before the first list.
+    ///
+    /// Unlike the informer's last sync resource version this says what has arrived in the store.
+    pub fn resource_version(&self) -> String {
+        self.0.read().resource_version.clone()
+    }
+
+    /// The objects filed under `value` in the index `name`.
+    pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
+        // Keys and objects under one guard: an object replaced in between would go missing.
+        let content = self.0.read();
+        let keys = content.index(name)?.keys.get(value).into_iter().flatten();
+        Ok(keys.filter_map(|key| content.objects.get(key).cloned()).collect())
+    }
+
+    /// The keys filed under `value` in the index `name`.
+    pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
+        let content = self.0.read();
+        Ok(content
+            .index(name)?
+            .keys
+            .get(value)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect())
+    }
+
+    /// The values under which the index `name` files any object.
+    pub fn index_values(&self, name: &str) -> Result<Vec<String>, IndexError> {
+        Ok(self.0.read().index(name)?.keys.keys().cloned().collect())
+    }
+
+    /// Whether there is an index of this name.
+    pub fn has_index(&self, name: &str) -> bool {
+        self.0.read().indices.contains_key(name)
+    }
+
+    /// Adds indices, and files what is stored already. All or, if a name is taken, none.
+    pub(crate) fn add_indexers(&self, indexers: Indexers<T>) -> Result<(), IndexError> {
+        let mut content = self.0.write();
+        if let Some(taken) = indexers.keys().find(|name| content.indices.contains_key(*name)) {
+            return Err(IndexError::Conflict(taken.clone()));
+        }
+        for (name, values_of) in indexers {
+            let mut index = Index::new(values_of);
+            for (key, object) in &content.objects {
+                index.refile(key, None, Some(object));
+            }
+            content.indices.insert(name, index);
+        }
+        Ok(())
+    }
+
+    /// Applies a batch under one lock, and says what changed, in order.
+    ///
+    /// Whether an object is new is decided here and not by what the watch called it: after a gap in the
+    /// watch, ADDED may concern a known object and MODIFIED an unknown one.
+    pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, deltas: Vec<Delta<T>>) -> Vec<Change<T>> {
+        let mut changes = Vec::with_capacity(deltas.len());
+        let mut content = self.0.write();
+        for delta in deltas {
+            match delta {
+                Delta::Added(key, object) | Delta::Updated(key, object) => {
+                    content.advance(kind.resource_version(&object));
+                    changes.push(content.upsert(key, object));
+                }
+                Delta::Deleted(key, deleted) => {
+                    if let Deleted::Known(object) = &deleted {
+                        content.advance(kind.resource_version(object));
+                    }
+                    changes.extend(content.delete(&key, deleted));
+                }
+                Delta::ReplacedAll(replacement) => content.replace(replacement, &mut changes),
+                Delta::SyncAll => changes.extend(content.objects.values().map(|object| {
+                    // The same object twice: a resync re-delivers and changes nothing.
+                    Change::Updated(Arc::clone(object), Arc::clone(object))
+                })),
+                Delta::Bookmark(version) => content.advance(&version),
+            }
+        }
+        changes
+    }
+}
+
+impl<T> Content<T> {
+    fn index(&self, name: &str) -> Result<&Index<T>, IndexError> {
+        self.indices
+            .get(name)
+            .ok_or_else(|| IndexError::Unknown(name.to_owned()))
+    }
+
+    fn advance(&mut self, version: &str) {
+        if !version.is_empty() {
+            version.clone_into(&mut self.resource_version);
+        }
+    }
+
+    fn upsert(&mut self, key: ObjectKey, object: Arc<T>) -> Change<T> {
+        let old = self.objects.get(&key).cloned();
+        for index in self.indices.values_mut() {
+            index.refile(&key, old.as_deref(), Some(&object));
+        }
+        self.objects.insert(key, Arc::clone(&object));
+        match old {
+            Some(old) => Change::Updated(old, object),
+            None => Change::Added(object),
+        }
+    }
+
+    /// Nothing to report if the object was never here.
+    fn delete(&mut self, key: &ObjectKey, deleted: Deleted<T>) -> Option<Change<T>> {
+        let stored = self.objects.remove(key)?;
+        for index in self.indices.values_mut() {
+            index.refile(key, Some(&stored), None);
+        }
+        Some(Change::Deleted(match deleted {
+            Deleted::FinalStateUnknown { key, last } => Deleted::FinalStateUnknown {
+                key,
+                last: last.or(Some(stored)),
+            },
+            known @ Deleted::Known(_) => known,
+        }))
+    }
+
+    fn replace(&mut self, list: Replacement<T>, changes: &mut Vec<Change<T>>) {
+        let listed: FxHashSet<&ObjectKey> = list
+            .objects
+            .iter()
+            .map(|(key, _)| key)
+            .chain(&list.keep)
+            .collect();
+        let mut gone: Vec<_> = self
+            .objects
+            .keys()
+            .filter(|key| !listed.contains(key))
+            .cloned()
+            .collect();
+        // The map's order is arbitrary, and handlers should not depend on it.
+        gone.sort_unstable();
+        changes.reserve(gone.len() + list.objects.len());
+        for key in gone {
+            let tombstone = Deleted::FinalStateUnknown {
+                key: key.clone(),
+                last: None,
+            };
+            changes.extend(self.delete(&key, tombstone));
+        }
+        self.objects
+            .reserve(list.objects.len().saturating_sub(self.objects.len()));
+        for (key, object) in list.objects {
+            changes.push(self.upsert(key, object));
+        }
+        self.resource_version = list.resource_version;
+    }
+}
+
+impl<T> Index<T> {
+    fn new(values_of: IndexFn<T>) -> Self {
+        Self {
+            values_of,
+            keys: FxHashMap::default(),
+        }
+    }
+
+    fn refile(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&T>) {
+        let values = |object: Option<&T>| object.map(|object| (self.values_of)(key, object));
+        let before = values(old).unwrap_or_default();
+        let after = values(new).unwrap_or_default();
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            if let Some(keys) = self.keys.get_mut(value) {
+                keys.remove(key);
+                // An empty set left behind would be a leak wherever values come and go.
+                if keys.is_empty() {
+                    self.keys.remove(value);
+                }
+            }
+        }
+        for value in after.into_iter().filter(|value| !before.contains(value)) {
+            self.keys.entry(value).or_default().insert(key.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

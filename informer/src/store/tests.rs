@@ -1,0 +1,254 @@
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::ObjectMeta;
+
+use super::*;
+use crate::kind::Typed;
+
+fn pod(name: &str, version: &str, labels: &[&str]) -> Arc<Pod> {
+    let labels = labels
+        .iter()
+        .map(|label| ((*label).to_owned(), String::new()))
+        .collect();
+    Arc::new(Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("ns".to_owned()),
+            resource_version: Some(version.to_owned()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        ..Pod::default()
+    })
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(Some("ns"), name)
+}
+
+fn put(name: &str, version: &str, labels: &[&str]) -> Delta<Pod> {
+    Delta::Updated(key(name), pod(name, version, labels))
+}
+
+fn list(version: &str, pods: &[(&str, &str)], keep: &[&str]) -> Delta<Pod> {
+    Delta::ReplacedAll(Replacement {
+        objects: pods
+            .iter()
+            .map(|(name, version)| (key(name), pod(name, version, &[])))
+            .collect(),
+        keep: keep.iter().map(|name| key(name)).collect(),
+        resource_version: version.to_owned(),
+    })
+}
+
+fn by_label() -> Indexers<Pod> {
+    let labels: IndexFn<Pod> = Arc::new(|_, pod| {
+        pod.metadata
+            .labels
+            .iter()
+            .flatten()
+            .map(|(label, _)| label.clone())
+            .collect()
+    });
+    Indexers::from([("label".to_owned(), labels)])
+}
+
+fn version(pod: &Pod) -> &str {
+    pod.metadata.resource_version.as_deref().unwrap()
+}
+
+fn apply(store: &Store<Pod>, deltas: Vec<Delta<Pod>>) -> Vec<String> {
+    let changes = store.apply(&Typed::<Pod>::new(), deltas);
+    let text = changes.iter().map(|change| match change {
+        Change::Added(new) => format!("+{}", version(new)),
+        Change::Updated(old, new) => format!("{}>{}", version(old), version(new)),
+        Change::Deleted(Deleted::Known(last)) => format!("-{}", version(last)),
+        Change::Deleted(Deleted::FinalStateUnknown { key, last }) => {
+            format!(
+                "-{}?{}",
+                key.name(),
+                last.as_ref().map_or("", |last| version(last))
+            )
+        }
+    });
+    text.collect()
+}
+
+fn names(store: &Store<Pod>, value: &str) -> Vec<String> {
+    let mut names: Vec<_> = store
+        .by_index("label", value)
+        .unwrap()
+        .iter()
+        .map(|pod| pod.metadata.name.clone().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_store_decides_what_is_new() {
+    let store = Store::new(Indexers::new());
+    let added_twice = || Delta::Added(key("a"), pod("a", "2", &[]));
+    assert_eq!(
+        apply(&store, vec![put("a", "1", &[]), added_twice()]),
+        ["+1", "1>2"]
+    );
+    let gone = |name: &str| Delta::Deleted(key(name), Deleted::Known(pod(name, "3", &[])));
+    assert_eq!(apply(&store, vec![gone("a"), gone("a"), gone("never")]), ["-3"]);
+    assert!(store.is_empty());
+}
+
+#[test]
+fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
+    let store = Store::new(Indexers::new());
+    apply(
+        &store,
+        vec![list("10", &[("a", "1"), ("b", "2"), ("c", "3")], &[])],
+    );
+    let changes = apply(
+        &store,
+        vec![list("20", &[("a", "1"), ("b", "12"), ("d", "13")], &[])],
+    );
+    assert_eq!(changes, ["-c?3", "1>1", "2>12", "+13"]);
+    assert_eq!(store.resource_version(), "20");
+    assert_eq!(store.len(), 3);
+}
+
+#[test]
+fn a_list_spares_what_it_has_but_could_not_be_decoded() {
+    let store = Store::new(Indexers::new());
+    apply(&store, vec![list("10", &[("a", "1"), ("b", "2")], &[])]);
+    assert_eq!(
+        apply(&store, vec![list("20", &[("a", "1")], &["b", "unknown"])]),
+        ["1>1"]
+    );
+    assert!(store.get("ns/b").is_some() && store.get("ns/unknown").is_none());
+}
+
+#[test]
+fn a_tombstone_without_an_object_is_given_the_stored_one() {
+    let store = Store::new(Indexers::new());
+    apply(&store, vec![put("a", "1", &[])]);
+    let tombstone = Deleted::FinalStateUnknown {
+        key: key("a"),
+        last: None,
+    };
+    assert_eq!(apply(&store, vec![Delta::Deleted(key("a"), tombstone)]), ["-a?1"]);
+}
+
+#[test]
+fn a_resync_shows_every_object_as_its_own_update() {
+    let store = Store::new(Indexers::new());
+    apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
+    let mut changes = apply(&store, vec![Delta::SyncAll]);
+    changes.sort();
+    assert_eq!(changes, ["1>1", "2>2"]);
+}
+
+#[test]
+fn the_store_version_follows_lists_events_and_bookmarks() {
+    let store = Store::new(Indexers::new());
+    let steps = [
+        (list("10", &[("a", "1")], &[]), "10"),
+        (put("a", "11", &[]), "11"),
+        (Delta::Bookmark("15".to_owned()), "15"),
+        (Delta::SyncAll, "15"),
+        (
+            Delta::Deleted(key("a"), Deleted::Known(pod("a", "16", &[]))),
+            "16",
+        ),
+        (
+            Delta::Deleted(
+                key("b"),
+                Deleted::FinalStateUnknown {
+                    key: key("b"),
+                    last: None,
+                },
+            ),
+            "16",
+        ),
+        // An object that a transform robbed of its metadata.
+        (put("c", "", &[]), "16"),
+    ];
+    for (delta, expected) in steps {
+        apply(&store, vec![delta]);
+        assert_eq!(store.resource_version(), expected);
+    }
+}
+
+#[test]
+fn an_index_follows_values_that_grow_shrink_and_overlap() {
+    let store = Store::new(by_label());
+    let steps: [(&str, &[&str]); 5] = [
+        ("1", &["x"]),
+        ("2", &["x", "y"]),
+        ("3", &["y", "z"]),
+        ("4", &[]),
+        ("5", &["z"]),
+    ];
+    apply(&store, vec![put("other", "1", &["x", "z"])]);
+    for (version, labels) in steps {
+        apply(&store, vec![put("a", version, labels)]);
+        for value in ["x", "y", "z"] {
+            let other = ["x", "z"].contains(&value).then_some("other");
+            let expected: Vec<_> = labels
+                .contains(&value)
+                .then_some("a")
+                .into_iter()
+                .chain(other)
+                .collect();
+            assert_eq!(names(&store, value), expected, "{value} at {version}");
+        }
+    }
+}
+
+#[test]
+fn empty_index_sets_are_removed_and_their_neighbours_stay() {
+    let store = Store::new(by_label());
+    apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"])]);
+    apply(
+        &store,
+        vec![Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &[])))],
+    );
+    assert_eq!(store.index_values("label").unwrap(), ["y"]);
+    assert_eq!(store.index_keys("label", "y").unwrap(), [key("b")]);
+    apply(&store, vec![list("9", &[], &[])]);
+    assert!(store.index_values("label").unwrap().is_empty());
+}
+
+#[test]
+fn an_index_added_late_answers_for_what_is_stored() {
+    let store = Store::new(namespace_indexer());
+    apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &[])]);
+    assert_eq!(
+        store.by_index("label", "x"),
+        Err(IndexError::Unknown("label".to_owned()))
+    );
+    store.add_indexers(by_label()).unwrap();
+    assert_eq!(names(&store, "x"), ["a"]);
+    assert_eq!(store.by_index(NAMESPACE_INDEX, "ns").unwrap().len(), 2);
+}
+
+#[test]
+fn a_taken_index_name_is_refused_and_nothing_is_added() {
+    let store = Store::new(by_label());
+    let mut both = by_label();
+    both.extend(namespace_indexer());
+    assert_eq!(
+        store.add_indexers(both),
+        Err(IndexError::Conflict("label".to_owned()))
+    );
+    assert!(!store.has_index(NAMESPACE_INDEX));
+}
+
+#[test]
+fn reads_answer_from_memory() {
+    let store = Store::new(Indexers::new());
+    apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
+    assert_eq!(version(&store.get(key("a")).unwrap()), "1");
+    let newer = store.list_where(|key, pod| key.namespace() == Some("ns") && version(pod) > "1");
+    assert_eq!(newer.len(), 1);
+    let mut keys = store.keys();
+    keys.sort();
+    assert_eq!(keys, [key("a"), key("b")]);
+    assert_eq!(store.list().len(), 2);
+}

@@ -1,0 +1,122 @@
+//! A handler that remembers what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::handler::EventHandler;
+use crate::key::Deleted;
+use crate::kind::Kind;
+
+/// Clones share the log, so one can be registered and another be read.
+pub struct EventLog<K: Kind> {
+    kind: Arc<K>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<String>,
+    /// What the notifications add up to: versions by key.
+    content: BTreeMap<String, String>,
+    faults: Vec<String>,
+}
+
+impl<K: Kind> Clone for EventLog<K> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: Arc::clone(&self.kind),
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<K: Kind> EventLog<K> {
+    /// An empty log.
+    pub fn new(kind: Arc<K>) -> Self {
+        Self {
+            kind,
+            state: Arc::default(),
+        }
+    }
+
+    /// What was told, one line each, such as `add ns/a 1 initial`, `update ns/a 1>2`, `delete ns/a 3` or
+    /// `tombstone ns/a 2`.
+    pub fn lines(&self) -> Vec<String> {
+        self.state.lock().lines.clone()
+    }
+
+    /// The same, forgetting it.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().lines)
+    }
+
+    /// What exists according to the notifications: resource versions by key.
+    pub fn content(&self) -> BTreeMap<String, String> {
+        self.state.lock().content.clone()
+    }
+
+    /// Notifications that contradict those before: an add of what is known, an update or delete of what is
+    /// not, or an update whose old state is not the last new one.
+    pub fn faults(&self) -> Vec<String> {
+        self.state.lock().faults.clone()
+    }
+
+    fn key_and_version(&self, object: &K::Object) -> (String, String) {
+        (
+            self.kind.key(object).to_string(),
+            self.kind.resource_version(object).to_owned(),
+        )
+    }
+}
+
+impl State {
+    fn note(&mut self, line: String, key: &str, expected: Option<&str>) {
+        let known = self.content.get(key).map(String::as_str);
+        if known != expected {
+            self.faults.push(format!("{line} while {known:?} is known"));
+        }
+        self.lines.push(line);
+    }
+}
+
+impl<K: Kind> EventHandler<K::Object> for EventLog<K> {
+    fn on_add(&mut self, object: &Arc<K::Object>, is_in_initial_list: bool) {
+        let (key, version) = self.key_and_version(object);
+        let initial = if is_in_initial_list { " initial" } else { "" };
+        let mut state = self.state.lock();
+        state.note(format!("add {key} {version}{initial}"), &key, None);
+        state.content.insert(key, version);
+    }
+
+    fn on_update(&mut self, old: &Arc<K::Object>, new: &Arc<K::Object>) {
+        let (key, version) = self.key_and_version(new);
+        let (_, before) = self.key_and_version(old);
+        let mut state = self.state.lock();
+        state.note(format!("update {key} {before}>{version}"), &key, Some(&before));
+        state.content.insert(key, version);
+    }
+
+    fn on_delete(&mut self, deleted: &Deleted<K::Object>) {
+        let (key, version) = match (deleted, deleted.object()) {
+            (Deleted::FinalStateUnknown { key, .. }, None) => (key.to_string(), "?".to_owned()),
+            (_, Some(object)) => self.key_and_version(object),
+            (Deleted::Known(_), None) => unreachable!("a known state has an object"),
+        };
+        let word = if deleted.is_final_state_unknown() {
+            "tombstone"
+        } else {
+            "delete"
+        };
+        let mut state = self.state.lock();
+        // The final state is newer than the last one told, so only that there was one is checked.
+        let before = state
+            .content
+            .get(&key)
+            .cloned()
+            .unwrap_or_else(|| "anything".to_owned());
+        state.note(format!("{word} {key} {version}"), &key, Some(&before));
+        state.content.remove(&key);
+    }
+}

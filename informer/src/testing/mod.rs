@@ -1,0 +1,88 @@
+//! Sources and handlers for tests. All of it is meant for a paused clock:
+//! `#[tokio::test(start_paused = true)]`.
+
+mod event_log;
+mod fake_source;
+mod scripted;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use kube::core::Status;
+use kube::core::response::StatusSummary;
+use tokio::time::Instant;
+
+pub use event_log::EventLog;
+pub use fake_source::{FakeSource, WatchListSupport};
+pub use scripted::{Script, Scripted};
+
+use crate::list_watch::{ListOptions, ListWatchError};
+
+/// Waits until every task is idle. With a paused clock, time moves only then, here by a millisecond.
+pub async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// A refusal, as a server would send it.
+pub fn refusal(code: u16, reason: &str) -> Box<Status> {
+    let status = Status {
+        status: Some(StatusSummary::Failure),
+        code,
+        message: format!("test refusal {code}"),
+        metadata: None,
+        reason: reason.to_owned(),
+        details: None,
+    };
+    Box::new(status)
+}
+
+/// The same as the error of a request.
+pub fn refused(code: u16, reason: &str) -> ListWatchError {
+    ListWatchError::Status(refusal(code, reason))
+}
+
+/// What a request gets while nobody listens.
+pub fn connection_refused() -> ListWatchError {
+    ListWatchError::Transport(Box::new(std::io::Error::from(
+        std::io::ErrorKind::ConnectionRefused,
+    )))
+}
+
+/// A request that a source was sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How long after the source was made.
+    pub at: Duration,
+    /// Whether it was a watch.
+    pub watch: bool,
+    /// What it asked for.
+    pub options: ListOptions,
+}
+
+impl Request {
+    fn new(since: Instant, watch: bool, options: &ListOptions) -> Self {
+        Self {
+            at: since.elapsed(),
+            watch,
+            options: options.clone(),
+        }
+    }
+
+    /// The request in short: `list rv=0 limit=500`, `watch rv=10`, or `watch-list rv=`.
+    pub fn summary(&self) -> String {
+        let options = &self.options;
+        let verb = match (self.watch, options.send_initial_events) {
+            (false, _) => "list",
+            (true, false) => "watch",
+            (true, true) => "watch-list",
+        };
+        let mut text = format!("{verb} rv={}", options.resource_version);
+        if let Some(limit) = options.limit {
+            let _ = write!(text, " limit={limit}");
+        }
+        if let Some(token) = &options.continue_token {
+            let _ = write!(text, " continue={token}");
+        }
+        text
+    }
+}

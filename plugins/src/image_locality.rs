@@ -1,0 +1,158 @@
+//! Prefers nodes that have the pod's images already.
+
+use std::sync::Arc;
+
+use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, ScorePlugin, ScoreScope, SignPlugin};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{Context, CycleState, NodeInfo, Plugin, PodInfo, Status};
+
+/// The plugin's name.
+pub const NAME: &str = "ImageLocality";
+
+const MIB: i64 = 1024 * 1024;
+/// Below this many bytes an image is not worth a preference.
+const MIN_BYTES: i64 = 23 * MIB;
+/// Above this many bytes per container more makes no difference.
+const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MIB;
+
+#[derive(Default)]
+pub(crate) struct ImageLocality;
+
+/// What an image on the node is worth: its size, less the fewer nodes have it, so that not every pod goes to the one
+/// node that pulled the image first.
+fn worth(cx: &Context<'_>, image: &str) -> i64 {
+    let Some(state) = cx.image(image) else { return 0 };
+    let spread = state.nodes as f64 / cx.node_count() as f64;
+    (state.size as f64 * spread) as i64
+}
+
+/// Where the sum lies between the thresholds. Not a `clamp`: a pod without containers has its maximum below the minimum,
+/// and upstream looks at the minimum first.
+fn score_of(sum: i64, containers: usize) -> i64 {
+    let max = MAX_BYTES_PER_CONTAINER * containers as i64;
+    let counted = if sum < MIN_BYTES { MIN_BYTES } else { sum.min(max) };
+    MAX_NODE_SCORE * (counted - MIN_BYTES) / (max - MIN_BYTES)
+}
+
+impl Plugin for ImageLocality {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().score(&self).sign(&self)
+    }
+}
+
+impl ScorePlugin for ImageLocality {
+    fn score(&self, cx: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        let images = pod.spec.images.iter();
+        let present = images.filter(|image| node.node().has_image(image));
+        let sum = present.map(|image| worth(cx, image)).sum();
+        Ok(score_of(sum, pod.spec.image_containers))
+    }
+
+    /// The images of the node, and the cluster totals that the context notes as reads when an image is there: what other
+    /// nodes have is never asked of the nodes themselves.
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::NodeLocal
+    }
+}
+
+impl SignPlugin for ImageLocality {
+    /// More than upstream signs: an image counts once per container, and volumes count too.
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.images);
+        signer.write(&pod.spec.image_containers);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::context::Read;
+    use supercargo_framework::objects::Objects;
+    use supercargo_framework::testing::{node, pod};
+
+    use super::*;
+    use crate::testing::{Driver, node_info, nodes};
+
+    #[test]
+    fn a_node_scores_by_the_size_and_spread_of_the_images_it_has() {
+        let plugin = Driver::new(NAME);
+        let cluster = nodes([
+            node_info(node("a").image("big:1", 1000 * MIB).build(), []),
+            node_info(
+                node("b")
+                    .image("big:1", 900 * MIB)
+                    .image("small:latest", 20 * MIB)
+                    .build(),
+                [],
+            ),
+            node_info(node("c").image("own:1", 400 * MIB).build(), []),
+            node_info(node("d").build(), []),
+        ]);
+        let cases = [
+            ("no image", pod("p"), [0, 0, 0, 0]),
+            ("an unknown image", pod("p").image("other"), [0, 0, 0, 0]),
+            (
+                "half the cluster has it, in the first reporter's size",
+                pod("p").image("big:1"),
+                [48, 48, 0, 0],
+            ),
+            (
+                "a small image is below the threshold",
+                pod("p").image("small"),
+                [0, 0, 0, 0],
+            ),
+            ("one node in four has it", pod("p").image("own:1"), [0, 0, 7, 0]),
+            (
+                "the maximum grows with the containers",
+                pod("p").image("big:1").image("absent"),
+                [24, 24, 0, 0],
+            ),
+            (
+                "an image counts once per container",
+                pod("p").image("big:1").image("big:1"),
+                [49, 49, 0, 0],
+            ),
+        ];
+        for (name, pod, expected) in cases {
+            assert_eq!(plugin.scores(&pod.build(), &cluster), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn image_volumes_are_summed_but_do_not_raise_the_maximum() {
+        let cluster = nodes([node_info(
+            node("a")
+                .image("app:1", 500 * MIB)
+                .image("data:1", 5000 * MIB)
+                .build(),
+            [],
+        )]);
+        let mut with_volume = pod("p").image("app:1").image("data:1").build();
+        Arc::make_mut(&mut with_volume.spec).image_containers = 1;
+        assert_eq!(Driver::new(NAME).scores(&with_volume, &cluster), [100]);
+    }
+
+    #[test]
+    fn only_a_node_that_has_an_image_makes_the_score_depend_on_the_cluster() {
+        let cluster = nodes([
+            node_info(node("a").image("app:1", 500 * MIB).build(), []),
+            node_info(node("b").build(), []),
+        ]);
+        let (objects, state) = (Objects::default(), CycleState::new());
+        let cx = Context::new(&cluster, &objects, &[]).tracking();
+        let pod = pod("p").image("app:1").build();
+        let reads_of = |name: &str| {
+            let node = cluster.get(name).expect("the node is there");
+            ImageLocality
+                .score(&cx, &state, &pod, node)
+                .expect("the score never fails");
+            cx.take_reads()
+        };
+        assert_eq!(reads_of("a"), [Read::Images, Read::NodeCount]);
+        assert_eq!(reads_of("b"), []);
+    }
+}

@@ -1,0 +1,256 @@
+//! Keeps pods on the nodes that their `nodeSelector` and node affinity ask for, and prefers those they prefer.
+
+mod args;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
+    PreScorePlugin, ScorePlugin, ScoreScope, SignPlugin,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::status::Reasons;
+use supercargo_framework::{
+    ActionType, Code, Context, CycleState, EventResource, NodeIndex, NodeInfo, NodeRecord, NodeSelectorTerm,
+    Plugin, PodInfo, PreferredTerm, Status,
+};
+
+use crate::hint::{self, Hint};
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "NodeAffinity";
+
+struct NodeAffinity {
+    /// What the profile demands of every pod beside the pod's own affinity. Its terms can all be evaluated.
+    added: affinity::NodeAffinity,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let added = args::parse(args)?;
+    Ok(Arc::new(NodeAffinity { added }))
+}
+
+fn required_terms(pod: &PodInfo) -> Option<&[NodeSelectorTerm]> {
+    pod.spec.node_affinity.as_ref()?.required.as_deref()
+}
+
+fn preferred_terms(pod: &PodInfo) -> &[PreferredTerm] {
+    pod.spec
+        .node_affinity
+        .as_ref()
+        .map_or(&[], |affinity| &affinity.preferred)
+}
+
+/// Whether the pod's own selector and affinity let it on the node. A term that cannot be evaluated matches nothing.
+fn admits(pod: &PodInfo, node: &NodeRecord) -> bool {
+    pod.spec.node_selector.is_subset_of(&node.labels)
+        && required_terms(pod).is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
+}
+
+/// The same for hints, where a term that cannot be evaluated is an error unless another one matches.
+fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
+    if admits(pod, node) {
+        return Ok(true);
+    }
+    if !pod.spec.node_selector.is_subset_of(&node.labels) {
+        return Ok(false);
+    }
+    let terms = required_terms(pod).unwrap_or_default();
+    let errors: Vec<_> = terms
+        .iter()
+        .enumerate()
+        .flat_map(|(i, term)| located_errors(&format!("nodeSelectorTerms[{i}]"), term))
+        .collect();
+    if errors.is_empty() {
+        Ok(false)
+    } else {
+        Err(aggregate(errors))
+    }
+}
+
+/// The names of the only nodes that can match; `None` when the terms do not tell. Terms are alternatives, so every one of
+/// them must name its nodes; requirements add up, so a term's nodes are those that all of its requirements name.
+fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
+    let mut names = NodeNames::default();
+    for term in terms {
+        let mut lists = term
+            .match_fields
+            .iter()
+            .filter(|field| &*field.key == METADATA_NAME && field.operator == Operator::In)
+            .map(|field| &field.values);
+        let first = lists.next()?;
+        let others: Vec<_> = lists.collect();
+        let common = first
+            .iter()
+            .filter(|name| others.iter().all(|values| values.contains(name)));
+        names.extend(common.cloned());
+    }
+    (!terms.is_empty()).then_some(names)
+}
+
+/// Why a term cannot be evaluated, each reason under the term's path.
+fn located_errors(path: &str, term: &NodeSelectorTerm) -> Vec<String> {
+    let reasons = term.invalid.as_deref().map(split_reasons).unwrap_or_default();
+    reasons
+        .into_iter()
+        .map(|reason| format!("{path}.{reason}"))
+        .collect()
+}
+
+/// The reasons in [`NodeSelectorTerm::invalid`], which has several as `[a, b]`; each starts with its path.
+fn split_reasons(invalid: &str) -> Vec<&str> {
+    let Some(list) = invalid.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return vec![invalid];
+    };
+    let separators = [", matchExpressions[", ", matchFields["];
+    let mut ends: Vec<_> = separators
+        .iter()
+        .flat_map(|separator| list.match_indices(separator))
+        .map(|(end, _)| end)
+        .chain([list.len()])
+        .collect();
+    ends.sort_unstable();
+    let starts = [0].into_iter().chain(ends.iter().map(|end| end + ", ".len()));
+    starts.zip(&ends).map(|(start, end)| &list[start..*end]).collect()
+}
+
+/// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.
+fn aggregate(errors: Vec<String>) -> String {
+    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match &mut distinct[..] {
+        [only] => std::mem::take(only),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// What keeps preferred terms from being scored, if anything does. A term without weight is not looked at.
+fn preferred_error(terms: &[PreferredTerm]) -> Option<String> {
+    let errors: Vec<_> = terms
+        .iter()
+        .enumerate()
+        .filter(|(_, preferred)| preferred.weight != 0)
+        .flat_map(|(i, preferred)| located_errors(&format!("[{i}]"), &preferred.term))
+        .collect();
+    (!errors.is_empty()).then(|| aggregate(errors))
+}
+
+fn weight_of(terms: &[PreferredTerm], node: &NodeRecord) -> i64 {
+    let matching = terms.iter().filter(|preferred| preferred.term.matches(node));
+    matching.map(|preferred| i64::from(preferred.weight)).sum()
+}
+
+impl NodeAffinity {
+    /// Upstream's rule: the added affinity must hold on the new node, but that it did not on the old one is no reason to
+    /// queue. Only the pod's own terms are compared.
+    fn after_node_change(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let new = hint::new_node(change)?;
+        if !self.added.required_matches(new) || !try_admits(pod, new)? {
+            return Ok(QueueingHint::Skip);
+        }
+        let was_admitted = change.old_node().map_or(Ok(false), |old| try_admits(pod, old))?;
+        Ok(QueueingHint::queue_if(!was_admitted))
+    }
+}
+
+impl Plugin for NodeAffinity {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .pre_score(&self)
+            .score(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreFilterPlugin for NodeAffinity {
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        let required = required_terms(pod);
+        if required.is_none() && self.added.required.is_none() && pod.spec.node_selector.is_empty() {
+            return PreFilter::Skip;
+        }
+        match required.and_then(named_nodes) {
+            None => PreFilter::AllNodes,
+            Some(names) if names.is_empty() => {
+                PreFilter::Reject(Status::unresolvable("pod affinity terms conflict"))
+            }
+            Some(names) => PreFilter::Nodes(names),
+        }
+    }
+}
+
+impl FilterPlugin for NodeAffinity {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if !self.added.required_matches(node.node()) {
+            Status::unresolvable("node(s) didn't match scheduler-enforced node affinity")
+        } else if !admits(pod, node.node()) {
+            Status::unresolvable("node(s) didn't match Pod's node affinity/selector")
+        } else {
+            Status::success()
+        }
+    }
+}
+
+impl PreScorePlugin for NodeAffinity {
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &[NodeIndex]) -> Status {
+        let terms = preferred_terms(pod);
+        if let Some(error) = preferred_error(terms) {
+            Status::error(error)
+        } else if terms.is_empty() && self.added.preferred.is_empty() {
+            Status::with_reasons(Code::Skip, Reasons::new())
+        } else {
+            Status::success()
+        }
+    }
+}
+
+impl ScorePlugin for NodeAffinity {
+    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        Ok(weight_of(&self.added.preferred, node.node()) + weight_of(preferred_terms(pod), node.node()))
+    }
+
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::NodeLocal
+    }
+
+    fn normalization(&self) -> Normalize {
+        Normalize::ByMax { reverse: false }
+    }
+}
+
+impl EnqueueExtensions for NodeAffinity {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![EventRegistration::hinted(
+            EventResource::Node,
+            ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
+            move |pod, change| self.after_node_change(pod, change),
+        )]
+    }
+}
+
+impl SignPlugin for NodeAffinity {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.node_selector);
+        signer.write(&pod.spec.node_affinity);
+        Ok(())
+    }
+}

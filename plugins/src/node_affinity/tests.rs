@@ -1,0 +1,424 @@
+use serde_json::{Value, json};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+
+use super::*;
+use crate::testing::{Driver, node_added, node_info, node_updated, nodes};
+
+/// Arguments that add a requirement on the `pool` label and a preference for the `disk` label.
+fn added() -> Value {
+    json!({"addedAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+            [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}]},
+        "preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 7, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}}],
+    }})
+}
+
+fn in_zone(zone: &str) -> NodeBuilder {
+    node("n1").label("zone", zone)
+}
+
+fn wanting_zone(zone: &str) -> PodBuilder {
+    pod("p").required_affinity("zone", "In", &[zone])
+}
+
+/// A term with one requirement that cannot be evaluated.
+fn broken() -> PodBuilder {
+    pod("p").required_affinity("cores", "Gt", &["many"])
+}
+
+#[test]
+fn a_node_must_match_selector_and_affinity() {
+    let mismatch = || Status::unresolvable("node(s) didn't match Pod's node affinity/selector");
+    let none = |pod: PodBuilder| {
+        let mut pod = pod.build();
+        Arc::make_mut(&mut pod.spec).node_affinity = Some(affinity::NodeAffinity {
+            required: Some([].into()),
+            ..Default::default()
+        });
+        pod
+    };
+    let cases = [
+        ("no demand", pod("p").build(), Status::success()),
+        (
+            "the selector matches",
+            pod("p").node_selector("zone", "a").build(),
+            Status::success(),
+        ),
+        (
+            "another value",
+            pod("p").node_selector("zone", "b").build(),
+            mismatch(),
+        ),
+        (
+            "one of two labels",
+            pod("p")
+                .node_selector("zone", "a")
+                .node_selector("rack", "1")
+                .build(),
+            mismatch(),
+        ),
+        (
+            "the affinity matches",
+            wanting_zone("a").build(),
+            Status::success(),
+        ),
+        (
+            "the affinity does not match",
+            wanting_zone("b").build(),
+            mismatch(),
+        ),
+        (
+            "one term of two matches",
+            wanting_zone("b").required_affinity("zone", "Exists", &[]).build(),
+            Status::success(),
+        ),
+        (
+            "the affinity matches, the selector does not",
+            wanting_zone("a").node_selector("zone", "b").build(),
+            mismatch(),
+        ),
+        ("terms of nothing match nothing", none(pod("p")), mismatch()),
+        (
+            "an empty term matches nothing",
+            pod("p").required_term(NodeSelectorTerm::default()).build(),
+            mismatch(),
+        ),
+        (
+            "a term that cannot be evaluated matches nothing",
+            broken().build(),
+            mismatch(),
+        ),
+        (
+            "but another term beside it may",
+            broken().required_affinity("zone", "Exists", &[]).build(),
+            Status::success(),
+        ),
+        (
+            "the name of the node",
+            pod("p").required_field(METADATA_NAME, "In", &["n1"]).build(),
+            Status::success(),
+        ),
+        (
+            "not the name of the node",
+            pod("p").required_field(METADATA_NAME, "NotIn", &["n1"]).build(),
+            mismatch(),
+        ),
+    ];
+    let node = node_info(in_zone("a").build(), []);
+    for (name, pod, expected) in cases {
+        assert_eq!(Driver::new(NAME).filter(&pod, &node), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_added_affinity_is_asked_first() {
+    let enforced = || Status::unresolvable("node(s) didn't match scheduler-enforced node affinity");
+    let own = || Status::unresolvable("node(s) didn't match Pod's node affinity/selector");
+    let cases = [
+        ("both match", in_zone("a").label("pool", "a"), Status::success()),
+        ("only the pod's own", in_zone("a"), enforced()),
+        ("only the added", in_zone("b").label("pool", "a"), own()),
+        ("neither", in_zone("b"), enforced()),
+    ];
+    for (name, node, expected) in cases {
+        let status =
+            Driver::with_args(NAME, added()).filter(&wanting_zone("a").build(), &node_info(node.build(), []));
+        assert_eq!(status, expected, "{name}");
+    }
+    let free = Driver::with_args(NAME, added()).filter(&pod("p").build(), &node_info(node("n").build(), []));
+    assert_eq!(free, enforced(), "a pod without demands is not left out");
+}
+
+/// The nodes that PreFilter names, if any, or why it turns the pod down.
+type Names<'a> = Result<Option<&'a [&'a str]>, &'a str>;
+
+#[test]
+fn pre_filter_names_the_nodes_when_every_term_does() {
+    let field = |pod: PodBuilder, name: &str| pod.required_field(METADATA_NAME, "In", &[name]);
+    let both = |a: &str, b: &str| {
+        let requirement = |value: &str| affinity::RawRequirement {
+            key: METADATA_NAME.into(),
+            operator: "In".into(),
+            values: vec![value.into()],
+        };
+        NodeSelectorTerm::parse(vec![], vec![requirement(a), requirement(b)])
+    };
+    let cases: [(&str, PodBuilder, Names<'_>); 8] = [
+        ("one name", field(pod("p"), "n1"), Ok(Some(&["n1"]))),
+        (
+            "a name per term",
+            field(field(pod("p"), "n2"), "n1"),
+            Ok(Some(&["n1", "n2"])),
+        ),
+        (
+            "one term names none",
+            field(pod("p"), "n1").required_affinity("zone", "Exists", &[]),
+            Ok(None),
+        ),
+        (
+            "NotIn names none",
+            pod("p").required_field(METADATA_NAME, "NotIn", &["n1"]),
+            Ok(None),
+        ),
+        (
+            "a selector names none",
+            pod("p").node_selector("a", "b"),
+            Ok(None),
+        ),
+        (
+            "the same name twice in a term",
+            pod("p").required_term(both("n1", "n1")),
+            Ok(Some(&["n1"])),
+        ),
+        (
+            "a term that contradicts itself",
+            pod("p").required_term(both("n1", "n2")),
+            Err("pod affinity terms conflict"),
+        ),
+        (
+            "beside one that does not",
+            field(pod("p").required_term(both("n1", "n2")), "n3"),
+            Ok(Some(&["n3"])),
+        ),
+    ];
+    for (name, pod, expected) in cases {
+        let found = match Driver::new(NAME).pre_filter(&pod.build()) {
+            PreFilter::AllNodes => Ok(None),
+            PreFilter::Nodes(names) => {
+                let mut names: Vec<_> = names.iter().map(ToString::to_string).collect();
+                names.sort();
+                Ok(Some(names))
+            }
+            PreFilter::Reject(status) => {
+                assert_eq!(status.code(), Code::UnschedulableAndUnresolvable, "{name}");
+                Err(status.message())
+            }
+            PreFilter::Skip => panic!("{name}: skipped"),
+        };
+        let expected = expected
+            .map(|names| names.map(|names| names.iter().map(ToString::to_string).collect()))
+            .map_err(str::to_owned);
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_pod_without_demands_is_not_filtered_unless_the_profile_has_some() {
+    let plain = pod("p").preferred_affinity(1, "a", "Exists", &[]).build();
+    assert!(matches!(Driver::new(NAME).pre_filter(&plain), PreFilter::Skip));
+    assert!(matches!(
+        Driver::with_args(NAME, added()).pre_filter(&plain),
+        PreFilter::AllNodes
+    ));
+}
+
+#[test]
+fn matching_preferences_add_their_weights() {
+    let three = || {
+        nodes(
+            [
+                node("n1").label("zone", "a").label("disk", "ssd"),
+                node("n2").label("zone", "a"),
+                node("n3").label("zone", "b"),
+            ]
+            .map(|node| node_info(node.build(), [])),
+        )
+    };
+    let preferring = || {
+        pod("p")
+            .preferred_affinity(30, "zone", "In", &["a"])
+            .preferred_affinity(10, "disk", "Exists", &[])
+    };
+    let cases = [
+        (
+            "the pod's own",
+            json!({}),
+            preferring(),
+            [40, 30, 0],
+            [100, 75, 0],
+        ),
+        ("the added too", added(), preferring(), [47, 30, 0], [100, 63, 0]),
+        ("only the added", added(), pod("p"), [7, 0, 0], [100, 0, 0]),
+        (
+            "no match at all leaves zeros",
+            json!({}),
+            pod("p").preferred_affinity(5, "x", "Exists", &[]),
+            [0, 0, 0],
+            [0, 0, 0],
+        ),
+        (
+            "no weight, no say, even if it cannot be evaluated",
+            json!({}),
+            preferring().preferred_affinity(0, "zone", "Gt", &["x"]),
+            [40, 30, 0],
+            [100, 75, 0],
+        ),
+    ];
+    for (name, args, pod, raw, normalized) in cases {
+        let (plugin, pod) = (Driver::with_args(NAME, args), pod.build());
+        assert_eq!(plugin.raw_scores(&pod, &three()), Some(raw.to_vec()), "{name}");
+        assert_eq!(plugin.scores(&pod, &three()), normalized, "{name}");
+    }
+}
+
+#[test]
+fn pre_score_skips_what_has_no_preference_and_fails_on_what_cannot_be_evaluated() {
+    let gt = |index: usize, value: &str| {
+        format!(
+            "[{index}].matchExpressions[0].values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+        )
+    };
+    let prefer = |pod: PodBuilder, value: &str| pod.preferred_affinity(1, "cores", "Gt", &[value]);
+    let two_errors = {
+        let requirement = |value: &str| affinity::RawRequirement {
+            key: "cores".into(),
+            operator: "Gt".into(),
+            values: vec![value.into()],
+        };
+        let term = NodeSelectorTerm::parse(vec![requirement("x"), requirement("y")], vec![]);
+        let mut pod = pod("p").build();
+        Arc::make_mut(&mut pod.spec).node_affinity = Some(affinity::NodeAffinity {
+            required: None,
+            preferred: [PreferredTerm { weight: 1, term }].into(),
+        });
+        pod
+    };
+    let cases = [
+        (
+            "nothing preferred",
+            pod("p").node_selector("a", "b").build(),
+            Status::with_reasons(Code::Skip, Reasons::new()),
+        ),
+        ("a preference", prefer(pod("p"), "3").build(), Status::success()),
+        (
+            "one that cannot be evaluated",
+            prefer(prefer(pod("p"), "3"), "many").build(),
+            Status::error(gt(1, "many")),
+        ),
+        (
+            "two of them",
+            prefer(prefer(prefer(pod("p"), "x"), "3"), "y").build(),
+            Status::error(format!("[{}, {}]", gt(0, "x"), gt(2, "y"))),
+        ),
+        (
+            "two errors in one term",
+            two_errors,
+            Status::error(format!(
+                "[{}, {}]",
+                gt(0, "x"),
+                gt(0, "y").replace("matchExpressions[0]", "matchExpressions[1]")
+            )),
+        ),
+    ];
+    let cluster = nodes([node_info(node("n").build(), [])]);
+    for (name, pod, expected) in cases {
+        assert_eq!(Driver::new(NAME).pre_score(&pod, &cluster), expected, "{name}");
+    }
+}
+
+#[test]
+fn errors_are_told_once_each() {
+    let strings = |errors: &[&str]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    for (errors, expected) in [
+        (&["a"][..], "a"),
+        (&["a", "a"], "a"),
+        (&["a", "b", "a"], "[a, b]"),
+    ] {
+        assert_eq!(aggregate(strings(errors)), expected);
+    }
+    assert_eq!(
+        split_reasons("[matchExpressions[0].values: x, y, matchFields[1].operator: z]"),
+        ["matchExpressions[0].values: x, y", "matchFields[1].operator: z"]
+    );
+    assert_eq!(split_reasons("matchFields[0]: x"), ["matchFields[0]: x"]);
+}
+
+#[test]
+fn a_node_that_comes_to_match_helps() {
+    use QueueingHint::{Queue, Skip};
+    let a = || in_zone("a").build();
+    let b = || in_zone("b").build();
+    let cases = [
+        ("a new node that matches", node_added(a()), Queue),
+        ("a new node that does not", node_added(b()), Skip),
+        ("the label came", node_updated(b(), a()), Queue),
+        ("the label went", node_updated(a(), b()), Skip),
+        (
+            "it matched before",
+            node_updated(a(), in_zone("a").label("x", "y").build()),
+            Skip,
+        ),
+        ("it still does not match", node_updated(b(), b()), Skip),
+    ];
+    for (name, change, expected) in cases {
+        let action = match change.old_node() {
+            None => ActionType::ADD,
+            Some(_) => ActionType::UPDATE_NODE_LABEL,
+        };
+        for waiting in [wanting_zone("a"), pod("p").node_selector("zone", "a")] {
+            let hint = Driver::new(NAME).hint(EventResource::Node, action, &waiting.build(), &change);
+            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_added_affinity_must_match_the_new_node_but_is_not_compared_with_the_old_one() {
+    let plugin = Driver::with_args(NAME, added());
+    let hint = |change: &Change| {
+        plugin.hint(
+            EventResource::Node,
+            ActionType::UPDATE_NODE_LABEL,
+            &wanting_zone("a").build(),
+            change,
+        )
+    };
+    let pool = |zone: &str| in_zone(zone).label("pool", "a").build();
+    let cases = [
+        (
+            "the pod's label came, the pool is wrong",
+            node_updated(in_zone("b").build(), in_zone("a").build()),
+            QueueingHint::Skip,
+        ),
+        (
+            "the pod's label came, the pool is right",
+            node_updated(pool("b"), pool("a")),
+            QueueingHint::Queue,
+        ),
+        (
+            "only the pool came",
+            node_updated(in_zone("a").build(), pool("a")),
+            QueueingHint::Skip,
+        ),
+    ];
+    for (name, change, expected) in cases {
+        assert_eq!(hint(&change), Some(Ok(expected)), "{name}");
+    }
+}
+
+#[test]
+fn a_hint_fails_on_a_term_that_cannot_be_evaluated_unless_the_question_is_settled() {
+    let hint = |waiting: PodBuilder, change: &Change| {
+        Driver::new(NAME)
+            .hint(EventResource::Node, ActionType::ADD, &waiting.build(), change)
+            .expect("the plugin hears of new nodes")
+    };
+    let added = node_added(in_zone("a").build());
+    let error = "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: \"many\": for 'Gt', 'Lt' operators, the value must be an integer";
+    assert_eq!(hint(broken(), &added), Err(error.to_owned()));
+    assert_eq!(
+        hint(broken().required_affinity("zone", "Exists", &[]), &added),
+        Ok(QueueingHint::Queue),
+        "another term matches"
+    );
+    assert_eq!(
+        hint(broken().node_selector("zone", "b"), &added),
+        Ok(QueueingHint::Skip),
+        "the selector does not match"
+    );
+    assert!(
+        hint(broken(), &Change::Unspecified).is_err(),
+        "no node to look at"
+    );
+}

@@ -1,0 +1,95 @@
+//! Keeps a pod that names its node off all others.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
+};
+
+/// The plugin's name.
+pub const NAME: &str = "NodeName";
+
+#[derive(Default)]
+pub(crate) struct NodeName;
+
+impl Plugin for NodeName {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+    }
+}
+
+impl FilterPlugin for NodeName {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if pod.node_name.as_ref().is_none_or(|name| name == node.name()) {
+            Status::success()
+        } else {
+            Status::unresolvable("node(s) didn't match the requested node name")
+        }
+    }
+}
+
+impl EnqueueExtensions for NodeName {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![EventRegistration::always(EventResource::Node, ActionType::ADD)]
+    }
+}
+
+impl SignPlugin for NodeName {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.node_name);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::event::QueueingHint;
+    use supercargo_framework::testing::{node, pod};
+
+    use super::*;
+    use crate::testing::{Driver, node_added, node_info, node_updated};
+
+    #[test]
+    fn a_pod_that_names_a_node_fits_no_other() {
+        let mismatch = || Status::unresolvable("node(s) didn't match the requested node name");
+        let cases = [
+            ("no name", pod("p").build(), Status::success()),
+            ("this node", pod("p").node("n1").build(), Status::success()),
+            ("another node", pod("p").node("n2").build(), mismatch()),
+        ];
+        let node = node_info(node("n1").build(), []);
+        for (name, pod, expected) in cases {
+            assert_eq!(Driver::new(NAME).filter(&pod, &node), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_new_node_helps_and_no_update_does() {
+        let (plugin, waiting) = (Driver::new(NAME), pod("p").node("n2").build());
+        let added = node_added(node("n1").build());
+        assert_eq!(
+            plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &added),
+            Some(Ok(QueueingHint::Queue))
+        );
+        let updated = node_updated(node("n1").build(), node("n1").label("a", "b").build());
+        assert_eq!(
+            plugin.hint(
+                EventResource::Node,
+                ActionType::UPDATE_NODE_LABEL,
+                &waiting,
+                &updated
+            ),
+            None
+        );
+    }
+}

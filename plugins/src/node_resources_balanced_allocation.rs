@@ -1,0 +1,307 @@
+//! Prefers nodes whose resources a pod leaves in balance, compared with how they are without it.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use smallvec::SmallVec;
+use supercargo_framework::plugin::{
+    ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, ScoreScope, SignPlugin,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::status::Reasons;
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+
+use crate::args::{ResourceSpec, decode, resources_or_default};
+use crate::resource_usage::{ScoredResource, Usage};
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "NodeResourcesBalancedAllocation";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Args {
+    resources: Option<Vec<ResourceSpec>>,
+}
+
+struct BalancedAllocation {
+    resources: Box<[ScoredResource]>,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let args: Args = decode(NAME, args)?;
+    let resources = resources_or_default(args.resources);
+    validate(&resources)?;
+    Ok(Arc::new(BalancedAllocation {
+        resources: resources
+            .iter()
+            .filter_map(|spec| ScoredResource::from_name(&spec.name))
+            .collect(),
+    }))
+}
+
+fn validate(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
+    for (i, spec) in resources.iter().enumerate() {
+        if resources[..i].iter().any(|earlier| earlier.name == spec.name) {
+            return Err(ArgsError::new(
+                format!("resources[{i}].name"),
+                format!(
+                    "{:?} is listed twice: each resource must be listed once",
+                    spec.name
+                ),
+            ));
+        }
+        if spec.weight != 1 {
+            return Err(ArgsError::new(
+                format!("resources[{i}].weight"),
+                format!("{} must be 1: balance knows no weights", spec.weight),
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl BalancedAllocation {
+    /// Pods that ask for none of the resources are left out, or all of them would gather on one node.
+    fn is_best_effort(&self, pod: &PodInfo) -> bool {
+        let requested = &pod.requests().resource;
+        self.resources
+            .iter()
+            .all(|resource| resource.amount(requested) == 0)
+    }
+}
+
+/// 100 when all resources are used to the same share, less the more the shares differ.
+fn balance(usages: &[Usage], used: impl Fn(&Usage) -> i64) -> i64 {
+    let shares = usages
+        .iter()
+        .map(|usage| (used(usage) as f64 / usage.capacity as f64).min(1.0));
+    let shares: SmallVec<[f64; 4]> = shares.collect();
+    ((1.0 - deviation(&shares)) * MAX_NODE_SCORE as f64) as i64
+}
+
+/// The standard deviation. Two shares take the short form, which also rounds as upstream does.
+fn deviation(shares: &[f64]) -> f64 {
+    match shares {
+        [] | [_] => 0.0,
+        [a, b] => ((a - b) / 2.0).abs(),
+        _ => {
+            let count = shares.len() as f64;
+            let mean = shares.iter().sum::<f64>() / count;
+            let squares: f64 = shares.iter().map(|share| (share - mean) * (share - mean)).sum();
+            (squares / count).sqrt()
+        }
+    }
+}
+
+impl Plugin for BalancedAllocation {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_score(&self)
+            .score(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreScorePlugin for BalancedAllocation {
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &[NodeIndex]) -> Status {
+        if self.is_best_effort(pod) {
+            Status::with_reasons(Code::Skip, Reasons::new())
+        } else {
+            Status::success()
+        }
+    }
+}
+
+impl ScorePlugin for BalancedAllocation {
+    /// From 50, where the pod ruins the balance, over 75, where it changes nothing, to 100.
+    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        if self.is_best_effort(pod) {
+            // Only when a profile has taken the plugin out of PreScore.
+            return Ok(0);
+        }
+        let requested = &pod.requests().resource;
+        let usages: SmallVec<[Usage; 4]> = self
+            .resources
+            .iter()
+            .filter_map(|resource| resource.usage(requested, node))
+            .collect();
+        let gain = balance(&usages, |usage| usage.after) - balance(&usages, |usage| usage.before);
+        let half = MAX_NODE_SCORE / 2;
+        // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
+        Ok(half + i64::midpoint(half, gain))
+    }
+
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::NodeLocal
+    }
+}
+
+impl SignPlugin for BalancedAllocation {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.requests().resource);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+
+    use super::*;
+    use crate::testing::{Driver, args_error, node_info, nodes};
+
+    fn sized(cpu: &str, memory: &str) -> NodeBuilder {
+        node("n").allocatable("cpu", cpu).allocatable("memory", memory)
+    }
+
+    fn asking(cpu: &str, memory: &str) -> PodBuilder {
+        pod("p").request("cpu", cpu).request("memory", memory)
+    }
+
+    #[test]
+    fn a_node_scores_by_what_the_pod_does_to_its_balance() {
+        let cases = [
+            (
+                "a balanced pod on an empty node",
+                asking("1", "1Gi"),
+                sized("4", "4Gi"),
+                vec![],
+                75,
+            ),
+            (
+                "an unbalanced pod on an empty node",
+                asking("4", "1Gi"),
+                sized("4", "4Gi"),
+                vec![],
+                // Shares 1 and 1/4: a deviation of 0.375, so 62 after 100.
+                56,
+            ),
+            (
+                "a pod that restores the balance",
+                asking("0", "2Gi"),
+                sized("4", "4Gi"),
+                vec![asking("2", "0")],
+                // Shares 1/2 and 0 before: 75, then 100.
+                87,
+            ),
+            (
+                "an odd difference is cut towards zero",
+                asking("1", "0"),
+                sized("4", "4Gi"),
+                vec![],
+                // Shares 1/4 and 0: 87 after 100, so (50 - 13) / 2 = 18.
+                68,
+            ),
+            (
+                "a share is never above one",
+                asking("8", "4Gi"),
+                sized("4", "4Gi"),
+                vec![],
+                75,
+            ),
+            (
+                "requests only, no scoring defaults",
+                asking("1", "1Gi"),
+                sized("4", "4Gi"),
+                vec![pod("q")],
+                75,
+            ),
+            (
+                "a node without memory has only one share",
+                asking("1", "1Gi"),
+                sized("4", "0"),
+                vec![],
+                75,
+            ),
+        ];
+        for (name, new, node, pods, expected) in cases {
+            let info = node_info(node.build(), pods.into_iter().map(PodBuilder::build));
+            assert_eq!(Driver::new(NAME).score(&new.build(), info), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn more_than_two_resources_take_the_standard_deviation() {
+        let args = json!({"resources": [{"name": "cpu"}, {"name": "memory", "weight": 1}, {"name": "example.com/gpu"}]});
+        let plugin = Driver::with_args(NAME, args);
+        let gpus = || sized("4", "4Gi").allocatable("example.com/gpu", "4");
+        let new = asking("4", "0").request("example.com/gpu", "2").build();
+        // Shares 1, 0 and 1/2: a deviation of sqrt(1/6), so 59 after 100.
+        let expected = 54;
+        assert_eq!(plugin.score(&new, node_info(gpus().build(), [])), expected);
+        // Without a request for the scalar the two others remain.
+        let new = asking("4", "0").build();
+        let expected = 50;
+        assert_eq!(plugin.score(&new, node_info(gpus().build(), [])), expected);
+    }
+
+    #[test]
+    fn a_pod_that_asks_for_nothing_is_left_out() {
+        let (plugin, cluster) = (
+            Driver::new(NAME),
+            nodes([node_info(sized("4", "4Gi").build(), [])]),
+        );
+        let cases = [
+            ("nothing", pod("p").build(), Code::Skip),
+            (
+                "only what is not scored",
+                pod("p").request("example.com/gpu", "1").build(),
+                Code::Skip,
+            ),
+            ("cpu", pod("p").request("cpu", "1m").build(), Code::Success),
+        ];
+        for (name, pod, expected) in cases {
+            assert_eq!(plugin.pre_score(&pod, &cluster).code(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn pod_level_requests_count() {
+        let new = pod("p").pod_level_request("cpu", "4").build();
+        let info = node_info(sized("4", "4Gi").build(), []);
+        assert_eq!(Driver::new(NAME).score(&new, info), 50);
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        let bad = [
+            (
+                json!({"resources": [{"name": "cpu"}, {"name": "cpu"}]}),
+                "resources[1].name: \"cpu\" is listed twice: each resource must be listed once",
+            ),
+            (
+                json!({"resources": [{"name": "cpu", "weight": 2}]}),
+                "resources[0].weight: 2 must be 1: balance knows no weights",
+            ),
+            (
+                json!({"resources": [{"name": "cpu", "weight": "1"}]}),
+                "resources[0].weight: invalid type: string \"1\", expected i64",
+            ),
+            (
+                json!({"resource": []}),
+                "resource: unknown field `resource`, expected `resources`",
+            ),
+        ];
+        for (args, message) in bad {
+            assert_eq!(args_error(NAME, args.clone()).as_deref(), Some(message), "{args}");
+        }
+        for args in [
+            json!({}),
+            json!({"resources": null}),
+            json!({"resources": []}),
+            json!({"resources": [{"name": "cpu", "weight": 0}]}),
+        ] {
+            assert_eq!(args_error(NAME, args.clone()), None, "{args}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Keeps pods off nodes that lack what they request, and scores nodes by how full they would be.
+
+mod args;
+mod hint;
+mod strategy;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
+    ScorePlugin, ScoreScope, SignPlugin,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::resource::names;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::status::Reasons;
+use supercargo_framework::{
+    ActionType, Code, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, Status, Text,
+};
+
+use crate::unaffected::Unaffected;
+use strategy::Strategy;
+
+/// The plugin's name.
+pub const NAME: &str = "NodeResourcesFit";
+
+struct NodeResourcesFit {
+    ignored: IgnoredResources,
+    strategy: Strategy,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let (ignored, strategy) = args::parse(args)?;
+    Ok(Arc::new(NodeResourcesFit { ignored, strategy }))
+}
+
+/// Extended resources that somebody else, such as an extender, looks after.
+struct IgnoredResources {
+    names: Box<[String]>,
+    /// What comes before the slash of a name.
+    groups: Box<[String]>,
+}
+
+impl IgnoredResources {
+    fn contains(&self, name: &str) -> bool {
+        let listed = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
+        let group = name.split('/').next().unwrap_or_default();
+        (listed(&self.names, name) || listed(&self.groups, group)) && names::is_extended(name)
+    }
+}
+
+/// What to say when the pod's scalar resources are short, in the order of its request; `None` for those ignored. Made once
+/// per pod, so that a node that lacks one costs no allocation.
+#[derive(Clone)]
+struct ScalarReasons(Arc<[Option<Text>]>);
+
+impl NodeResourcesFit {
+    fn scalar_reasons(&self, pod: &PodInfo) -> ScalarReasons {
+        let reasons = pod.spec.requests.resource.scalars().iter().map(|(name, _)| {
+            let counts = !self.ignored.contains(name);
+            counts.then(|| Text::from(format!("Insufficient {name}")))
+        });
+        ScalarReasons(reasons.collect())
+    }
+
+    /// Adds the scalar resources that the node is short of. They come in name order; upstream's order is random.
+    fn add_scalars(&self, shortages: &mut Shortages, state: &CycleState, pod: &PodInfo, node: &NodeInfo) {
+        let mut prepared = None;
+        for (i, (name, wanted)) in pod.spec.requests.resource.scalars().iter().enumerate() {
+            let (offered, taken) = (node.allocatable().scalar(name), node.requested().scalar(name));
+            if !is_short(*wanted, offered, taken) {
+                continue;
+            }
+            let prepared = prepared.get_or_insert_with(|| match state.read::<ScalarReasons>() {
+                Some(reasons) => reasons.clone(),
+                // Only when a profile has taken the plugin out of PreFilter.
+                None => self.scalar_reasons(pod),
+            });
+            if let Some(Some(reason)) = prepared.0.get(i) {
+                shortages.add(reason.clone(), *wanted > offered);
+            }
+        }
+    }
+}
+
+/// Whether a node that offers so much, with so much of it taken, lacks what is wanted.
+fn is_short(wanted: i64, offered: i64, taken: i64) -> bool {
+    wanted > 0 && wanted > offered.saturating_sub(taken)
+}
+
+/// Why a pod does not fit on a node: all reasons, not only the first.
+#[derive(Default)]
+struct Shortages {
+    reasons: Reasons,
+    unresolvable: bool,
+}
+
+impl Shortages {
+    /// `hopeless` when even the empty node would be too small.
+    fn add(&mut self, reason: impl Into<Text>, hopeless: bool) {
+        self.reasons.push(reason.into());
+        self.unresolvable |= hopeless;
+    }
+
+    fn into_status(self) -> Status {
+        if self.reasons.is_empty() {
+            return Status::success();
+        }
+        let code = if self.unresolvable {
+            Code::UnschedulableAndUnresolvable
+        } else {
+            Code::Unschedulable
+        };
+        Status::with_reasons(code, self.reasons)
+    }
+}
+
+impl Plugin for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .pre_score(&self)
+            .score(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreFilterPlugin for NodeResourcesFit {
+    /// The request itself is read from the pod; most pods request no scalar resource and leave no state at all.
+    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        if !pod.spec.requests.resource.scalars().is_empty() {
+            state.write(self.scalar_reasons(pod));
+        }
+        PreFilter::AllNodes
+    }
+}
+
+impl FilterPlugin for NodeResourcesFit {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let mut shortages = Shortages::default();
+        let (wanted, offered, taken) = (&pod.spec.requests.resource, node.allocatable(), node.requested());
+        if node.pods().len() as i64 >= offered.allowed_pod_number {
+            shortages.add("Too many pods", false);
+        }
+        let basic = [
+            (
+                "Insufficient cpu",
+                wanted.milli_cpu,
+                offered.milli_cpu,
+                taken.milli_cpu,
+            ),
+            ("Insufficient memory", wanted.memory, offered.memory, taken.memory),
+            (
+                "Insufficient ephemeral-storage",
+                wanted.ephemeral_storage,
+                offered.ephemeral_storage,
+                taken.ephemeral_storage,
+            ),
+        ];
+        for (reason, wanted, offered, taken) in basic {
+            if is_short(wanted, offered, taken) {
+                shortages.add(reason, wanted > offered);
+            }
+        }
+        self.add_scalars(&mut shortages, state, pod, node);
+        shortages.into_status()
+    }
+}
+
+impl PreScorePlugin for NodeResourcesFit {
+    /// Nothing to prepare: the pod's request is a lookup away. The point is taken all the same, so that configurations
+    /// that name it for this plugin work.
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
+        Status::success()
+    }
+}
+
+impl ScorePlugin for NodeResourcesFit {
+    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        Ok(self.strategy.score(pod, node))
+    }
+
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::NodeLocal
+    }
+}
+
+impl EnqueueExtensions for NodeResourcesFit {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![
+            EventRegistration::hinted(
+                EventResource::Pod,
+                ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN,
+                hint::after_pod_event,
+            ),
+            EventRegistration::hinted(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
+                hint::after_node_change,
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for NodeResourcesFit {
+    /// Filter and Score look at different requests where pod-level resources are set.
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.requests.resource);
+        signer.write(pod.spec.container_requests());
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! The plugin's arguments.
+
+use serde::Deserialize;
+use serde_json::Value;
+use supercargo_framework::labels::is_label_key;
+use supercargo_framework::plugin::MAX_NODE_SCORE;
+use supercargo_framework::registry::ArgsError;
+
+use super::strategy::{Method, Point, Strategy};
+use super::{IgnoredResources, NAME};
+use crate::args::{ResourceSpec, decode, resources_or_default};
+
+/// The highest score of a shape's point, which stands for [`MAX_NODE_SCORE`].
+const MAX_POINT_SCORE: i64 = 10;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Args {
+    ignored_resources: Option<Vec<String>>,
+    ignored_resource_groups: Option<Vec<String>>,
+    scoring_strategy: Option<ScoringStrategy>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ScoringStrategy {
+    r#type: Option<String>,
+    resources: Option<Vec<ResourceSpec>>,
+    requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RequestedToCapacityRatio {
+    shape: Option<Vec<ShapePoint>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ShapePoint {
+    utilization: i32,
+    score: i32,
+}
+
+/// Decodes and checks the arguments.
+pub(super) fn parse(args: &Value) -> Result<(IgnoredResources, Strategy), ArgsError> {
+    let args: Args = decode(NAME, args)?;
+    let names = args.ignored_resources.unwrap_or_default();
+    let groups = args.ignored_resource_groups.unwrap_or_default();
+    check_names(&names)?;
+    check_groups(&groups)?;
+    let ignored = IgnoredResources {
+        names: names.into(),
+        groups: groups.into(),
+    };
+    // A strategy that is given must say its type; only a missing one has a default.
+    let strategy = args.scoring_strategy.unwrap_or_else(|| ScoringStrategy {
+        r#type: Some("LeastAllocated".into()),
+        resources: None,
+        requested_to_capacity_ratio: None,
+    });
+    Ok((ignored, parse_strategy(strategy)?))
+}
+
+fn check_names(names: &[String]) -> Result<(), ArgsError> {
+    match names.iter().position(|name| !is_label_key(name)) {
+        Some(i) => Err(ArgsError::new(
+            format!("ignoredResources[{i}]"),
+            format!("{:?} must be a resource name such as example.com/gpu", names[i]),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_groups(groups: &[String]) -> Result<(), ArgsError> {
+    match groups
+        .iter()
+        .position(|group| group.contains('/') || !is_label_key(group))
+    {
+        Some(i) => Err(ArgsError::new(
+            format!("ignoredResourceGroups[{i}]"),
+            format!(
+                "{:?} must be what comes before the slash of a resource name, such as example.com",
+                groups[i]
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn parse_strategy(strategy: ScoringStrategy) -> Result<Strategy, ArgsError> {
+    let name = strategy.r#type.unwrap_or_default();
+    let resources = resources_or_default(strategy.resources);
+    if !matches!(
+        &*name,
+        "LeastAllocated" | "MostAllocated" | "RequestedToCapacityRatio"
+    ) {
+        return Err(ArgsError::new(
+            "scoringStrategy.type",
+            format!("{name:?} must be LeastAllocated, MostAllocated or RequestedToCapacityRatio"),
+        ));
+    }
+    check_weights(&resources)?;
+    let method = match (&*name, strategy.requested_to_capacity_ratio) {
+        ("RequestedToCapacityRatio", Some(ratio)) => {
+            Method::RequestedToCapacityRatio(parse_shape(ratio.shape.unwrap_or_default())?)
+        }
+        ("RequestedToCapacityRatio", None) => {
+            return Err(ArgsError::new(
+                "scoringStrategy.requestedToCapacityRatio",
+                "must be set when the type is RequestedToCapacityRatio",
+            ));
+        }
+        (_, Some(_)) => {
+            return Err(ArgsError::new(
+                "scoringStrategy.requestedToCapacityRatio",
+                "must only be set when the type is RequestedToCapacityRatio",
+            ));
+        }
+        ("MostAllocated", None) => Method::MostAllocated,
+        _ => Method::LeastAllocated,
+    };
+    Ok(Strategy::new(method, &resources))
+}
+
+fn check_weights(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
+    match resources
+        .iter()
+        .position(|spec| !(1..=100).contains(&spec.weight))
+    {
+        Some(i) => Err(ArgsError::new(
+            format!("scoringStrategy.resources[{i}].weight"),
+            format!(
+                "{} is out of range: the weight of {} must be from 1 to 100",
+                resources[i].weight, resources[i].name
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn parse_shape(shape: Vec<ShapePoint>) -> Result<Box<[Point]>, ArgsError> {
+    let path = |rest: &str| format!("scoringStrategy.requestedToCapacityRatio.shape{rest}");
+    if shape.is_empty() {
+        return Err(ArgsError::new(path(""), "must have at least one point"));
+    }
+    for (i, pair) in shape.windows(2).enumerate() {
+        if pair[0].utilization >= pair[1].utilization {
+            return Err(ArgsError::new(
+                path(&format!("[{}].utilization", i + 1)),
+                format!(
+                    "{} must be greater than that of the point before: points go up strictly",
+                    pair[1].utilization
+                ),
+            ));
+        }
+    }
+    for (i, point) in shape.iter().enumerate() {
+        for (field, value, max) in [
+            ("utilization", i64::from(point.utilization), 100),
+            ("score", i64::from(point.score), MAX_POINT_SCORE),
+        ] {
+            if !(0..=max).contains(&value) {
+                return Err(ArgsError::new(
+                    path(&format!("[{i}].{field}")),
+                    format!("{value} is out of range: must be from 0 to {max}"),
+                ));
+            }
+        }
+    }
+    Ok(shape
+        .into_iter()
+        .map(|point| Point {
+            utilization: i64::from(point.utilization),
+            score: i64::from(point.score) * (MAX_NODE_SCORE / MAX_POINT_SCORE),
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::args_error;
+
+    #[test]
+    fn good_arguments_are_taken() {
+        let good = [
+            json!({}),
+            json!({"ignoredResources": ["example.com/a"], "ignoredResourceGroups": ["example.com"]}),
+            json!({"scoringStrategy": null}),
+            json!({"scoringStrategy": {"type": "LeastAllocated"}}),
+            json!({"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 100}]}}),
+            json!({"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 0}]}}),
+            json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio":
+                {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}}),
+        ];
+        for args in good {
+            assert_eq!(args_error(NAME, args.clone()), None, "{args}");
+        }
+    }
+
+    #[test]
+    fn bad_arguments_are_refused_with_the_path_and_what_would_be_right() {
+        let ratio = |shape: Value| json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}});
+        let bad = [
+            (
+                json!({"ignoredResources": ["example.com/a", "a b"]}),
+                "ignoredResources[1]: \"a b\" must be a resource name such as example.com/gpu",
+            ),
+            (
+                json!({"ignoredResourceGroups": ["example.com/gpu"]}),
+                "ignoredResourceGroups[0]: \"example.com/gpu\" must be what comes before the slash of a resource name, such as example.com",
+            ),
+            (
+                json!({"scoringStrategy": {}}),
+                "scoringStrategy.type: \"\" must be LeastAllocated, MostAllocated or RequestedToCapacityRatio",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "leastAllocated"}}),
+                "scoringStrategy.type: \"leastAllocated\" must be LeastAllocated, MostAllocated or RequestedToCapacityRatio",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}, {"name": "memory", "weight": 101}]}}),
+                "scoringStrategy.resources[1].weight: 101 is out of range: the weight of memory must be from 1 to 100",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": -1}]}}),
+                "scoringStrategy.resources[0].weight: -1 is out of range: the weight of cpu must be from 1 to 100",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}),
+                "scoringStrategy.requestedToCapacityRatio: must be set when the type is RequestedToCapacityRatio",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "MostAllocated", "requestedToCapacityRatio": {}}}),
+                "scoringStrategy.requestedToCapacityRatio: must only be set when the type is RequestedToCapacityRatio",
+            ),
+            (
+                ratio(json!([])),
+                "scoringStrategy.requestedToCapacityRatio.shape: must have at least one point",
+            ),
+            (
+                ratio(json!([{"utilization": 5, "score": 0}, {"utilization": 5, "score": 1}])),
+                "scoringStrategy.requestedToCapacityRatio.shape[1].utilization: 5 must be greater than that of the point before: points go up strictly",
+            ),
+            (
+                ratio(json!([{"utilization": 0, "score": 0}, {"utilization": 101, "score": 1}])),
+                "scoringStrategy.requestedToCapacityRatio.shape[1].utilization: 101 is out of range: must be from 0 to 100",
+            ),
+            (
+                ratio(json!([{"utilization": 0, "score": 11}])),
+                "scoringStrategy.requestedToCapacityRatio.shape[0].score: 11 is out of range: must be from 0 to 10",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "wieght": 1}]}}),
+                "scoringStrategy.resources[0].wieght: unknown field `wieght`, expected `name` or `weight`",
+            ),
+            (
+                json!({"ignoredResources": "cpu"}),
+                "ignoredResources: invalid type: string \"cpu\", expected a sequence",
+            ),
+        ];
+        for (args, message) in bad {
+            assert_eq!(args_error(NAME, args.clone()).as_deref(), Some(message), "{args}");
+        }
+    }
+}

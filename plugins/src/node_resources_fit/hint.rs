@@ -1,0 +1,58 @@
+//! What events mean for a pod that did not fit.
+//!
+//! The hints do not know of ignored resources: a node without one does not fit here though it does in Filter, as upstream
+//! has it.
+
+use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::{PodInfo, Resource};
+
+use crate::hint::{Hint, held_a_node, new_node, old_pod};
+
+/// A pod was deleted or shrank.
+pub(super) fn after_pod_event(pod: &PodInfo, change: &Change) -> Hint {
+    let old = old_pod(change)?;
+    let frees = match change.new_pod() {
+        None => held_a_node(old),
+        Some(new) if new.uid == pod.uid => true,
+        Some(new) => new.is_assigned() && shrank(pod, &old.requests().resource, &new.requests().resource),
+    };
+    Ok(QueueingHint::queue_if(frees))
+}
+
+/// Whether there is less now of something that the pod requests.
+fn shrank(pod: &PodInfo, old: &Resource, new: &Resource) -> bool {
+    any_requested(&pod.requests().resource, |amount| amount(new) < amount(old))
+}
+
+/// A node is new or offers something else than before.
+pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
+    let new = &new_node(change)?.allocatable;
+    let request = &pod.spec.requests.resource;
+    let helps = fits_when_empty(request, new)
+        && change
+            .old_node()
+            .is_none_or(|old| offers_more(request, &old.allocatable, new));
+    Ok(QueueingHint::queue_if(helps))
+}
+
+fn fits_when_empty(request: &Resource, offered: &Resource) -> bool {
+    offered.allowed_pod_number >= 1 && !any_requested(request, |amount| amount(request) > amount(offered))
+}
+
+fn offers_more(request: &Resource, old: &Resource, new: &Resource) -> bool {
+    new.allowed_pod_number > old.allowed_pod_number
+        || any_requested(request, |amount| amount(new) > amount(old))
+}
+
+/// Whether the condition holds for any resource of which something is requested. It is given the way to read that
+/// resource's amount.
+fn any_requested(request: &Resource, condition: impl Fn(&dyn Fn(&Resource) -> i64) -> bool) -> bool {
+    let holds = |amount: &dyn Fn(&Resource) -> i64| amount(request) > 0 && condition(amount);
+    holds(&|of| of.milli_cpu)
+        || holds(&|of| of.memory)
+        || holds(&|of| of.ephemeral_storage)
+        || request
+            .scalars()
+            .iter()
+            .any(|(name, _)| holds(&|of| of.scalar(name)))
+}

@@ -1,0 +1,286 @@
+//! How full a node would be, as a score.
+//!
+//! Upstream computes with wrapping integers, so a node that claims absurd amounts gets an absurd score there. The same
+//! here: a panic in its place would take the cycle down.
+
+use supercargo_framework::plugin::MAX_NODE_SCORE;
+use supercargo_framework::{NodeInfo, PodInfo};
+
+use crate::args::ResourceSpec;
+use crate::resource_usage::{ScoredResource, Usage};
+
+/// A scoring strategy: which resources, and how each is judged.
+pub(super) struct Strategy {
+    method: Method,
+    resources: Box<[(ScoredResource, i64)]>,
+}
+
+/// How one resource is judged.
+pub(super) enum Method {
+    /// The emptier the better.
+    LeastAllocated,
+    /// The fuller the better.
+    MostAllocated,
+    /// By a line through these points; there is at least one.
+    RequestedToCapacityRatio(Box<[Point]>),
+}
+
+/// A corner of the line.
+#[derive(Clone, Copy)]
+pub(super) struct Point {
+    /// How full, in percent.
+    pub(super) utilization: i64,
+    /// The score there, up to [`MAX_NODE_SCORE`].
+    pub(super) score: i64,
+}
+
+impl Strategy {
+    /// A strategy over these resources.
+    pub(super) fn new(method: Method, resources: &[ResourceSpec]) -> Self {
+        let scored = |spec: &ResourceSpec| {
+            ScoredResource::from_name(&spec.name).map(|resource| (resource, spec.weight))
+        };
+        Self {
+            method,
+            resources: resources.iter().filter_map(scored).collect(),
+        }
+    }
+
+    /// The weighted mean over the resources. The pod counts without pod-level resources, as it does in upstream's score
+    /// (though not in its filter).
+    pub(super) fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let requests = pod.spec.container_requests();
+        let (mut sum, mut weights) = (0_i64, 0);
+        for (resource, weight) in &self.resources {
+            if let Some(score) = resource
+                .usage_with_defaults(requests, node)
+                .and_then(|usage| self.method.judge(usage))
+            {
+                sum = sum.wrapping_add(score.wrapping_mul(*weight));
+                weights += weight;
+            }
+        }
+        if weights == 0 {
+            return 0;
+        }
+        match self.method {
+            Method::RequestedToCapacityRatio(_) => (sum as f64 / weights as f64).round() as i64,
+            Method::LeastAllocated | Method::MostAllocated => sum / weights,
+        }
+    }
+}
+
+impl Method {
+    /// The score of one resource; `None` when it does not count.
+    fn judge(&self, Usage { after, capacity, .. }: Usage) -> Option<i64> {
+        match self {
+            Self::LeastAllocated if after > capacity => Some(0),
+            Self::LeastAllocated => Some(share(capacity.wrapping_sub(after), capacity)),
+            Self::MostAllocated => Some(share(after.min(capacity), capacity)),
+            Self::RequestedToCapacityRatio(points) => {
+                let utilization = if after > capacity {
+                    100
+                } else {
+                    share(after, capacity)
+                };
+                // Resources that score nothing do not pull the mean down.
+                Some(on_line(points, utilization)).filter(|score| *score > 0)
+            }
+        }
+    }
+}
+
+/// Which part of the capacity this is, of [`MAX_NODE_SCORE`].
+fn share(amount: i64, capacity: i64) -> i64 {
+    amount.wrapping_mul(MAX_NODE_SCORE).wrapping_div(capacity)
+}
+
+/// The height of the line through the points; flat before the first and after the last.
+fn on_line(points: &[Point], utilization: i64) -> i64 {
+    match points.partition_point(|point| point.utilization < utilization) {
+        0 => points[0].score,
+        i if i == points.len() => points[i - 1].score,
+        i => {
+            let (left, right) = (points[i - 1], points[i]);
+            let run = right.utilization - left.utilization;
+            left.score + (right.score - left.score) * (utilization - left.utilization) / run
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+
+    use super::super::NAME;
+    use crate::testing::{Driver, node_info};
+
+    fn asking(cpu: &str, memory: &str) -> PodBuilder {
+        pod("p").request("cpu", cpu).request("memory", memory)
+    }
+
+    fn sized(cpu: &str, memory: &str) -> NodeBuilder {
+        node("n").allocatable("cpu", cpu).allocatable("memory", memory)
+    }
+
+    fn strategy(name: &str, resources: Value) -> Value {
+        json!({"scoringStrategy": {"type": name, "resources": resources}})
+    }
+
+    fn score(args: Value, new: PodBuilder, node: NodeBuilder, pods: Vec<PodBuilder>) -> i64 {
+        let info = node_info(node.build(), pods.into_iter().map(PodBuilder::build));
+        Driver::with_args(NAME, args).score(&new.build(), info)
+    }
+
+    #[test]
+    fn least_allocated_prefers_the_emptier_node() {
+        let args = || json!({});
+        let cases = [
+            (
+                "quarter and half used",
+                asking("1", "2Gi"),
+                sized("4", "4Gi"),
+                vec![],
+                62,
+            ),
+            (
+                "the pods on the node count",
+                asking("1", "1Gi"),
+                sized("4", "4Gi"),
+                vec![asking("1", "1Gi")],
+                50,
+            ),
+            (
+                "too much of one resource is zero for it",
+                asking("8", "1Gi"),
+                sized("4", "4Gi"),
+                vec![],
+                75 / 2,
+            ),
+            (
+                "a pod that asks for nothing counts with the defaults",
+                pod("p"),
+                sized("1", "400Mi"),
+                vec![],
+                70,
+            ),
+            (
+                "each container of the node's pods counts with the defaults",
+                pod("p"),
+                sized("1", "800Mi"),
+                vec![pod("q").container()],
+                47,
+            ),
+            (
+                "a resource that the node lacks is left out",
+                asking("1", "1Gi"),
+                sized("4", "0"),
+                vec![],
+                75,
+            ),
+            (
+                "a node with nothing scores nothing",
+                asking("1", "1Gi"),
+                sized("0", "0"),
+                vec![],
+                0,
+            ),
+            (
+                "pod-level requests do not count, the containers' defaults do",
+                pod("p")
+                    .pod_level_request("cpu", "2")
+                    .pod_level_request("memory", "1Gi"),
+                sized("1", "400Mi"),
+                vec![],
+                70,
+            ),
+        ];
+        for (name, new, node, pods, expected) in cases {
+            assert_eq!(score(args(), new, node, pods), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn weights_and_other_resources_count() {
+        let resources = json!([{"name": "cpu", "weight": 3}, {"name": "example.com/gpu", "weight": 1}, {"name": "pods", "weight": 9}]);
+        let gpus = || sized("4", "4Gi").allocatable("example.com/gpu", "4");
+        let cases = [
+            (
+                "a scalar that the pod wants",
+                asking("1", "0").request("example.com/gpu", "2"),
+                (75 * 3 + 50) / 4,
+            ),
+            ("a scalar that it does not want", asking("1", "0"), 75),
+        ];
+        for (name, new, expected) in cases {
+            let args = strategy("LeastAllocated", resources.clone());
+            assert_eq!(score(args, new, gpus(), vec![]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn most_allocated_prefers_the_fuller_node() {
+        let cases = [
+            ("quarter and half used", asking("1", "2Gi"), sized("4", "4Gi"), 37),
+            (
+                "more than all counts as all",
+                asking("8", "1Gi"),
+                sized("4", "4Gi"),
+                62,
+            ),
+        ];
+        for (name, new, node, expected) in cases {
+            assert_eq!(
+                score(strategy("MostAllocated", json!([])), new, node, vec![]),
+                expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn requested_to_capacity_ratio_follows_the_line() {
+        let args = |resources: Value| {
+            json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "resources": resources,
+                "requestedToCapacityRatio": {"shape": [
+                    {"utilization": 20, "score": 0}, {"utilization": 60, "score": 10}, {"utilization": 90, "score": 5}]}}})
+        };
+        let cpu = || json!([{"name": "cpu"}]);
+        let cases = [
+            ("before the first point", cpu(), asking("100m", "0"), 0),
+            ("on a point", cpu(), asking("600m", "0"), 100),
+            ("between two points", cpu(), asking("500m", "0"), 75),
+            ("going down, cut towards zero", cpu(), asking("700m", "0"), 84),
+            ("after the last point", cpu(), asking("950m", "0"), 50),
+            ("more than all counts as all", cpu(), asking("5", "0"), 50),
+            (
+                "a resource that scores nothing is left out of the mean",
+                json!([]),
+                asking("600m", "10Mi"),
+                100,
+            ),
+            (
+                "the mean is rounded to the nearest",
+                json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 2}]),
+                asking("600m", "500Mi"),
+                (100.0_f64 + 2.0 * 75.0).div_euclid(3.0) as i64,
+            ),
+        ];
+        for (name, resources, new, expected) in cases {
+            let node = sized("1", "1000Mi");
+            assert_eq!(score(args(resources), new, node, vec![]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn absurd_amounts_do_not_panic() {
+        let huge = sized("4", "9223372036854775807");
+        score(
+            json!({}),
+            asking("1", "9223372036854775807"),
+            huge,
+            vec![asking("1", "1Gi")],
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! Keeps pods off cordoned nodes.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::taint::tolerated;
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status, Taint, TaintEffect,
+};
+
+use crate::hint::{self, Hint};
+
+/// The plugin's name.
+pub const NAME: &str = "NodeUnschedulable";
+
+pub(crate) struct NodeUnschedulable {
+    /// Who tolerates this taint may run on a cordoned node, whether the node carries it or not.
+    cordon: Taint,
+}
+
+impl Default for NodeUnschedulable {
+    fn default() -> Self {
+        Self {
+            cordon: Taint {
+                key: "node.kubernetes.io/unschedulable".into(),
+                value: "".into(),
+                effect: TaintEffect::NoSchedule,
+            },
+        }
+    }
+}
+
+impl NodeUnschedulable {
+    fn is_tolerated(&self, pod: &PodInfo) -> bool {
+        tolerated(&pod.spec.tolerations, &self.cordon)
+    }
+
+    /// Taints of other kinds are another plugin's: a toleration only helps here when it is for the cordon.
+    fn after_toleration(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let helps = hint::is_about(pod, change)? && self.is_tolerated(hint::new_pod(change)?);
+        Ok(QueueingHint::queue_if(helps))
+    }
+}
+
+fn after_node_change(_: &PodInfo, change: &Change) -> Hint {
+    let was_closed = change.old_node().is_none_or(|old| old.unschedulable);
+    let is_open = !hint::new_node(change)?.unschedulable;
+    Ok(QueueingHint::queue_if(was_closed && is_open))
+}
+
+impl Plugin for NodeUnschedulable {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+    }
+}
+
+impl FilterPlugin for NodeUnschedulable {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if !node.node().unschedulable || self.is_tolerated(pod) {
+            Status::success()
+        } else {
+            Status::unresolvable("node(s) were unschedulable")
+        }
+    }
+}
+
+impl EnqueueExtensions for NodeUnschedulable {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![
+            EventRegistration::hinted(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
+                after_node_change,
+            ),
+            EventRegistration::hinted(
+                EventResource::Pod,
+                ActionType::UPDATE_POD_TOLERATION,
+                move |pod, change| self.after_toleration(pod, change),
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for NodeUnschedulable {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&self.is_tolerated(pod));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::testing::{PodBuilder, node, pod};
+
+    use super::*;
+    use crate::testing::{Driver, node_added, node_info, node_updated, pod_updated};
+
+    fn tolerant(name: &str) -> PodBuilder {
+        pod(name).tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoSchedule)
+    }
+
+    #[test]
+    fn a_cordoned_node_takes_only_pods_that_tolerate_the_cordon() {
+        let closed = || Status::unresolvable("node(s) were unschedulable");
+        let cordoned = || node("n").unschedulable().build();
+        let cases = [
+            ("an open node", pod("p"), node("n").build(), Status::success()),
+            ("a cordoned node", pod("p"), cordoned(), closed()),
+            (
+                "with the toleration",
+                tolerant("p"),
+                cordoned(),
+                Status::success(),
+            ),
+            (
+                "with a toleration of something else",
+                pod("p").tolerates("other", "", TaintEffect::NoSchedule),
+                cordoned(),
+                closed(),
+            ),
+            (
+                "with the toleration for another effect",
+                pod("p").tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoExecute),
+                cordoned(),
+                closed(),
+            ),
+        ];
+        for (name, pod, node, expected) in cases {
+            let status = Driver::new(NAME).filter(&pod.build(), &node_info(node, []));
+            assert_eq!(status, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_open_new_node_or_an_uncordoned_one_helps() {
+        let (open, closed) = (|| node("n").build(), || node("n").unschedulable().build());
+        let cases = [
+            (
+                "a new open node",
+                ActionType::ADD,
+                node_added(open()),
+                QueueingHint::Queue,
+            ),
+            (
+                "a new cordoned node",
+                ActionType::ADD,
+                node_added(closed()),
+                QueueingHint::Skip,
+            ),
+            (
+                "uncordoned",
+                ActionType::UPDATE_NODE_TAINT,
+                node_updated(closed(), open()),
+                QueueingHint::Queue,
+            ),
+            (
+                "still open",
+                ActionType::UPDATE_NODE_TAINT,
+                node_updated(open(), open()),
+                QueueingHint::Skip,
+            ),
+            (
+                "still cordoned",
+                ActionType::UPDATE_NODE_TAINT,
+                node_updated(closed(), closed()),
+                QueueingHint::Skip,
+            ),
+        ];
+        for (name, action, change, expected) in cases {
+            let hint = Driver::new(NAME).hint(EventResource::Node, action, &pod("p").build(), &change);
+            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_pods_own_toleration_of_the_cordon_helps() {
+        let other = || pod("p").tolerates("other", "", TaintEffect::NoSchedule).build();
+        let cases = [
+            ("of the cordon", tolerant("p").build(), QueueingHint::Queue),
+            ("of something else", other(), QueueingHint::Skip),
+            ("of another pod", tolerant("q").build(), QueueingHint::Skip),
+        ];
+        for (name, new, expected) in cases {
+            let hint = Driver::new(NAME).hint(
+                EventResource::UnschedulablePod,
+                ActionType::UPDATE_POD_TOLERATION,
+                &pod("p").build(),
+                &pod_updated(pod("p").build(), new),
+            );
+            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Holds back pods that carry scheduling gates.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, PreEnqueuePlugin};
+use supercargo_framework::{ActionType, EventResource, Plugin, PodInfo, Status};
+
+use crate::hint;
+
+/// The plugin's name.
+pub const NAME: &str = "SchedulingGates";
+
+#[derive(Default)]
+pub(crate) struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_enqueue(&self)
+            .enqueue_extensions(&self)
+    }
+}
+
+impl PreEnqueuePlugin for SchedulingGates {
+    fn pre_enqueue(&self, pod: &PodInfo) -> Status {
+        if pod.scheduling_gates.is_empty() {
+            return Status::success();
+        }
+        let gates = pod.scheduling_gates.join(" ");
+        Status::unresolvable(format!("waiting for scheduling gates: [{gates}]"))
+    }
+}
+
+impl EnqueueExtensions for SchedulingGates {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![EventRegistration::hinted(
+            EventResource::Pod,
+            ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+            hint::queue_if_own,
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::event::{Change, QueueingHint};
+    use supercargo_framework::testing::pod;
+
+    use super::*;
+    use crate::testing::{Driver, pod_updated};
+
+    #[test]
+    fn a_pod_waits_while_it_has_gates() {
+        let plugin = SchedulingGates;
+        assert_eq!(plugin.pre_enqueue(&pod("p").build()), Status::success());
+        assert_eq!(
+            plugin.pre_enqueue(&pod("p").gate("a").gate("example.com/b").build()),
+            Status::unresolvable("waiting for scheduling gates: [a example.com/b]")
+        );
+    }
+
+    #[test]
+    fn only_the_end_of_the_pods_own_gates_helps() {
+        let waiting = pod("p").gate("a").build();
+        let cases = [
+            ("its own", "p", QueueingHint::Queue),
+            ("another pod's", "q", QueueingHint::Skip),
+        ];
+        for (name, uid, expected) in cases {
+            let change = pod_updated(pod(uid).gate("a").build(), pod(uid).build());
+            let hint = Driver::new(NAME).hint(
+                EventResource::UnschedulablePod,
+                ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+                &waiting,
+                &change,
+            );
+            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        }
+        assert!(hint::queue_if_own(&waiting, &Change::Unspecified).is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! Keeps pods off nodes with taints they do not tolerate, and prefers nodes without any.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, ScoreScope,
+    SignPlugin,
+};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::taint::{first_untolerated, tolerated};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo, Status,
+    TaintEffect,
+};
+
+use crate::hint::{self, Hint};
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "TaintToleration";
+
+#[derive(Default)]
+pub(crate) struct TaintToleration;
+
+fn is_untolerated(pod: &PodInfo, node: &NodeRecord) -> bool {
+    first_untolerated(&node.taints, &pod.spec.tolerations).is_some()
+}
+
+fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
+    let was_untolerated = change.old_node().is_none_or(|old| is_untolerated(pod, old));
+    let is_tolerated = !is_untolerated(pod, hint::new_node(change)?);
+    Ok(QueueingHint::queue_if(was_untolerated && is_tolerated))
+}
+
+impl Plugin for TaintToleration {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .filter(&self)
+            .pre_score(&self)
+            .score(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl FilterPlugin for TaintToleration {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if is_untolerated(pod, node.node()) {
+            Status::unresolvable("node(s) had untolerated taint(s)")
+        } else {
+            Status::success()
+        }
+    }
+}
+
+impl PreScorePlugin for TaintToleration {
+    /// Nothing to prepare: matching a PreferNoSchedule taint already leaves out tolerations of other effects. The point is
+    /// taken all the same, so that configurations that name it for this plugin work.
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
+        Status::success()
+    }
+}
+
+impl ScorePlugin for TaintToleration {
+    /// How many PreferNoSchedule taints the pod does not tolerate.
+    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        let taints = node.node().taints.iter();
+        let disliked = taints.filter(|taint| {
+            taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
+        });
+        Ok(disliked.count() as i64)
+    }
+
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::NodeLocal
+    }
+
+    fn normalization(&self) -> Normalize {
+        Normalize::ByMax { reverse: true }
+    }
+}
+
+impl EnqueueExtensions for TaintToleration {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![
+            EventRegistration::hinted(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
+                after_node_change,
+            ),
+            EventRegistration::hinted(
+                EventResource::Pod,
+                ActionType::UPDATE_POD_TOLERATION,
+                hint::queue_if_own,
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for TaintToleration {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.tolerations);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::Toleration;
+    use supercargo_framework::taint::TolerationOperator;
+    use supercargo_framework::testing::{NodeBuilder, node, pod};
+
+    use super::*;
+    use crate::testing::{Driver, node_added, node_info, node_updated, nodes, pod_updated};
+
+    const NO_SCHEDULE: TaintEffect = TaintEffect::NoSchedule;
+    const PREFER: TaintEffect = TaintEffect::PreferNoSchedule;
+
+    fn tainted(effect: TaintEffect) -> NodeBuilder {
+        node("n").taint("k", "v", effect)
+    }
+
+    fn exists(key: &str, effect: Option<TaintEffect>) -> Toleration {
+        Toleration {
+            key: key.into(),
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect,
+        }
+    }
+
+    #[test]
+    fn a_taint_that_forbids_must_be_tolerated() {
+        let untolerated = || Status::unresolvable("node(s) had untolerated taint(s)");
+        let cases = [
+            ("no taint", pod("p"), node("n"), Status::success()),
+            ("NoSchedule", pod("p"), tainted(NO_SCHEDULE), untolerated()),
+            (
+                "NoExecute",
+                pod("p"),
+                tainted(TaintEffect::NoExecute),
+                untolerated(),
+            ),
+            (
+                "PreferNoSchedule does not forbid",
+                pod("p"),
+                tainted(PREFER),
+                Status::success(),
+            ),
+            (
+                "tolerated",
+                pod("p").tolerates("k", "v", NO_SCHEDULE),
+                tainted(NO_SCHEDULE),
+                Status::success(),
+            ),
+            (
+                "tolerated with another value",
+                pod("p").tolerates("k", "w", NO_SCHEDULE),
+                tainted(NO_SCHEDULE),
+                untolerated(),
+            ),
+            (
+                "everything tolerated",
+                pod("p").toleration(exists("", None)),
+                tainted(TaintEffect::NoExecute),
+                Status::success(),
+            ),
+            (
+                "one of two tolerated",
+                pod("p").tolerates("k", "v", NO_SCHEDULE),
+                tainted(NO_SCHEDULE).taint("l", "", NO_SCHEDULE),
+                untolerated(),
+            ),
+        ];
+        for (name, pod, node, expected) in cases {
+            let status = Driver::new(NAME).filter(&pod.build(), &node_info(node.build(), []));
+            assert_eq!(status, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_fewer_disliked_taints_the_better() {
+        let three = [
+            node("none"),
+            node("one").taint("k", "v", PREFER).taint("x", "", NO_SCHEDULE),
+            node("two").taint("k", "v", PREFER).taint("l", "", PREFER),
+        ];
+        let three = nodes(three.map(|node| node_info(node.build(), [])));
+        let cases = [
+            ("no toleration", pod("p"), [0, 1, 2], [100, 50, 0]),
+            (
+                "one tolerated",
+                pod("p").tolerates("k", "v", PREFER),
+                [0, 0, 1],
+                [100, 100, 0],
+            ),
+            (
+                "a toleration of another effect does not count",
+                pod("p").tolerates("k", "v", NO_SCHEDULE),
+                [0, 1, 2],
+                [100, 50, 0],
+            ),
+            (
+                "a toleration without effect does",
+                pod("p").toleration(exists("k", None)),
+                [0, 0, 1],
+                [100, 100, 0],
+            ),
+            (
+                "all tolerated: every node is best",
+                pod("p").toleration(exists("", None)),
+                [0, 0, 0],
+                [100, 100, 100],
+            ),
+        ];
+        for (name, pod, raw, normalized) in cases {
+            let (plugin, pod) = (Driver::new(NAME), pod.build());
+            assert_eq!(plugin.raw_scores(&pod, &three), Some(raw.to_vec()), "{name}");
+            assert_eq!(plugin.scores(&pod, &three), normalized, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_becomes_tolerable_helps() {
+        let (good, bad) = (|| node("n").build(), || tainted(NO_SCHEDULE).build());
+        let cases = [
+            (
+                "a new tolerable node",
+                ActionType::ADD,
+                node_added(good()),
+                QueueingHint::Queue,
+            ),
+            (
+                "a new intolerable node",
+                ActionType::ADD,
+                node_added(bad()),
+                QueueingHint::Skip,
+            ),
+            (
+                "the taint is gone",
+                ActionType::UPDATE_NODE_TAINT,
+                node_updated(bad(), good()),
+                QueueingHint::Queue,
+            ),
+            (
+                "the taint is new",
+                ActionType::UPDATE_NODE_TAINT,
+                node_updated(good(), bad()),
+                QueueingHint::Skip,
+            ),
+            (
+                "it was tolerable before",
+                ActionType::UPDATE_NODE_TAINT,
+                node_updated(good(), tainted(PREFER).build()),
+                QueueingHint::Skip,
+            ),
+        ];
+        for (name, action, change, expected) in cases {
+            let hint = Driver::new(NAME).hint(EventResource::Node, action, &pod("p").build(), &change);
+            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        }
+    }
+
+    #[test]
+    fn any_new_toleration_of_the_pod_itself_helps() {
+        for (uid, expected) in [("p", QueueingHint::Queue), ("q", QueueingHint::Skip)] {
+            let new = pod(uid).tolerates("unrelated", "", NO_SCHEDULE).build();
+            let hint = Driver::new(NAME).hint(
+                EventResource::UnschedulablePod,
+                ActionType::UPDATE_POD_TOLERATION,
+                &pod("p").build(),
+                &pod_updated(pod(uid).build(), new),
+            );
+            assert_eq!(hint, Some(Ok(expected)), "{uid}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What holds for the plugins together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::Value;
+use supercargo_framework::plugin::{Normalize, Plugin, ScoreScope};
+use supercargo_framework::signature::{Signature, Signer};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::{ActionType, EventResource, NodeInfo, PodInfo, TaintEffect};
+
+use crate::testing::{Driver, node_info, nodes};
+use crate::{DEFAULT_PLUGINS, registry};
+
+fn build(name: &str) -> Arc<dyn Plugin> {
+    let factory = registry().get(name).expect("every default plugin is registered");
+    factory(&Value::Null).expect("every default plugin works without arguments")
+}
+
+#[test]
+fn every_plugin_is_enabled_by_default_under_its_own_name() {
+    let registered: BTreeSet<_> = registry().names().collect();
+    let enabled: BTreeSet<_> = DEFAULT_PLUGINS.iter().map(|plugin| plugin.name).collect();
+    assert_eq!(registered, enabled);
+    assert_eq!(enabled.len(), DEFAULT_PLUGINS.len(), "none is enabled twice");
+    for name in registered {
+        assert_eq!(build(name).name(), name);
+    }
+}
+
+#[test]
+fn a_default_plugin_has_a_weight_exactly_when_it_scores() {
+    for plugin in DEFAULT_PLUGINS {
+        let scores = build(plugin.name).extension_points().score.is_some();
+        assert_eq!(plugin.weight > 0, scores, "{}", plugin.name);
+    }
+}
+
+/// The letters of the extension points that a plugin takes part in, as the reference lists them.
+fn points(name: &str) -> String {
+    let points = build(name).extension_points();
+    let taken = [
+        ("PE", points.pre_enqueue.is_some()),
+        ("QS", points.queue_sort.is_some()),
+        ("PF", points.pre_filter.is_some()),
+        ("F", points.filter.is_some()),
+        ("PS", points.pre_score.is_some()),
+        ("Sc", points.score.is_some()),
+        ("B", points.bind.is_some()),
+        ("Ev", points.enqueue_extensions.is_some()),
+        ("Sg", points.sign.is_some()),
+    ];
+    let names = taken.iter().filter(|(_, taken)| *taken).map(|(name, _)| *name);
+    names.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn plugins_take_part_where_upstreams_do() {
+    for (name, expected) in [
+        ("SchedulingGates", "PE Ev"),
+        ("PrioritySort", "QS"),
+        ("UnsupportedConstraints", "PF Ev Sg"),
+        ("NodeUnschedulable", "F Ev Sg"),
+        ("NodeName", "F Ev Sg"),
+        ("TaintToleration", "F PS Sc Ev Sg"),
+        ("NodeAffinity", "PF F PS Sc Ev Sg"),
+        ("NodePorts", "PF F Ev Sg"),
+        ("NodeResourcesFit", "PF F PS Sc Ev Sg"),
+        ("NodeResourcesBalancedAllocation", "PS Sc Sg"),
+        ("ImageLocality", "Sc Sg"),
+        ("DefaultBinder", "B"),
+    ] {
+        assert_eq!(points(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn plugins_hear_of_what_upstreams_hear_of() {
+    use EventResource::{Node, Pod};
+    type Registered = (EventResource, ActionType, bool);
+    const ADD: ActionType = ActionType::ADD;
+    let cases: [(&str, &[Registered]); 8] = [
+        (
+            "SchedulingGates",
+            &[(Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, true)],
+        ),
+        ("UnsupportedConstraints", &[(Pod, ActionType::UPDATE, true)]),
+        (
+            "NodeUnschedulable",
+            &[
+                (Node, ADD.union(ActionType::UPDATE_NODE_TAINT), true),
+                (Pod, ActionType::UPDATE_POD_TOLERATION, true),
+            ],
+        ),
+        ("NodeName", &[(Node, ADD, false)]),
+        (
+            "TaintToleration",
+            &[
+                (Node, ADD.union(ActionType::UPDATE_NODE_TAINT), true),
+                (Pod, ActionType::UPDATE_POD_TOLERATION, true),
+            ],
+        ),
+        (
+            "NodeAffinity",
+            &[(Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true)],
+        ),
+        (
+            "NodePorts",
+            &[(Pod, ActionType::DELETE, true), (Node, ADD, false)],
+        ),
+        (
+            "NodeResourcesFit",
+            &[
+                (
+                    Pod,
+                    ActionType::DELETE.union(ActionType::UPDATE_POD_SCALE_DOWN),
+                    true,
+                ),
+                (Node, ADD.union(ActionType::UPDATE_NODE_ALLOCATABLE), true),
+            ],
+        ),
+    ];
+    for (name, expected) in cases {
+        let registered = Driver::new(name).events().into_iter().map(|registration| {
+            let hinted = registration.hint.is_some();
+            (registration.event.resource, registration.event.action, hinted)
+        });
+        assert_eq!(registered.collect::<Vec<_>>(), expected, "{name}");
+    }
+}
+
+#[test]
+fn scores_say_what_they_depend_on_and_how_they_are_normalised() {
+    for (name, normalization) in [
+        ("TaintToleration", Normalize::ByMax { reverse: true }),
+        ("NodeAffinity", Normalize::ByMax { reverse: false }),
+        ("NodeResourcesFit", Normalize::None),
+        ("NodeResourcesBalancedAllocation", Normalize::None),
+        ("ImageLocality", Normalize::None),
+    ] {
+        let plugin = Driver::new(name).points.score.expect("the plugin scores");
+        assert_eq!(plugin.normalization(), normalization, "{name}");
+        assert_eq!(plugin.scope(), ScoreScope::NodeLocal, "{name}");
+    }
+}
+
+#[test]
+fn whatever_prepares_state_keeps_it_current_and_whatever_judges_signs() {
+    for plugin in DEFAULT_PLUGINS {
+        let points = build(plugin.name).extension_points();
+        let prepares = points.pre_filter.is_some() || points.pre_score.is_some();
+        assert_eq!(points.incremental.is_some(), prepares, "{}", plugin.name);
+        let judges = prepares || points.filter.is_some() || points.score.is_some();
+        assert_eq!(points.sign.is_some(), judges, "{}", plugin.name);
+    }
+}
+
+/// A change of a pod; few of each kind, so that pods come out alike.
+type PodChange = fn(PodBuilder) -> PodBuilder;
+
+const POD_CHANGES: &[PodChange] = &[
+    |pod| pod,
+    |pod| pod.request("cpu", "1"),
+    |pod| pod.request("cpu", "2"),
+    |pod| pod.request("cpu", "1").request("memory", "1Gi"),
+    |pod| pod.container(),
+    |pod| pod.request("example.com/gpu", "1"),
+    |pod| pod.init_request("cpu", "3"),
+    |pod| pod.pod_level_request("cpu", "2"),
+    |pod| pod.host_port(80),
+    |pod| pod.image("app:1"),
+    |pod| pod.image("app:1").image("app:1"),
+    |pod| pod.image("other"),
+    |pod| pod.node("a"),
+    |pod| pod.node_selector("zone", "z1"),
+    |pod| pod.required_affinity("zone", "In", &["z1", "z2"]),
+    |pod| pod.required_affinity("cores", "Gt", &["many"]),
+    |pod| pod.required_field("metadata.name", "In", &["a"]),
+    |pod| pod.preferred_affinity(5, "zone", "In", &["z1"]),
+    |pod| pod.preferred_affinity(5, "zone", "Exists", &[]),
+    |pod| pod.tolerates("k", "", TaintEffect::NoSchedule),
+    |pod| pod.tolerates("k", "", TaintEffect::PreferNoSchedule),
+    |pod| pod.tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoSchedule),
+    |pod| pod.with_spec(|spec| spec.unsupported = ["spec.resourceClaims".into()].into()),
+];
+
+/// A change that nothing may depend on once the pod is in a cycle.
+const BYSTANDERS: &[PodChange] = &[
+    |pod| pod,
+    |pod| pod.priority(7),
+    |pod| pod.label("app", "x"),
+    |pod| pod.gate("g"),
+    |pod| pod.nominated("b"),
+    |pod| pod.namespace("elsewhere"),
+];
+
+type NodeChange = fn(NodeBuilder) -> NodeBuilder;
+
+const NODE_CHANGES: &[NodeChange] = &[
+    |node| node,
+    |node| node.allocatable("cpu", "1"),
+    |node| node.allocatable("cpu", "2").allocatable("memory", "2Gi"),
+    |node| node.allocatable("pods", "1"),
+    |node| node.allocatable("example.com/gpu", "2"),
+    |node| node.label("zone", "z1").label("cores", "4"),
+    |node| node.label("zone", "z2"),
+    |node| node.taint("k", "", TaintEffect::NoSchedule),
+    |node| node.taint("k", "", TaintEffect::PreferNoSchedule),
+    |node| node.unschedulable(),
+    |node| node.image("app:1", 400_000_000),
+    |node| node.image("other:latest", 90_000_000),
+];
+
+fn random_pod() -> impl Strategy<Value = PodInfo> {
+    let changes = proptest::collection::vec(proptest::sample::select(POD_CHANGES), 0..3);
+    (changes, proptest::sample::select(BYSTANDERS), 0..1000_u32).prop_map(|(changes, bystander, id)| {
+        let start = bystander(pod(&format!("pod-{id}")));
+        changes.into_iter().fold(start, |pod, change| change(pod)).build()
+    })
+}
+
+fn random_node(name: &'static str) -> impl Strategy<Value = NodeInfo> {
+    let changes = proptest::collection::vec(proptest::sample::select(NODE_CHANGES), 0..4);
+    let pods = proptest::collection::vec(random_pod(), 0..3);
+    (changes, pods).prop_map(move |(changes, pods)| {
+        let record = changes.into_iter().fold(node(name), |node, change| change(node));
+        node_info(record.build(), pods)
+    })
+}
+
+fn drivers() -> Vec<Driver> {
+    DEFAULT_PLUGINS
+        .iter()
+        .map(|plugin| Driver::new(plugin.name))
+        .collect()
+}
+
+/// The pod's signature over all plugins.
+fn signature(drivers: &[Driver], pod: &PodInfo) -> Signature {
+    let mut signer = Signer::default();
+    for plugin in drivers.iter().filter_map(|driver| driver.points.sign.as_ref()) {
+        plugin.sign(pod, &mut signer).expect("in-tree plugins sign");
+    }
+    signer.finish()
+}
+
+proptest! {
+    /// Pods with equal signatures get the same verdicts and raw scores everywhere, plugin by plugin.
+    #[test]
+    fn equal_signatures_mean_equal_answers(
+        pods in proptest::collection::vec(random_pod(), 2..8),
+        a in random_node("a"),
+        b in random_node("b"),
+    ) {
+        let (drivers, cluster) = (drivers(), nodes([a, b]));
+        for (i, first) in pods.iter().enumerate() {
+            for second in &pods[i + 1..] {
+                let alike_to_all = signature(&drivers, first) == signature(&drivers, second);
+                for driver in drivers.iter().filter(|driver| driver.points.sign.is_some()) {
+                    if driver.sign(first) != driver.sign(second) {
+                        prop_assert!(!alike_to_all, "a part differs, so must the whole");
+                        continue;
+                    }
+                    for (_, node) in cluster.iter() {
+                        prop_assert_eq!(driver.filter(first, node), driver.filter(second, node));
+                    }
+                    prop_assert_eq!(
+                        driver.pre_score(first, &cluster),
+                        driver.pre_score(second, &cluster)
+                    );
+                    prop_assert_eq!(
+                        driver.raw_scores(first, &cluster),
+                        driver.raw_scores(second, &cluster)
+                    );
+                }
+            }
+        }
+    }
+
+    /// What names the pod, and what only the queue looks at, is in no signature: equal pods share one.
+    #[test]
+    fn names_labels_and_priorities_are_not_signed(
+        changes in proptest::collection::vec(proptest::sample::select(POD_CHANGES), 0..3),
+        bystander in proptest::sample::select(BYSTANDERS),
+    ) {
+        let drivers = drivers();
+        let build = |start: PodBuilder| {
+            changes.iter().fold(start, |pod, change| change(pod)).build()
+        };
+        let (plain, other) = (build(pod("one")), build(bystander(pod("two"))));
+        prop_assert_eq!(signature(&drivers, &plain), signature(&drivers, &other));
+    }
+}

@@ -1,0 +1,126 @@
+//! Turns down pods with constraints that no plugin evaluates yet. Upstream has no such plugin.
+//!
+//! A pod that waits with a clear reason is better off than one that silently runs where it must not.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, PreFilter, PreFilterPlugin, SignPlugin,
+};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{ActionType, Context, CycleState, EventResource, Plugin, PodInfo, Status};
+
+use crate::hint;
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "UnsupportedConstraints";
+
+#[derive(Default)]
+pub(crate) struct UnsupportedConstraints;
+
+impl Plugin for UnsupportedConstraints {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreFilterPlugin for UnsupportedConstraints {
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        if pod.spec.unsupported.is_empty() {
+            return PreFilter::Skip;
+        }
+        let fields = pod.spec.unsupported.join(", ");
+        PreFilter::Reject(Status::unresolvable(format!(
+            "supercargo does not evaluate {fields} yet"
+        )))
+    }
+}
+
+impl EnqueueExtensions for UnsupportedConstraints {
+    /// Nothing but a change of the pod itself can help, and no one kind of update tells that a constraint is gone.
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![EventRegistration::hinted(
+            EventResource::Pod,
+            ActionType::UPDATE,
+            |pod, change| {
+                let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
+                Ok(QueueingHint::queue_if(free))
+            },
+        )]
+    }
+}
+
+impl SignPlugin for UnsupportedConstraints {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.unsupported);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::testing::{node, pod};
+
+    use super::*;
+    use crate::testing::{Driver, node_info, pod_updated};
+
+    fn constrained(name: &str, fields: &[&str]) -> PodInfo {
+        let fields = fields.iter().map(|field| Arc::from(*field)).collect();
+        pod(name).with_spec(|spec| spec.unsupported = fields).build()
+    }
+
+    #[test]
+    fn a_pod_is_turned_down_for_every_constraint_that_is_not_evaluated() {
+        let cases: [(&[&str], Status); 3] = [
+            (&[], Status::success()),
+            (
+                &["spec.affinity.podAffinity"],
+                Status::unresolvable("supercargo does not evaluate spec.affinity.podAffinity yet"),
+            ),
+            (
+                &["spec.volumes[0].persistentVolumeClaim", "spec.resourceClaims"],
+                Status::unresolvable(
+                    "supercargo does not evaluate spec.volumes[0].persistentVolumeClaim, spec.resourceClaims yet",
+                ),
+            ),
+        ];
+        let node = node_info(node("n").build(), []);
+        for (fields, expected) in cases {
+            assert_eq!(
+                Driver::new(NAME).filter(&constrained("p", fields), &node),
+                expected
+            );
+        }
+        assert!(matches!(
+            Driver::new(NAME).pre_filter(&constrained("p", &[])),
+            PreFilter::Skip
+        ));
+    }
+
+    #[test]
+    fn only_an_update_that_frees_the_pod_itself_helps() {
+        let waiting = constrained("p", &["spec.resourceClaims"]);
+        let cases = [
+            ("freed", constrained("p", &[]), QueueingHint::Queue),
+            ("still constrained", constrained("p", &["x"]), QueueingHint::Skip),
+            ("another pod", constrained("q", &[]), QueueingHint::Skip),
+        ];
+        for (name, new, expected) in cases {
+            for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
+                let change = pod_updated(waiting.clone(), new.clone());
+                let hint = Driver::new(NAME).hint(EventResource::UnschedulablePod, action, &waiting, &change);
+                assert_eq!(hint, Some(Ok(expected)), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Requests to the API server, and what a failure says about its state.
+
+use std::error::Error as _;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode, header};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
+use kube::{Client, Config};
+use serde_json::Value;
+use supercargo_framework::binding::{ApiError, Certainty};
+use thiserror::Error;
+
+use crate::rate_limit::RateLimiter;
+
+/// No request takes longer than this; then its fate is unknown. Above the 60 s after which the API server gives up itself.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Why there is no client.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {source}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// Why.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// There is no kubeconfig, and this is no pod with a service account either.
+    #[error(
+        "not running in a cluster ({0}); give --kubeconfig FILE, or clientConnection.kubeconfig in the configuration"
+    )]
+    NotInCluster(#[source] Box<kube::config::InClusterError>),
+    /// The client cannot be made.
+    #[error("cannot make a client: {0}")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// Reads how to reach the API server: from a kubeconfig, else from the pod's service account.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let named = |source| ConnectError::Kubeconfig {
+                path: path.display().to_string(),
+                source: Box::new(source),
+            };
+            let file = Kubeconfig::read_from(path).map_err(named)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(named)?
+        }
+        None => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
+    };
+    // The client's own retries would hide failures from the reflectors, and repeat a bind whose fate is unknown.
+    config.default_retry = false;
+    config.disable_compression = true;
+    Ok(config)
+}
+
+/// Sends requests, at most as fast as configured.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+    limit: Option<RateLimiter>,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// The method.
+    pub method: Method,
+    /// The path with query.
+    pub path: &'a str,
+    /// The content type of the body.
+    pub content_type: &'a str,
+    /// The body; `Null` for none.
+    pub body: &'a Value,
+}
+
+/// Why a request failed: what is known of its effect, and the HTTP status when there was an answer.
+#[derive(Clone, Debug)]
+pub struct CallError {
+    /// The error as plugins see it.
+    pub error: ApiError,
+    /// The HTTP status.
+    pub status: Option<StatusCode>,
+    /// Whether nothing was sent because nobody listens.
+    pub connection_refused: bool,
+}
+
+impl Api {
+    /// Sends requests by this client.
+    pub fn new(config: Config, limit: Option<RateLimiter>) -> Result<Self, ConnectError> {
+        let client = Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
+        Ok(Self { client, limit })
+    }
+
+    /// Sends requests by a client that exists.
+    pub fn with_client(client: Client) -> Self {
+        Self { client, limit: None }
+    }
+
+    /// Sends a request and returns the answer's JSON.
+    pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
+        if let Some(limit) = &self.limit {
+            limit.ready().await;
+        }
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.send(call)).await {
+            Ok(result) => result,
+            Err(_) => Err(unknown(format!(
+                "no answer within {} s",
+                REQUEST_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
+    async fn send(&self, call: Call<'_>) -> Result<Value, CallError> {
+        let body = if call.body.is_null() {
+            Vec::new()
+        } else {
+            call.body.to_string().into_bytes()
+        };
+        let request = Request::builder()
+            .method(call.method)
+            .uri(call.path)
+            .header(header::CONTENT_TYPE, call.content_type)
+            .header(header::ACCEPT, "application/json")
+            .body(Body::from(body))
+            .map_err(|error| refused(format!("request for {}: {error}", call.path)))?;
+        let response = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| no_answer(&error))?;
+        let status = response.status();
+        let bytes = response
+            .into_body()
+            .collect_bytes()
+            .await
+            .map_err(|error| no_answer(&error))?;
+        if status.is_success() {
+            return serde_json::from_slice(&bytes)
+                .map_err(|error| unknown(format!("unreadable answer: {error}")));
+        }
+        Err(answered(status, &bytes))
+    }
+}
+
+fn call_error(certainty: Certainty, message: String) -> CallError {
+    CallError {
+        error: ApiError { certainty, message },
+        status: None,
+        connection_refused: false,
+    }
+}
+
+fn refused(message: String) -> CallError {
+    call_error(Certainty::Refused, message)
+}
+
+fn unknown(message: String) -> CallError {
+    call_error(Certainty::Unknown, message)
+}
+
+/// No answer came. If nobody listened, nothing was sent; otherwise the server may have carried it out.
+fn no_answer(error: &kube::Error) -> CallError {
+    let message = full_text(error);
+    if is_connection_refused(error) {
+        CallError {
+            connection_refused: true,
+            ..refused(message)
+        }
+    } else {
+        unknown(message)
+    }
+}
+
+/// The server's word. What it says with 409 or 5xx does not tell whether an earlier or this very request was carried out.
+fn answered(code: StatusCode, body: &[u8]) -> CallError {
+    let status: Option<Status> = serde_json::from_slice(body).ok();
+    let is_not_found = status.as_ref().is_some_and(|status| status.reason == "NotFound");
+    let certainty = match code {
+        StatusCode::NOT_FOUND if is_not_found => Certainty::NotFound,
+        // A 404 that is no Status comes from a server that does not know its own paths yet.
+        StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT => Certainty::Unknown,
+        _ if code.is_server_error() => Certainty::Unknown,
+        _ => Certainty::Refused,
+    };
+    let message = status
+        .map(|status| status.message)
+        .filter(|message| !message.is_empty());
+    let message = message.unwrap_or_else(|| {
+        let text: String = String::from_utf8_lossy(body).chars().take(256).collect();
+        format!("{code}: {}", text.trim())
+    });
+    CallError {
+        status: Some(code),
+        ..call_error(certainty, message)
+    }
+}
+
+fn is_connection_refused(error: &kube::Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// An error with its causes, outermost first, none of them twice.
+pub fn full_text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_tells_what_may_have_happened() {
+        let body = |reason: &str| {
+            serde_json::json!({"kind": "Status", "status": "Failure", "message": "no", "reason": reason, "code": 404})
+                .to_string()
+        };
+        let cases = [
+            (404, body("NotFound"), Certainty::NotFound),
+            (404, "404 page not found".to_owned(), Certainty::Unknown),
+            (409, body("Conflict"), Certainty::Unknown),
+            (500, body("InternalError"), Certainty::Unknown),
+            (504, body("Timeout"), Certainty::Unknown),
+            (403, body("Forbidden"), Certainty::Refused),
+            (422, body("Invalid"), Certainty::Refused),
+            (429, body("TooManyRequests"), Certainty::Refused),
+        ];
+        for (code, body, expected) in cases {
+            let error = answered(StatusCode::from_u16(code).unwrap(), body.as_bytes());
+            assert_eq!(error.error.certainty, expected, "{code} {body}");
+            assert!(!error.error.message.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named() {
+        let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! The command line.
+
+use std::io::{BufReader, IsTerminal as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use supercargo_scheduler::Scheduler;
+use supercargo_scheduler::record::replay;
+use tracing_subscriber::EnvFilter;
+
+use crate::options::scheduler_options;
+use crate::run::{RunOptions, load_config, run};
+
+/// A Kubernetes scheduler, built on informers.
+#[derive(Debug, Parser)]
+#[command(name = "supercargo", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    logs: Logs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Schedule pods until a signal comes.
+    Run(Run),
+    /// Make a recorded run's decisions again, and compare.
+    Replay(Replay),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// How to reach the API server. Without it: clientConnection.kubeconfig of the configuration, else the pod's
+    /// service account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: one profile, `supercargo`, with every
+    /// plugin.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Record everything that the scheduler is told, for `replay`. The file grows without bound and has the pods in it.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Replay {
+    /// The record.
+    file: PathBuf,
+    /// The configuration of the recorded run.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Logs {
+    /// What logs look like.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    logging_format: Format,
+    /// What is logged: error, warn, info, debug, trace, or per module as in `info,supercargo=debug`.
+    #[arg(long, global = true, default_value = "info", env = "SUPERCARGO_LOG")]
+    log_level: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A line each.
+    Text,
+    /// A JSON object each.
+    Json,
+}
+
+/// Does what the command line says.
+pub fn execute(cli: Cli) -> Result<()> {
+    cli.logs.install()?;
+    match cli.command {
+        Command::Run(Run {
+            kubeconfig,
+            config,
+            record,
+        }) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+            runtime
+                .context("cannot start the runtime")?
+                .block_on(run(RunOptions {
+                    kubeconfig,
+                    config,
+                    record,
+                }))
+        }
+        Command::Replay(Replay { file, config }) => {
+            let mut scheduler = Scheduler::new(scheduler_options(&load_config(config.as_deref())?))?;
+            let record =
+                std::fs::File::open(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let steps =
+                replay(&mut scheduler, BufReader::new(record)).with_context(|| file.display().to_string())?;
+            println!("{steps} steps, every decision the same");
+            Ok(())
+        }
+    }
+}
+
+impl Logs {
+    /// Logs go to standard error; colour only to a terminal.
+    fn install(&self) -> Result<()> {
+        let filter = EnvFilter::try_new(&self.log_level).with_context(|| {
+            format!(
+                "--log-level {:?}: say error, warn, info, debug or trace",
+                self.log_level
+            )
+        })?;
+        let logs = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal());
+        match self.logging_format {
+            Format::Text => logs.init(),
+            Format::Json => logs.json().flatten_event(true).init(),
+        }
+        Ok(())
+    }
+}

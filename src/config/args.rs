@@ -1,0 +1,131 @@
+//! The arguments of plugins, and where their errors stand.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use supercargo_framework::registry::ArgsError;
+
+use super::cursor::Cursor;
+use super::error::Problem;
+use super::file::API_VERSION;
+use super::profile_file::FileArgs;
+use super::report::{Place, Report};
+use super::yaml::{Content, Node};
+
+/// Upstream types arguments; a plugin here need not know of it.
+const TYPE_FIELDS: &[&str] = &["apiVersion", "kind"];
+
+/// The arguments of one plugin.
+#[derive(Clone, Debug)]
+pub(super) struct Args<'a> {
+    /// As the plugin gets them.
+    pub(super) value: Value,
+    /// Where they stand.
+    pub(super) place: Place,
+    node: Option<&'a Node>,
+}
+
+/// The arguments of a profile, by plugin.
+pub(super) fn read<'a>(configs: &[FileArgs<'a>], report: &mut Report<'_>) -> BTreeMap<String, Args<'a>> {
+    let mut all = BTreeMap::new();
+    for config in configs {
+        let args = read_one(config, report);
+        if all.insert(config.name.clone(), args).is_some() {
+            report.invalid(
+                &config.place,
+                format!("{} is configured twice; keep one", config.name),
+            );
+        }
+    }
+    all
+}
+
+fn read_one<'a>(config: &FileArgs<'a>, report: &mut Report<'_>) -> Args<'a> {
+    let none = || Value::Object(Map::new());
+    let Some(cursor) = &config.args else {
+        return Args {
+            value: none(),
+            place: config.args_place.clone(),
+            node: None,
+        };
+    };
+    let mut value = cursor.node.to_json();
+    if let Value::Object(fields) = &mut value {
+        check_type(&config.name, cursor, report);
+        fields.retain(|field, _| !TYPE_FIELDS.contains(&field.as_str()));
+    } else {
+        let found = cursor.node.describe();
+        let wanted = "a mapping";
+        report.add(&cursor.place, Problem::WrongType { wanted, found });
+        value = none();
+    }
+    Args {
+        value,
+        place: config.args_place.clone(),
+        node: Some(cursor.node),
+    }
+}
+
+fn check_type(plugin: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
+    let wanted = [API_VERSION.to_owned(), format!("{plugin}Args")];
+    for (field, wanted) in TYPE_FIELDS.iter().zip(wanted) {
+        let Some((place, node)) = child(cursor.node, &cursor.place, field) else {
+            continue;
+        };
+        let found = Cursor { place, node };
+        if let Some(text) = found.string(report).filter(|text| *text != wanted) {
+            report.invalid(&found.place, format!("must be {wanted}, is {text:?}"));
+        }
+    }
+}
+
+fn child<'a>(node: &'a Node, place: &Place, field: &str) -> Option<(Place, &'a Node)> {
+    let Content::Map(entries) = &node.content else {
+        return None;
+    };
+    let entry = entries.iter().find(|entry| entry.key == field)?;
+    Some((place.field(field).at(entry.at()), &entry.value))
+}
+
+impl Args<'_> {
+    /// The problem that a plugin has with its arguments, at the place that it names.
+    pub(super) fn problem(&self, error: &ArgsError) -> (Place, Problem) {
+        // Serde's words. An unknown field is wrong itself, everything else is wrong with what it holds.
+        let wrong_key = error.message.starts_with("unknown field");
+        let position = self.node.and_then(|node| locate(node, &error.path, wrong_key));
+        let dot = if error.path.is_empty() || error.path.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        let place = Place {
+            position: position.or(self.place.position),
+            path: format!("{}{dot}{}", self.place.path, error.path),
+        };
+        (place, Problem::Args(error.message.clone()))
+    }
+}
+
+/// The position of the deepest field on a path that is there.
+fn locate(node: &Node, path: &str, wrong_key: bool) -> Option<super::Position> {
+    let path = path.strip_prefix('.').unwrap_or(path);
+    match &node.content {
+        Content::Map(entries) => {
+            // A key may itself have dots, so that keys are tried against the path, not the path cut into
+            // keys.
+            let found = entries.iter().find_map(|entry| {
+                let rest = path.strip_prefix(entry.key.as_str())?;
+                (rest.is_empty() || rest.starts_with(['.', '['])).then_some((entry, rest))
+            });
+            let (entry, rest) = found?;
+            let here = if wrong_key { entry.key_at } else { entry.at() };
+            locate(&entry.value, rest, wrong_key).or(Some(here))
+        }
+        Content::List(items) => {
+            let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
+            let item = items.get(index.parse::<usize>().ok()?)?;
+            locate(item, rest, wrong_key).or(Some(item.at))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,110 @@
+//! Completes a file: what it does not say, and what its profiles must agree on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use supercargo_framework::registry::{DefaultPlugin, Registry};
+
+use super::file::File;
+use super::points::Point;
+use super::profile;
+use super::profile_file::FileProfile;
+use super::report::Report;
+use super::{
+    Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_PARALLELISM, DEFAULT_SCHEDULER_NAME,
+    ProfileConfig,
+};
+
+/// The plugins there are, and those that are on unless a profile says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Catalog<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) defaults: &'a [DefaultPlugin],
+}
+
+/// Completes what a file says. The result is of use only when nothing was reported.
+pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Report<'_>) -> Config {
+    if file.profiles.is_empty() {
+        file.profiles.push(FileProfile::default());
+    }
+    let names = scheduler_names(&file.profiles, report);
+    let percentage = |of: Option<i32>| {
+        of.or(file.percentage_of_nodes_to_score)
+            .filter(|percent| *percent != 0)
+    };
+    let profiles: Vec<Option<ProfileConfig>> = file
+        .profiles
+        .iter()
+        .zip(names)
+        .map(|(profile, name)| {
+            let percentage = percentage(profile.percentage_of_nodes_to_score);
+            profile::complete(profile, name, percentage, catalog, report)
+        })
+        .collect();
+    check_common_queue_sort(&file.profiles, &profiles, report);
+    let seconds = |of: Option<u64>, default| of.map_or(default, Duration::from_secs);
+    Config {
+        profiles: profiles.into_iter().flatten().collect(),
+        parallelism: file.parallelism.unwrap_or(DEFAULT_PARALLELISM),
+        percentage_of_nodes_to_score: percentage(None),
+        pod_initial_backoff: seconds(file.initial_backoff_seconds, DEFAULT_INITIAL_BACKOFF),
+        pod_max_backoff: seconds(file.max_backoff_seconds, DEFAULT_MAX_BACKOFF),
+        client_connection: file.client_connection,
+    }
+}
+
+/// The name of each profile.
+fn scheduler_names<'a>(profiles: &'a [FileProfile<'_>], report: &mut Report<'_>) -> Vec<&'a str> {
+    let mut taken = BTreeMap::new();
+    let mut names = Vec::new();
+    for profile in profiles {
+        let Some((name, place)) = &profile.scheduler_name else {
+            names.push(DEFAULT_SCHEDULER_NAME);
+            continue;
+        };
+        if let Some(Some(first)) = taken.insert(name, place.position) {
+            report.invalid(
+                place,
+                format!("the profile at {first} is named {name:?} too; rename one"),
+            );
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// All profiles share one queue, so that they must sort it alike.
+fn check_common_queue_sort(
+    files: &[FileProfile<'_>],
+    profiles: &[Option<ProfileConfig>],
+    report: &mut Report<'_>,
+) {
+    let mut queue_sorts = files.iter().zip(profiles).filter_map(|(file, profile)| {
+        let profile = profile.as_ref()?;
+        let name = profile.plugins.queue_sort.first()?;
+        let args = profile
+            .args
+            .get(name)
+            .and_then(|args| args.as_object())
+            .filter(|args| !args.is_empty());
+        Some((file, name, args))
+    });
+    let Some((_, first_name, first_args)) = queue_sorts.next() else {
+        return;
+    };
+    for (file, name, args) in queue_sorts {
+        if name != first_name {
+            let message = format!(
+                "{name} is not the queue sort of the first profile, {first_name}; all share one queue"
+            );
+            report.invalid(&profile::place_of(file, Point::QueueSort), message);
+        } else if args != first_args {
+            let config = file.plugin_config.iter().find(|config| config.name == *name);
+            let place = config.map_or(&file.place, |config| &config.place);
+            report.invalid(
+                place,
+                format!("{name} must have the same arguments in every profile; all share one queue"),
+            );
+        }
+    }
+}

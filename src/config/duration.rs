@@ -1,0 +1,64 @@
+//! Durations as Go writes them: `1m30s`, `1.5h`.
+
+use std::time::Duration;
+
+/// A duration that is not negative; `None` for what Go would not read either.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut nanoseconds = 0_u64;
+    // At least one number with its unit.
+    loop {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, unit_on) = rest.split_at(digits);
+        let letters = unit_on
+            .find(|letter: char| letter.is_ascii_digit() || letter == '.')
+            .unwrap_or(unit_on.len());
+        let (unit, next) = unit_on.split_at(letters);
+        nanoseconds = nanoseconds.checked_add(scaled(number, nanoseconds_of(unit)?)?)?;
+        if next.is_empty() {
+            break;
+        }
+        rest = next;
+    }
+    // Go's durations are signed.
+    i64::try_from(nanoseconds)
+        .is_ok()
+        .then(|| Duration::from_nanos(nanoseconds))
+}
+
+fn nanoseconds_of(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60 * 1_000_000_000,
+        "h" => 3_600 * 1_000_000_000,
+        _ => return None,
+    })
+}
+
+/// A decimal number of units, in nanoseconds.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let digits = |text: &str| {
+        if text.is_empty() {
+            Some(0)
+        } else {
+            text.parse::<u64>().ok()
+        }
+    };
+    // Twelve digits are finer than a nanosecond of an hour; more would overflow.
+    let fraction = fraction.get(..12).unwrap_or(fraction);
+    let divisor = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let part = u128::from(digits(fraction)?) * u128::from(unit) / divisor;
+    digits(whole)?
+        .checked_mul(unit)?
+        .checked_add(u64::try_from(part).ok()?)
+}

@@ -1,0 +1,245 @@
+//! The file as it is written: KubeSchedulerConfiguration v1, every field with its place.
+
+use std::path::PathBuf;
+
+use supercargo_framework::registry::Registry;
+
+use super::cursor::{Cursor, Object};
+use super::duration;
+use super::error::Problem;
+use super::profile_file::{self, FileProfile};
+use super::report::Report;
+use super::{ClientConnection, MediaType};
+
+/// The version of the file and of what plugins are configured with.
+pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+const KIND: &str = "KubeSchedulerConfiguration";
+
+const FIELDS: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "parallelism",
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "profiles",
+    "extenders",
+    "delayCacheUntilActive",
+];
+const LEADER_ELECTION_FIELDS: &[&str] = &[
+    "leaderElect",
+    "leaseDuration",
+    "renewDeadline",
+    "retryPeriod",
+    "resourceLock",
+    "resourceName",
+    "resourceNamespace",
+];
+const CLIENT_CONNECTION_FIELDS: &[&str] =
+    &["kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"];
+
+/// Seconds in the longest time that Go's durations hold, about 292 years.
+const LONGEST_SECONDS: i64 = i64::MAX / 1_000_000_000;
+
+/// What a file says. `None` where it says nothing.
+#[derive(Debug, Default)]
+pub(super) struct File<'a> {
+    pub(super) parallelism: Option<i32>,
+    pub(super) percentage_of_nodes_to_score: Option<i32>,
+    pub(super) initial_backoff_seconds: Option<u64>,
+    pub(super) max_backoff_seconds: Option<u64>,
+    pub(super) client_connection: ClientConnection,
+    pub(super) profiles: Vec<FileProfile<'a>>,
+}
+
+/// Reads a file, reporting everything in it that cannot be.
+pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Report<'_>) -> File<'a> {
+    let Some(object) = top.object(FIELDS, report) else {
+        return File::default();
+    };
+    if !check_type(&object, report) {
+        // Another type has other fields: nothing said about these would help.
+        return File::default();
+    }
+    refuse_unsupported(&object, report);
+    read_leader_election(&object, report);
+    let (initial, max) = read_backoff(&object, report);
+    let profiles = object
+        .get("profiles")
+        .map(|list| profile_file::read_all(&list, registry, report));
+    File {
+        parallelism: read_parallelism(&object, report),
+        percentage_of_nodes_to_score: read_percentage(&object, report),
+        initial_backoff_seconds: initial,
+        max_backoff_seconds: max,
+        client_connection: read_client_connection(&object, report),
+        profiles: profiles.unwrap_or_default(),
+    }
+}
+
+fn check_type(object: &Object<'_>, report: &mut Report<'_>) -> bool {
+    let before = report.count();
+    for (field, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        match object.get(field) {
+            None => {
+                let message = format!("is missing; write {field}: {wanted}");
+                report.invalid(&object.place.field(field), message);
+            }
+            Some(cursor) => {
+                let found = cursor.string(report);
+                if let Some(found) = found.filter(|found| *found != wanted) {
+                    report.invalid(&cursor.place, format!("must be {wanted}, is {found:?}"));
+                }
+            }
+        }
+    }
+    report.count() == before
+}
+
+fn refuse_unsupported(object: &Object<'_>, report: &mut Report<'_>) {
+    // Whether profiles of the running process are served changes no decision, so that both answers are fine.
+    for field in ["enableProfiling", "enableContentionProfiling"] {
+        object.get(field).and_then(|cursor| cursor.boolean(report));
+    }
+    refuse_true(object, "delayCacheUntilActive", report);
+    if let Some(extenders) = object.get("extenders") {
+        for extender in extenders.items(report) {
+            report.add(&extender.place, Problem::Unsupported("an extender".to_owned()));
+        }
+    }
+}
+
+fn refuse_true(object: &Object<'_>, field: &str, report: &mut Report<'_>) {
+    let Some(cursor) = object.get(field) else { return };
+    if cursor.boolean(report) == Some(true) {
+        report.add(&cursor.place, Problem::Unsupported(format!("{field}: true")));
+    }
+}
+
+/// Without leader election its other fields mean nothing, but what they say must be possible.
+fn read_leader_election(top: &Object<'_>, report: &mut Report<'_>) {
+    let cursor = top.get("leaderElection");
+    let Some(object) = cursor.and_then(|cursor| cursor.object(LEADER_ELECTION_FIELDS, report)) else {
+        return;
+    };
+    refuse_true(&object, "leaderElect", report);
+    for field in ["leaseDuration", "renewDeadline", "retryPeriod"] {
+        let Some(cursor) = object.get(field) else { continue };
+        if cursor
+            .string(report)
+            .is_some_and(|text| duration::parse(text).is_none())
+        {
+            report.invalid(&cursor.place, "must be a duration such as 15s or 1m30s");
+        }
+    }
+    for field in ["resourceName", "resourceNamespace"] {
+        object.get(field).and_then(|cursor| cursor.string(report));
+    }
+    if let Some(cursor) = object.get("resourceLock") {
+        let lock = cursor.string(report);
+        if lock.is_some_and(|lock| !lock.is_empty() && lock != "leases") {
+            report.invalid(&cursor.place, "must be leases, the only lock there is");
+        }
+    }
+}
+
+fn read_client_connection(top: &Object<'_>, report: &mut Report<'_>) -> ClientConnection {
+    let mut connection = ClientConnection::default();
+    let cursor = top.get("clientConnection");
+    let Some(object) = cursor.and_then(|cursor| cursor.object(CLIENT_CONNECTION_FIELDS, report)) else {
+        return connection;
+    };
+    let kubeconfig = object.get("kubeconfig").and_then(|cursor| cursor.string(report));
+    connection.kubeconfig = kubeconfig.filter(|path| !path.is_empty()).map(PathBuf::from);
+    connection.qps = object
+        .get("qps")
+        .and_then(|cursor| cursor.number(report))
+        .filter(|qps| *qps > 0.0);
+    connection.burst = read_burst(&object, report);
+    if let Some(cursor) = object.get("contentType") {
+        let name = cursor.string(report).filter(|name| !name.is_empty());
+        if let Some(found) = name.and_then(|name| read_media_type(name, &cursor, report)) {
+            connection.content_type = found;
+        }
+    }
+    if let Some(cursor) = object.get("acceptContentTypes") {
+        let names = cursor.string(report).unwrap_or_default();
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let types = names.filter_map(|name| read_media_type(name, &cursor, report));
+        connection.accept_content_types = types.collect();
+    }
+    connection
+}
+
+fn read_burst(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32> {
+    let cursor = object.get("burst")?;
+    let burst = cursor.integer(report)?;
+    if burst < 0 {
+        report.invalid(&cursor.place, format!("must not be negative, is {burst}"));
+    }
+    (burst > 0).then_some(burst)
+}
+
+fn read_media_type(name: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<MediaType> {
+    let found = MediaType::of(name);
+    if found.is_none() {
+        let all = MediaType::ALL.map(MediaType::name).join(" or ");
+        report.invalid(&cursor.place, format!("must be {all}, is {name:?}"));
+    }
+    found
+}
+
+fn read_parallelism(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32> {
+    let cursor = object.get("parallelism")?;
+    let value = cursor.integer(report)?;
+    if value <= 0 {
+        report.invalid(&cursor.place, format!("must be greater than 0, is {value}"));
+    }
+    Some(value)
+}
+
+/// A file's or a profile's share of nodes.
+pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32> {
+    let cursor = object.get("percentageOfNodesToScore")?;
+    let value = cursor.integer(report)?;
+    if !(0..=100).contains(&value) {
+        report.invalid(&cursor.place, format!("must be from 0 to 100, is {value}"));
+    }
+    Some(value)
+}
+
+fn read_backoff(object: &Object<'_>, report: &mut Report<'_>) -> (Option<u64>, Option<u64>) {
+    let initial = read_seconds(object, "podInitialBackoffSeconds", report);
+    let max = read_seconds(object, "podMaxBackoffSeconds", report);
+    let initial_or_default = initial.unwrap_or(super::DEFAULT_INITIAL_BACKOFF.as_secs());
+    let max_or_default = max.unwrap_or(super::DEFAULT_MAX_BACKOFF.as_secs());
+    if max_or_default < initial_or_default {
+        // One of the two is in the file, for the defaults go together.
+        let blamed = ["podMaxBackoffSeconds", "podInitialBackoffSeconds"];
+        let place = blamed
+            .iter()
+            .find_map(|field| object.get(field))
+            .map(|cursor| cursor.place);
+        let message = format!(
+            "podMaxBackoffSeconds ({max_or_default}) must not be less than podInitialBackoffSeconds \
+             ({initial_or_default})"
+        );
+        report.invalid(&place.unwrap_or_else(|| object.place.clone()), message);
+    }
+    (initial, max)
+}
+
+fn read_seconds(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Option<u64> {
+    let cursor = object.get(field)?;
+    let value = cursor.long(report)?;
+    if !(1..=LONGEST_SECONDS).contains(&value) {
+        let message = format!("must be from 1 to {LONGEST_SECONDS} seconds, is {value}");
+        report.invalid(&cursor.place, message);
+        return None;
+    }
+    u64::try_from(value).ok()
+}

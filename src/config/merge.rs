@@ -1,0 +1,100 @@
+//! Which plugins a profile has where: the user's merged over the defaults, and MultiPoint expanded.
+
+use std::collections::BTreeMap;
+
+use supercargo_framework::registry::DefaultPlugin;
+
+use super::points::Point;
+use super::profile_file::{Enabled, FilePlugins, FileSet};
+use super::report::Place;
+
+/// The plugins of a profile after merging.
+pub(super) struct Sets {
+    sets: BTreeMap<Point, FileSet>,
+    empty: FileSet,
+}
+
+impl Sets {
+    /// The plugins of a point.
+    pub(super) fn at(&self, point: Point) -> &FileSet {
+        self.sets.get(&point).unwrap_or(&self.empty)
+    }
+
+    /// What is enabled at any point; one plugin may be at several.
+    pub(super) fn enabled(&self) -> impl Iterator<Item = &Enabled> {
+        self.sets.values().flat_map(|set| &set.enabled)
+    }
+}
+
+/// Merges a profile's plugins over the default ones, which are all at MultiPoint.
+pub(super) fn sets(user: &FilePlugins, defaults: &[DefaultPlugin], place: &Place) -> Sets {
+    let defaults: Vec<Enabled> = defaults
+        .iter()
+        .map(|plugin| Enabled {
+            name: plugin.name.to_owned(),
+            weight: plugin.weight,
+            place: place.clone(),
+        })
+        .collect();
+    let empty = FileSet::default();
+    let merged = |point: &Point| {
+        let user = user.at(*point).unwrap_or(&empty);
+        match point {
+            Point::MultiPoint => (*point, merge(&defaults, user)),
+            point => (*point, user.clone()),
+        }
+    };
+    Sets {
+        sets: Point::ALL.iter().map(merged).collect(),
+        empty: FileSet::default(),
+    }
+}
+
+/// The user's set over the defaults: what is disabled goes, what is listed again is replaced in its slot,
+/// what is new follows. A plugin that is both disabled and enabled therefore moves to the end.
+fn merge(defaults: &[Enabled], user: &FileSet) -> FileSet {
+    let listed = |name: &str| user.enabled.iter().find(|plugin| plugin.name == name);
+    let kept = defaults.iter().filter(|plugin| !is_disabled(user, &plugin.name));
+    let mut enabled: Vec<Enabled> = kept
+        .map(|plugin| listed(&plugin.name).unwrap_or(plugin).clone())
+        .collect();
+    for plugin in &user.enabled {
+        if !contains(&enabled, &plugin.name) {
+            enabled.push(plugin.clone());
+        }
+    }
+    FileSet {
+        enabled,
+        ..user.clone()
+    }
+}
+
+/// The plugins that take part at a point, in order: those that the point itself lists of MultiPoint's, the
+/// rest of MultiPoint's that implement the point, the rest of the point's.
+pub(super) fn expand(sets: &Sets, point: Point, implements: impl Fn(&Enabled) -> bool) -> Vec<&Enabled> {
+    let own = sets.at(point);
+    let from_multi_point: Vec<&Enabled> = sets
+        .at(Point::MultiPoint)
+        .enabled
+        .iter()
+        .filter(|plugin| implements(plugin) && !is_disabled(own, &plugin.name))
+        .collect();
+    let overrides = |plugin: &&Enabled| from_multi_point.iter().any(|other| other.name == plugin.name);
+    let overriding = own.enabled.iter().filter(overrides);
+    let inherited = from_multi_point
+        .iter()
+        .copied()
+        .filter(|plugin| !contains(&own.enabled, &plugin.name));
+    let additional = own.enabled.iter().filter(|plugin| !overrides(plugin));
+    overriding.chain(inherited).chain(additional).collect()
+}
+
+fn is_disabled(set: &FileSet, name: &str) -> bool {
+    set.disabled
+        .iter()
+        .any(|disabled| disabled == "*" || disabled == name)
+}
+
+fn contains(plugins: &[Enabled], name: &str) -> bool {
+    plugins.iter().any(|plugin| plugin.name == name)
+}

@@ -1,0 +1,259 @@
+//! kube-scheduler's configuration file.
+//!
+//! [`Config::load`] reads a `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), completes and
+//! validates it. The way is text → tree with positions (`yaml`) → the file as written (`file`,
+//! `profile_file`) → plugins merged over the defaults and expanded (`merge`), plugins built (`profile`) →
+//! checked together (`complete`).
+//!
+//! Everything in the file counts: an unknown or duplicate field, a value of the wrong type, a plugin that
+//! nobody has are errors, each with file, line and column, all at once. What kube-scheduler has and
+//! supercargo has not yet is refused by name, so that no part of a file is silently without effect. These
+//! are, because they ask for nothing: `enableProfiling` and `enableContentionProfiling`, the fields of
+//! `leaderElection` beside `leaderElect: false`, a `weight` where nothing is scored, and disabling plugins
+//! that are not here anyway.
+//!
+//! Different from kube-scheduler: the one profile without a name is `supercargo`, `leaderElect` is false
+//! unless set, requests are limited only where `qps` is set, and unset `percentageOfNodesToScore` means all
+//! nodes.
+
+mod args;
+mod complete;
+mod cursor;
+mod duration;
+mod error;
+mod file;
+mod merge;
+mod names;
+mod points;
+mod profile;
+mod profile_file;
+mod report;
+mod suggest;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::Plugin;
+use supercargo_framework::registry::{DefaultPlugin, Registry};
+
+pub use error::{ConfigError, ConfigErrors, Position, Problem};
+
+use complete::{Catalog, complete};
+use cursor::Cursor;
+use file::File;
+use report::Report;
+
+/// The scheduler name of the only profile, where the file gives it none.
+pub const DEFAULT_SCHEDULER_NAME: &str = "supercargo";
+/// [`Config::parallelism`], where the file does not set it.
+pub const DEFAULT_PARALLELISM: i32 = 16;
+/// [`Config::pod_initial_backoff`], where the file does not set it.
+pub const DEFAULT_INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// [`Config::pod_max_backoff`], where the file does not set it.
+pub const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// The largest file that is read. A large one has some kilobytes.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// A configuration, completed and valid.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The profiles, at least one, with distinct scheduler names and the same queue sort.
+    pub profiles: Vec<ProfileConfig>,
+    /// How many things may be evaluated at a time; at least 1.
+    pub parallelism: i32,
+    /// How many of the nodes to score, 1 to 100 percent; `None` for all. Profiles have it worked in.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// The backoff of a pod after its first failure; more than zero.
+    pub pod_initial_backoff: Duration,
+    /// The longest backoff; not less than the initial one.
+    pub pod_max_backoff: Duration,
+    /// How to reach the API server.
+    pub client_connection: ClientConnection,
+}
+
+/// How to reach the API server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClientConnection {
+    /// The kubeconfig file; `None` to look where clients look.
+    pub kubeconfig: Option<PathBuf>,
+    /// Requests per second; `None` for no limit.
+    pub qps: Option<f32>,
+    /// Requests at once, beyond `qps`; `None` where the file does not say.
+    pub burst: Option<i32>,
+    /// What requests are encoded in.
+    pub content_type: MediaType,
+    /// What answers may be encoded in, best first; empty for `content_type`.
+    pub accept_content_types: Vec<MediaType>,
+}
+
+/// An encoding of API objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MediaType {
+    /// `application/vnd.kubernetes.protobuf`
+    #[default]
+    Protobuf,
+    /// `application/json`
+    Json,
+}
+
+impl MediaType {
+    const ALL: [Self; 2] = [Self::Protobuf, Self::Json];
+
+    /// The name in HTTP headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Json => "application/json",
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|media_type| media_type.name() == name)
+    }
+}
+
+/// A profile: the scheduler that pods name in `spec.schedulerName`.
+#[derive(Clone, Debug)]
+pub struct ProfileConfig {
+    /// The name.
+    pub scheduler_name: Arc<str>,
+    /// How many of the nodes to score, 1 to 100 percent, the file's unless the profile has its own; `None`
+    /// for all.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// The plugins.
+    pub plugins: PluginSet,
+    /// The arguments in the file, by plugin.
+    pub args: BTreeMap<String, serde_json::Value>,
+}
+
+/// The plugins of a profile: who takes part where, in order. Every name is in `instances`.
+#[derive(Clone, Default)]
+pub struct PluginSet {
+    /// PreEnqueue.
+    pub pre_enqueue: Vec<String>,
+    /// QueueSort: exactly one.
+    pub queue_sort: Vec<String>,
+    /// PreFilter.
+    pub pre_filter: Vec<String>,
+    /// Filter.
+    pub filter: Vec<String>,
+    /// PostFilter.
+    pub post_filter: Vec<String>,
+    /// PreScore.
+    pub pre_score: Vec<String>,
+    /// Score, with weights that are not 0.
+    pub score: Vec<(String, i32)>,
+    /// Reserve.
+    pub reserve: Vec<String>,
+    /// Permit.
+    pub permit: Vec<String>,
+    /// PreBind.
+    pub pre_bind: Vec<String>,
+    /// Bind: at least one.
+    pub bind: Vec<String>,
+    /// PostBind.
+    pub post_bind: Vec<String>,
+    /// Every enabled plugin, built once for the profile, also one that is disabled at each of its points.
+    pub instances: BTreeMap<String, Arc<dyn Plugin>>,
+}
+
+impl fmt::Debug for PluginSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginSet")
+            .field("pre_enqueue", &self.pre_enqueue)
+            .field("queue_sort", &self.queue_sort)
+            .field("pre_filter", &self.pre_filter)
+            .field("filter", &self.filter)
+            .field("post_filter", &self.post_filter)
+            .field("pre_score", &self.pre_score)
+            .field("score", &self.score)
+            .field("reserve", &self.reserve)
+            .field("permit", &self.permit)
+            .field("pre_bind", &self.pre_bind)
+            .field("bind", &self.bind)
+            .field("post_bind", &self.post_bind)
+            .field("instances", &self.instances.keys())
+            .finish()
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn load(path: &Path, registry: &Registry, defaults: &[DefaultPlugin]) -> Result<Self, ConfigErrors> {
+        let file_name = path.display().to_string();
+        let text = read_text(path).map_err(|(position, problem)| whole(&file_name, position, problem))?;
+        Self::parse(&file_name, &text, registry, defaults)
+    }
+
+    /// Reads the text of a file; `file_name` is for errors.
+    pub fn parse(
+        file_name: &str,
+        text: &str,
+        registry: &Registry,
+        defaults: &[DefaultPlugin],
+    ) -> Result<Self, ConfigErrors> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let root = yaml::parse(text)
+            .map_err(|error| whole(file_name, Some(error.at), Problem::Syntax(error.message)))?;
+        let mut report = Report::new(file_name);
+        let top = Cursor::top(&root);
+        cursor::report_duplicates(&top, &mut report);
+        let file = file::read(&top, registry, &mut report);
+        let config = complete(file, Catalog { registry, defaults }, &mut report);
+        report.finish(config)
+    }
+
+    /// The configuration without a file: one profile with the default plugins.
+    pub fn default_with(registry: &Registry, defaults: &[DefaultPlugin]) -> Result<Self, ConfigErrors> {
+        let mut report = Report::new("default configuration");
+        let config = complete(File::default(), Catalog { registry, defaults }, &mut report);
+        report.finish(config)
+    }
+}
+
+/// What is wrong with a file as a whole.
+fn whole(file_name: &str, position: Option<Position>, problem: Problem) -> ConfigErrors {
+    ConfigErrors::from(ConfigError {
+        file: file_name.to_owned(),
+        position,
+        path: String::new(),
+        problem,
+    })
+}
+
+/// The text of a file, or what is wrong with it, and where.
+fn read_text(path: &Path) -> Result<String, (Option<Position>, Problem)> {
+    let mut bytes = Vec::new();
+    // A device or a pipe may never end.
+    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        return Err((None, Problem::Unreadable(error.to_string())));
+    }
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err((
+            None,
+            Problem::Unreadable(format!("it has more than {MOST_BYTES} bytes")),
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        let last_line = good.rsplit('\n').next().unwrap_or_default();
+        let position = Position {
+            line: good.matches('\n').count() + 1,
+            column: last_line.chars().count() + 1,
+        };
+        (
+            Some(position),
+            Problem::Syntax("the text is not UTF-8".to_owned()),
+        )
+    })
+}

@@ -1,0 +1,53 @@
+//! The extension points, by the names that the file has for them.
+
+use supercargo_framework::plugin::ExtensionPoints;
+
+/// Declares the points: their names, and how to see whether a plugin takes part.
+macro_rules! points {
+    ($($point:ident $name:literal $field:ident,)*) => {
+        /// An extension point that a profile can configure.
+        #[allow(clippy::enum_variant_names)] // upstream's name
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Point {
+            /// Every point that a plugin implements.
+            MultiPoint,
+            $($point,)*
+        }
+
+        impl Point {
+            /// Every point.
+            pub(super) const ALL: &[Point] = &[Point::MultiPoint, $(Point::$point,)*];
+
+            /// The name in the file.
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    Point::MultiPoint => "multiPoint",
+                    $(Point::$point => $name,)*
+                }
+            }
+
+            /// Whether a plugin takes part here.
+            pub(super) fn is_in(self, points: &ExtensionPoints) -> bool {
+                match self {
+                    Point::MultiPoint => true,
+                    $(Point::$point => points.$field.is_some(),)*
+                }
+            }
+        }
+    };
+}
+
+points! {
+    PreEnqueue "preEnqueue" pre_enqueue,
+    QueueSort "queueSort" queue_sort,
+    PreFilter "preFilter" pre_filter,
+    Filter "filter" filter,
+    PostFilter "postFilter" post_filter,
+    PreScore "preScore" pre_score,
+    Score "score" score,
+    Reserve "reserve" reserve,
+    Permit "permit" permit,
+    PreBind "preBind" pre_bind,
+    Bind "bind" bind,
+    PostBind "postBind" post_bind,
+}

@@ -1,0 +1,199 @@
+//! Completes a profile: defaults merged, plugins built, MultiPoint expanded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use supercargo_framework::Plugin;
+use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE};
+use supercargo_framework::registry::{ArgsError, Registry};
+
+use super::args::{self, Args};
+use super::complete::Catalog;
+use super::error::Problem;
+use super::merge::{self, Sets};
+use super::points::Point;
+use super::profile_file::{Enabled, FileProfile};
+use super::report::{Place, Report};
+use super::{PluginSet, ProfileConfig};
+
+/// A plugin of a profile, and where it takes part.
+struct Built {
+    plugin: Arc<dyn Plugin>,
+    points: ExtensionPoints,
+}
+
+/// Completes a profile; `None` when something was reported.
+pub(super) fn complete(
+    profile: &FileProfile<'_>,
+    scheduler_name: &str,
+    percentage_of_nodes_to_score: Option<i32>,
+    catalog: Catalog<'_>,
+    report: &mut Report<'_>,
+) -> Option<ProfileConfig> {
+    let before = report.count();
+    let args = args::read(&profile.plugin_config, report);
+    let sets = merge::sets(&profile.plugins, catalog.defaults, &profile.place);
+    let built = build(&sets, &args, catalog.registry, report);
+    refuse_misplaced(&sets, &built, report);
+    if profile.flawed || report.count() > before {
+        return None;
+    }
+    let mut plugins = expand(&sets, &built);
+    check(&plugins, profile, report);
+    plugins.instances = built
+        .into_iter()
+        .map(|(name, built)| (name, built.plugin))
+        .collect();
+    Some(ProfileConfig {
+        scheduler_name: scheduler_name.into(),
+        percentage_of_nodes_to_score,
+        plugins,
+        args: args.into_iter().map(|(name, args)| (name, args.value)).collect(),
+    })
+}
+
+/// Builds every enabled plugin once. One that is configured and not enabled is built too, for its errors.
+fn build(
+    sets: &Sets,
+    args: &BTreeMap<String, Args<'_>>,
+    registry: &Registry,
+    report: &mut Report<'_>,
+) -> BTreeMap<String, Built> {
+    let enabled: BTreeMap<&str, &Place> = sets
+        .enabled()
+        .map(|plugin| (plugin.name.as_str(), &plugin.place))
+        .collect();
+    let names: BTreeSet<&str> = enabled
+        .keys()
+        .copied()
+        .chain(args.keys().map(String::as_str))
+        .collect();
+    let mut built = BTreeMap::new();
+    for name in names {
+        let args = args.get(name);
+        match build_one(name, args, registry) {
+            Ok(plugin) if enabled.contains_key(name) => {
+                let points = Arc::clone(&plugin).extension_points();
+                built.insert(name.to_owned(), Built { plugin, points });
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let (place, problem) = match (args, enabled.get(name)) {
+                    (Some(args), _) => args.problem(&error),
+                    (None, place) => {
+                        let place = place.copied().cloned().unwrap_or_default();
+                        (place, Problem::Args(format!("{name} cannot be built: {error}")))
+                    }
+                };
+                report.add(&place, problem);
+            }
+        }
+    }
+    built
+}
+
+fn build_one(name: &str, args: Option<&Args<'_>>, registry: &Registry) -> Result<Arc<dyn Plugin>, ArgsError> {
+    // Names in the file have been checked, so that this is about the default plugins.
+    let factory = registry
+        .get(name)
+        .ok_or_else(|| ArgsError::new("", "it is not registered"))?;
+    let none = Value::Object(serde_json::Map::new());
+    factory(args.map_or(&none, |args| &args.value))
+}
+
+/// Reports plugins that are enabled where they do not take part.
+fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, Built>, report: &mut Report<'_>) {
+    for point in Point::ALL {
+        for plugin in &sets.at(*point).enabled {
+            if built
+                .get(&plugin.name)
+                .is_some_and(|built| !point.is_in(&built.points))
+            {
+                let message = format!("{} has no {}; remove it here", plugin.name, point.name());
+                report.invalid(&plugin.place, message);
+            }
+        }
+    }
+}
+
+fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
+    let implements = |plugin: &Enabled, point: Point| {
+        built
+            .get(&plugin.name)
+            .is_some_and(|built| point.is_in(&built.points))
+    };
+    let expanded = |point| merge::expand(sets, point, |plugin| implements(plugin, point));
+    let names = |point| {
+        expanded(point)
+            .into_iter()
+            .map(|plugin| plugin.name.clone())
+            .collect()
+    };
+    // No weight is no opinion, but a plugin that should have none is disabled.
+    let weight = |plugin: &Enabled| if plugin.weight == 0 { 1 } else { plugin.weight };
+    PluginSet {
+        pre_enqueue: names(Point::PreEnqueue),
+        queue_sort: names(Point::QueueSort),
+        pre_filter: names(Point::PreFilter),
+        filter: names(Point::Filter),
+        post_filter: names(Point::PostFilter),
+        pre_score: names(Point::PreScore),
+        score: expanded(Point::Score)
+            .into_iter()
+            .map(|plugin| (plugin.name.clone(), weight(plugin)))
+            .collect(),
+        reserve: names(Point::Reserve),
+        permit: names(Point::Permit),
+        pre_bind: names(Point::PreBind),
+        bind: names(Point::Bind),
+        post_bind: names(Point::PostBind),
+        instances: BTreeMap::new(),
+    }
+}
+
+/// Reports what makes a profile useless.
+fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>) {
+    match plugins.queue_sort.as_slice() {
+        [_] => {}
+        [] => report.invalid(
+            &place_of(profile, Point::QueueSort),
+            "no queue sort plugin is enabled; enable one",
+        ),
+        several => {
+            let message = format!(
+                "only one queue sort plugin can be enabled, these are: {}",
+                several.join(", ")
+            );
+            report.invalid(&place_of(profile, Point::QueueSort), message);
+        }
+    }
+    if plugins.bind.is_empty() {
+        report.invalid(
+            &place_of(profile, Point::Bind),
+            "no bind plugin is enabled; enable one",
+        );
+    }
+    if !total_fits(plugins.score.iter().map(|(_, weight)| *weight)) {
+        report.invalid(
+            &place_of(profile, Point::Score),
+            "the weights are too large together",
+        );
+    }
+}
+
+/// The place to blame for all of a point.
+pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> Place {
+    match profile.plugins.at(point) {
+        Some(set) => set.place.clone(),
+        None => profile.place.field("plugins").field(point.name()),
+    }
+}
+
+/// Whether the best total score is a score.
+pub(super) fn total_fits(mut weights: impl Iterator<Item = i32>) -> bool {
+    let best = |weight: i32| i64::from(weight).checked_mul(MAX_NODE_SCORE);
+    weights
+        .try_fold(0_i64, |total, weight| total.checked_add(best(weight)?))
+        .is_some()
+}

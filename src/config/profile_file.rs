@@ -1,0 +1,248 @@
+//! A profile as it is written.
+
+use std::collections::BTreeMap;
+
+use supercargo_framework::registry::Registry;
+
+use super::cursor::{Cursor, Object};
+use super::error::Problem;
+use super::file::read_percentage;
+use super::names;
+use super::points::Point;
+use super::report::{Place, Report};
+
+const FIELDS: &[&str] = &[
+    "schedulerName",
+    "percentageOfNodesToScore",
+    "plugins",
+    "pluginConfig",
+];
+const SET_FIELDS: &[&str] = &["enabled", "disabled"];
+const PLUGIN_FIELDS: &[&str] = &["name", "weight"];
+const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
+
+/// Extension points of kube-scheduler that only its gated plugins implement.
+const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore", "podGroupPostFilter"];
+
+/// What a file says of a profile.
+#[derive(Debug, Default)]
+pub(super) struct FileProfile<'a> {
+    pub(super) place: Place,
+    /// Without one the profile is alone, or that it has none is reported.
+    pub(super) scheduler_name: Option<(String, Place)>,
+    pub(super) percentage_of_nodes_to_score: Option<i32>,
+    pub(super) plugins: FilePlugins,
+    pub(super) plugin_config: Vec<FileArgs<'a>>,
+    /// Whether something in it was refused, so that what is left says little.
+    pub(super) flawed: bool,
+}
+
+/// The plugins of a profile, by extension point.
+#[derive(Debug, Default)]
+pub(super) struct FilePlugins {
+    sets: BTreeMap<Point, FileSet>,
+}
+
+/// The plugins of an extension point.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileSet {
+    pub(super) place: Place,
+    pub(super) enabled: Vec<Enabled>,
+    pub(super) disabled: Vec<String>,
+}
+
+/// A plugin that is enabled.
+#[derive(Clone, Debug)]
+pub(super) struct Enabled {
+    pub(super) name: String,
+    pub(super) weight: i32,
+    pub(super) place: Place,
+}
+
+/// The arguments of a plugin.
+#[derive(Clone, Debug)]
+pub(super) struct FileArgs<'a> {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) args: Option<Cursor<'a>>,
+    /// Where the arguments stand, or would.
+    pub(super) args_place: Place,
+}
+
+impl FilePlugins {
+    /// The plugins of a point.
+    pub(super) fn at(&self, point: Point) -> Option<&FileSet> {
+        self.sets.get(&point)
+    }
+}
+
+/// Reads the profiles.
+pub(super) fn read_all<'a>(
+    list: &Cursor<'a>,
+    registry: &Registry,
+    report: &mut Report<'_>,
+) -> Vec<FileProfile<'a>> {
+    let profiles = list.items(report);
+    let alone = profiles.len() == 1;
+    profiles
+        .iter()
+        .filter_map(|profile| read(profile, alone, registry, report))
+        .collect()
+}
+
+fn read<'a>(
+    cursor: &Cursor<'a>,
+    alone: bool,
+    registry: &Registry,
+    report: &mut Report<'_>,
+) -> Option<FileProfile<'a>> {
+    let before = report.count();
+    let object = cursor.object(FIELDS, report)?;
+    let configs = object.get("pluginConfig").map(|configs| configs.items(report));
+    let mut profile = FileProfile {
+        place: cursor.place.clone(),
+        scheduler_name: read_scheduler_name(&object, alone, report),
+        percentage_of_nodes_to_score: read_percentage(&object, report),
+        plugins: read_plugins(&object, registry, report),
+        plugin_config: configs
+            .into_iter()
+            .flatten()
+            .filter_map(|config| read_plugin_config(&config, registry, report))
+            .collect(),
+        flawed: false,
+    };
+    profile.flawed = report.count() > before;
+    Some(profile)
+}
+
+fn read_scheduler_name(object: &Object<'_>, alone: bool, report: &mut Report<'_>) -> Option<(String, Place)> {
+    let Some(cursor) = object.get("schedulerName") else {
+        if !alone {
+            let place = object.place.field("schedulerName");
+            report.invalid(&place, "is missing; with several profiles each needs its own");
+        }
+        return None;
+    };
+    let name = cursor.string(report)?;
+    if name.is_empty() {
+        report.invalid(&cursor.place, "must not be empty");
+        return None;
+    }
+    Some((name.to_owned(), cursor.place))
+}
+
+fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'_>) -> FilePlugins {
+    let known: Vec<&str> = Point::ALL
+        .iter()
+        .map(|point| point.name())
+        .chain(GATED_POINTS.iter().copied())
+        .collect();
+    let mut plugins = FilePlugins::default();
+    let cursor = profile.get("plugins");
+    let Some(object) = cursor.and_then(|cursor| cursor.object(&known, report)) else {
+        return plugins;
+    };
+    for point in Point::ALL {
+        let set = object
+            .get(point.name())
+            .and_then(|set| read_set(&set, registry, report));
+        plugins.sets.extend(set.map(|set| (*point, set)));
+    }
+    for point in GATED_POINTS {
+        if let Some(set) = object.get(point) {
+            refuse_gated(point, &set, report);
+        }
+    }
+    plugins
+}
+
+/// A point that we do not have may be written out, as `--write-config-to` does, but not used.
+fn refuse_gated(point: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
+    let object = cursor.object(SET_FIELDS, report);
+    let Some(enabled) = object.and_then(|object| object.get("enabled")) else {
+        return;
+    };
+    if !enabled.items(report).is_empty() {
+        report.add(
+            &cursor.place,
+            Problem::Unsupported(format!("the extension point {point}")),
+        );
+    }
+}
+
+fn read_set(cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) -> Option<FileSet> {
+    let object = cursor.object(SET_FIELDS, report)?;
+    let mut set = FileSet {
+        place: cursor.place.clone(),
+        ..FileSet::default()
+    };
+    for plugin in read_list(&object, "enabled", report) {
+        if set.enabled.iter().any(|other| other.name == plugin.name) {
+            report.invalid(
+                &plugin.place,
+                format!("{} is enabled twice here; keep one", plugin.name),
+            );
+        } else if let Some(problem) = refusal_to_enable(&plugin.name, registry) {
+            report.add(&plugin.place, problem);
+        } else {
+            set.enabled.push(plugin);
+        }
+    }
+    for plugin in read_list(&object, "disabled", report) {
+        match names::refusal_to_disable(&plugin.name, registry) {
+            Some(problem) => report.add(&plugin.place, problem),
+            None => set.disabled.push(plugin.name),
+        }
+    }
+    Some(set)
+}
+
+fn refusal_to_enable(name: &str, registry: &Registry) -> Option<Problem> {
+    if name == "*" {
+        let message = "\"*\" stands for all plugins in disabled only; enable plugins by name";
+        return Some(Problem::Invalid(message.to_owned()));
+    }
+    names::refusal(name, registry)
+}
+
+fn read_list(set: &Object<'_>, field: &str, report: &mut Report<'_>) -> Vec<Enabled> {
+    let items = set.get(field).map(|list| list.items(report));
+    let plugins = items.into_iter().flatten();
+    plugins
+        .filter_map(|plugin| read_plugin(&plugin, report))
+        .collect()
+}
+
+fn read_plugin(cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<Enabled> {
+    let object = cursor.object(PLUGIN_FIELDS, report)?;
+    let weight = object.get("weight").and_then(|weight| weight.integer(report));
+    let name = object.require("name", report)?;
+    Some(Enabled {
+        name: name.string(report)?.to_owned(),
+        weight: weight.unwrap_or(0),
+        place: name.place,
+    })
+}
+
+fn read_plugin_config<'a>(
+    cursor: &Cursor<'a>,
+    registry: &Registry,
+    report: &mut Report<'_>,
+) -> Option<FileArgs<'a>> {
+    let object = cursor.object(PLUGIN_CONFIG_FIELDS, report)?;
+    let args = object.get("args");
+    let name = object.require("name", report)?;
+    let text = name.string(report)?;
+    if let Some(problem) = names::refusal(text, registry) {
+        report.add(&name.place, problem);
+        return None;
+    }
+    Some(FileArgs {
+        name: text.to_owned(),
+        args_place: args
+            .as_ref()
+            .map_or_else(|| cursor.place.field("args"), |args| args.place.clone()),
+        place: name.place,
+        args,
+    })
+}

@@ -1,0 +1,46 @@
+//! Tests against a registry of fakes that have kube-scheduler's names and extension points.
+
+mod completion;
+mod expansion;
+mod fakes;
+mod fuzz;
+mod plugin_refusals;
+mod refusals;
+mod text;
+
+use super::{Config, ConfigErrors};
+use fakes::{DEFAULTS, registry};
+
+/// What every file begins with; three lines, so that what is under test begins on the fourth.
+const HEADER: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\n";
+
+/// Parses exactly this text.
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse("c.yaml", text, &registry(), DEFAULTS)
+}
+
+/// Parses a header and this text, which must be valid.
+fn valid(text: &str) -> Config {
+    let text = format!("{HEADER}{text}");
+    parse(&text).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
+}
+
+/// The errors of exactly this text.
+fn errors_of(text: &str) -> String {
+    match parse(text) {
+        Ok(config) => panic!("no error in\n{text}\n{config:#?}"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+/// The errors of a header and this text.
+fn errors(text: &str) -> String {
+    errors_of(&format!("{HEADER}{text}"))
+}
+
+/// Checks the errors of many texts, each below a header of three lines.
+fn check(cases: &[(&str, &str, &str)]) {
+    for (name, text, expected) in cases {
+        assert_eq!(errors(text), *expected, "{name}");
+    }
+}

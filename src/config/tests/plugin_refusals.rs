@@ -1,0 +1,199 @@
+//! Which plugins and arguments are refused, where, and in which words.
+
+use super::{check, errors};
+
+#[test]
+fn what_is_known_but_not_here_yet_is_refused_by_name() {
+    let not_here = |what: &str| {
+        format!("{what} is known to kube-scheduler, but not supported by supercargo yet; remove it")
+    };
+    let cases = [
+        (
+            "leaderElection:\n  leaderElect: true\n",
+            "5:16: leaderElection.leaderElect",
+            "leaderElect: true",
+        ),
+        (
+            "delayCacheUntilActive: true\n",
+            "4:24: delayCacheUntilActive",
+            "delayCacheUntilActive: true",
+        ),
+        (
+            "extenders:\n- urlPrefix: http://a\n",
+            "5:3: extenders[0]",
+            "an extender",
+        ),
+        (
+            "profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: PodTopologySpread\n",
+            "8:15: profiles[0].plugins.multiPoint.enabled[0].name",
+            "PodTopologySpread",
+        ),
+        (
+            "profiles: [{plugins: {postFilter: {enabled: [{name: DefaultPreemption}]}}}]\n",
+            "4:53: profiles[0].plugins.postFilter.enabled[0].name",
+            "DefaultPreemption",
+        ),
+        (
+            "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n",
+            "6:11: profiles[0].pluginConfig[0].name",
+            "VolumeBinding",
+        ),
+        (
+            "profiles:\n- plugins:\n    placementGenerate: {enabled: [{name: TopologyPlacementGenerator}]}\n",
+            "6:24: profiles[0].plugins.placementGenerate",
+            "the extension point placementGenerate",
+        ),
+    ];
+    for (text, place, what) in cases {
+        assert_eq!(errors(text), format!("c.yaml:{place}: {}", not_here(what)));
+    }
+}
+
+#[test]
+fn every_plugin_of_kube_scheduler_that_is_not_here_is_refused_by_name() {
+    let names = [
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "DefaultPreemption",
+        "NodeDeclaredFeatures",
+        "GangScheduling",
+        "TopologyPlacementGenerator",
+        "PodGroupPodsCount",
+        "DeferredPodScheduling",
+    ];
+    for name in names {
+        let text = format!("profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: {name}}}]}}}}}}]\n");
+        let message = format!(
+            ".name: {name} is known to kube-scheduler, but not supported by supercargo yet; remove it"
+        );
+        assert!(errors(&text).ends_with(&message), "{}", errors(&text));
+    }
+}
+
+#[test]
+fn plugins_that_kube_scheduler_dropped_are_refused() {
+    for name in ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"] {
+        let text = format!(
+            "profiles:\n- plugins: {{filter: {{enabled: [{{name: {name}}}]}}}}\n  pluginConfig: [{{name: {name}}}]\n"
+        );
+        let expected = format!(
+            "c.yaml:5:39: profiles[0].plugins.filter.enabled[0].name: {name} is invalid in v1: kube-scheduler dropped it for NodeVolumeLimits; remove it\n\
+             c.yaml:6:25: profiles[0].pluginConfig[0].name: {name} is invalid in v1: kube-scheduler dropped it for NodeVolumeLimits; remove it"
+        );
+        assert_eq!(errors(&text), expected);
+    }
+}
+
+#[test]
+fn a_plugin_that_nobody_has_is_refused_with_the_nearest_names() {
+    check(&[
+        (
+            "enabled",
+            "profiles: [{plugins: {filter: {enabled: [{name: NodePort}]}}}]\n",
+            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
+        ),
+        (
+            "disabled",
+            "profiles: [{plugins: {filter: {disabled: [{name: nodeports}]}}}]\n",
+            "c.yaml:4:50: profiles[0].plugins.filter.disabled[0].name: unknown plugin \"nodeports\"; did you mean \"NodePorts\"?",
+        ),
+        (
+            "configured",
+            "profiles: [{pluginConfig: [{name: ImageLocalit}]}]\n",
+            "c.yaml:4:35: profiles[0].pluginConfig[0].name: unknown plugin \"ImageLocalit\"; did you mean \"ImageLocality\"?",
+        ),
+        (
+            "near one that is not here",
+            "profiles: [{pluginConfig: [{name: VolumeBindings}]}]\n",
+            "c.yaml:4:35: profiles[0].pluginConfig[0].name: unknown plugin \"VolumeBindings\"; did you mean \"VolumeBinding\"?",
+        ),
+        (
+            "near none",
+            "profiles: [{pluginConfig: [{name: Trimaran}]}]\n",
+            "c.yaml:4:35: profiles[0].pluginConfig[0].name: unknown plugin \"Trimaran\"; the plugins are DefaultBinder, Everywhere, ImageLocality, NodeAffinity, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable, OtherSort, Picky, PrioritySort, SchedulingGates, TaintToleration",
+        ),
+        (
+            "a star",
+            "profiles: [{plugins: {filter: {enabled: [{name: '*'}]}}}]\n",
+            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: \"*\" stands for all plugins in disabled only; enable plugins by name",
+        ),
+        (
+            "no name",
+            "profiles: [{plugins: {filter: {enabled: [{weight: 1}]}}}]\n",
+            "c.yaml:4:42: profiles[0].plugins.filter.enabled[0].name: is missing",
+        ),
+    ]);
+}
+
+#[test]
+fn what_a_plugin_says_of_its_arguments_has_a_position() {
+    let fit =
+        |args: &str| format!("profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n{args}");
+    let cases = [
+        (
+            "unknown field",
+            fit("      ignoredResource: []\n"),
+            "c.yaml:8:7: profiles[0].pluginConfig[0].args.ignoredResource: unknown field `ignoredResource`, expected `ignoredResources` or `scoringStrategy`",
+        ),
+        (
+            "wrong type",
+            fit("      ignoredResources: 5\n"),
+            "c.yaml:8:25: profiles[0].pluginConfig[0].args.ignoredResources: invalid type: integer `5`, expected a sequence",
+        ),
+        (
+            "deep value",
+            fit(
+                "      scoringStrategy:\n        resources:\n        - {name: cpu, weight: 1}\n        - name: memory\n          weight: 101\n",
+            ),
+            "c.yaml:12:19: profiles[0].pluginConfig[0].args.scoringStrategy.resources[1].weight: must be from 1 to 100",
+        ),
+        (
+            "missing field",
+            fit("      scoringStrategy:\n        resources:\n        - weight: 1\n"),
+            "c.yaml:10:11: profiles[0].pluginConfig[0].args.scoringStrategy.resources[0]: missing field `name`",
+        ),
+        (
+            "wrong version",
+            fit("      apiVersion: kubescheduler.config.k8s.io/v1beta3\n"),
+            "c.yaml:8:19: profiles[0].pluginConfig[0].args.apiVersion: must be kubescheduler.config.k8s.io/v1, is \"kubescheduler.config.k8s.io/v1beta3\"",
+        ),
+        (
+            "wrong kind",
+            fit("      kind: NodeAffinityArgs\n"),
+            "c.yaml:8:13: profiles[0].pluginConfig[0].args.kind: must be NodeResourcesFitArgs, is \"NodeAffinityArgs\"",
+        ),
+        (
+            "no arguments at all",
+            "profiles:\n- pluginConfig:\n  - name: NodeName\n    args: {x: 1}\n".to_owned(),
+            "c.yaml:7:11: profiles[0].pluginConfig[0].args: NodeName takes no arguments; remove them",
+        ),
+        (
+            "a plugin that is not enabled",
+            "profiles:\n- pluginConfig:\n  - name: Picky\n    args: {x: 1}\n".to_owned(),
+            "c.yaml:7:11: profiles[0].pluginConfig[0].args.needed: is missing",
+        ),
+        (
+            "no args",
+            "profiles:\n- pluginConfig:\n  - name: Picky\n".to_owned(),
+            "c.yaml:6:5: profiles[0].pluginConfig[0].args.needed: is missing",
+        ),
+        (
+            "not configured",
+            "profiles:\n- plugins: {filter: {enabled: [{name: Picky}]}}\n".to_owned(),
+            "c.yaml:5:39: profiles[0].plugins.filter.enabled[0].name: Picky cannot be built: needed: is missing",
+        ),
+        (
+            "configured twice",
+            "profiles:\n- pluginConfig:\n  - name: NodeAffinity\n  - name: NodeAffinity\n".to_owned(),
+            "c.yaml:7:11: profiles[0].pluginConfig[1].name: NodeAffinity is configured twice; keep one",
+        ),
+    ];
+    for (name, text, expected) in cases {
+        assert_eq!(errors(&text), expected, "{name}");
+    }
+}

@@ -1,0 +1,131 @@
+//! YAML as a tree that knows where everything stands.
+//!
+//! The tree is what kube-scheduler would make of the same text: JSON's types, with YAML 1.1's words for
+//! booleans. Duplicate keys are kept, for their paths are not known here. Aliases and merge keys are
+//! resolved; what they bring keeps the position where it was written.
+
+mod build;
+mod scalar;
+
+pub(super) use build::parse;
+
+use super::error::Position;
+
+/// What is wrong with a text that is not a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SyntaxError {
+    /// Where.
+    pub(super) at: Position,
+    /// What.
+    pub(super) message: String,
+}
+
+impl SyntaxError {
+    fn new(at: Position, message: impl Into<String>) -> Self {
+        Self {
+            at,
+            message: message.into(),
+        }
+    }
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// Where it begins.
+    pub(super) at: Position,
+    /// What it is.
+    pub(super) content: Content,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    String(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) key_at: Position,
+    pub(super) value: Node,
+}
+
+impl Entry {
+    /// Where to point at for what is wrong with the value: at the value where it begins beside its key, else
+    /// (a block below the key, an alias) at the key.
+    pub(super) fn at(&self) -> Position {
+        if self.value.at.line == self.key_at.line {
+            self.value.at
+        } else {
+            self.key_at
+        }
+    }
+}
+
+impl Node {
+    /// The node as JSON. The first of duplicate keys wins.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value;
+        match &self.content {
+            Content::Null => Value::Null,
+            Content::Bool(value) => Value::Bool(*value),
+            Content::Number(value) => Value::Number(value.clone()),
+            Content::String(value) => Value::String(value.clone()),
+            Content::List(items) => items.iter().map(Node::to_json).collect(),
+            Content::Map(entries) => {
+                let pairs = entries.iter().rev();
+                pairs
+                    .map(|entry| (entry.key.clone(), entry.value.to_json()))
+                    .collect()
+            }
+        }
+    }
+
+    /// The node in an error message.
+    pub(super) fn describe(&self) -> String {
+        match &self.content {
+            Content::Null => "null".to_owned(),
+            Content::Bool(value) => format!("the boolean {value}"),
+            Content::Number(value) => format!("the number {value}"),
+            Content::String(value) => format!("the string {}", shortened(value)),
+            Content::List(_) => "a list".to_owned(),
+            Content::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// How many nodes there are, this one included.
+    fn size(&self) -> usize {
+        match &self.content {
+            Content::List(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
+            Content::Map(entries) => 1 + entries.iter().map(|entry| entry.value.size()).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
+    /// How many levels of lists and mappings there are.
+    fn height(&self) -> usize {
+        let below = match &self.content {
+            Content::List(items) => items.iter().map(Node::height).max(),
+            Content::Map(entries) => entries.iter().map(|entry| entry.value.height()).max(),
+            _ => return 0,
+        };
+        1 + below.unwrap_or(0)
+    }
+}
+
+/// A string in quotes, cut to what fits on a line.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 40;
+    if text.chars().count() <= LONGEST {
+        return format!("{text:?}");
+    }
+    let beginning: String = text.chars().take(LONGEST).collect();
+    format!("{beginning:?}…")
+}

@@ -1,0 +1,352 @@
+//! Records events (events.k8s.io/v1), off the scheduler's path.
+//!
+//! Upstream's rules: the first event of a kind is created; the second patches it into a series; more only count in
+//! memory, and the count is written every half hour and once the series has gone quiet. Failed writes are tried again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use supercargo_framework::{Text, Uid};
+use supercargo_scheduler::{EventType, PodEvent};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::api::{Api, Call, CallError};
+
+/// A series that has been quiet for this long is over.
+const QUIET: Duration = Duration::from_mins(6);
+/// How often the count of a series that goes on is written.
+const REFRESH: Duration = Duration::from_mins(30);
+/// How often a write is tried.
+const ATTEMPTS: u32 = 12;
+/// The pause between tries, ± a quarter.
+const PAUSE: Duration = Duration::from_secs(10);
+/// So many writes at most are under way.
+const WRITES_IN_FLIGHT: usize = 64;
+/// The longest name of an event; the rest of the limit is for the dot and the time.
+const LONGEST_NAME: usize = 253 - 17;
+
+/// What makes two events one series. The text is not part of it; the pod's resource version is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    uid: Uid,
+    resource_version: Arc<str>,
+    reason: Text,
+    action: Text,
+    warning: bool,
+}
+
+/// An event that has been created.
+struct Series {
+    /// The path of the event object.
+    path: String,
+    count: u32,
+    last_observed: Timestamp,
+    /// The count that was last written.
+    written: u32,
+    seen: Instant,
+    refreshed: Instant,
+}
+
+/// Takes events and never blocks.
+#[derive(Clone)]
+pub(crate) struct Recorder(mpsc::UnboundedSender<PodEvent>);
+
+impl Recorder {
+    pub(crate) fn record(&self, event: PodEvent) {
+        // When the writer has ended, so has the process.
+        let _ = self.0.send(event);
+    }
+}
+
+/// Writes what the recorder takes.
+pub(crate) struct Writer {
+    api: Api,
+    hostname: String,
+    events: mpsc::UnboundedReceiver<PodEvent>,
+    series: HashMap<Key, Series>,
+    writes: JoinSet<()>,
+    in_flight: Arc<Semaphore>,
+}
+
+impl Writer {
+    pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
+        let (sender, events) = mpsc::unbounded_channel();
+        let in_flight = Arc::new(Semaphore::new(WRITES_IN_FLIGHT));
+        let writer = Self {
+            api,
+            hostname,
+            events,
+            series: HashMap::new(),
+            writes: JoinSet::new(),
+            in_flight,
+        };
+        (Recorder(sender), writer)
+    }
+
+    /// Writes until every recorder is gone, and then finishes what is under way.
+    pub(crate) async fn run(mut self) {
+        let mut sweep = interval(QUIET);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(event) => self.take(event),
+                    None => break,
+                },
+                _ = sweep.tick() => self.sweep(),
+                Some(_) = self.writes.join_next() => {}
+            }
+        }
+        while self.writes.join_next().await.is_some() {}
+    }
+
+    fn take(&mut self, event: PodEvent) {
+        let now = Timestamp::now();
+        let key = Key {
+            uid: event.uid.clone(),
+            resource_version: Arc::clone(&event.resource_version),
+            reason: event.reason.clone(),
+            action: event.action.clone(),
+            warning: event.kind == EventType::Warning,
+        };
+        if let Some(series) = self.series.get_mut(&key) {
+            series.count += 1;
+            series.last_observed = now;
+            series.seen = Instant::now();
+            if series.count == 2 {
+                self.patch(&key);
+            }
+            return;
+        }
+        let collection = format!("/apis/events.k8s.io/v1/namespaces/{}/events", event.pod.namespace);
+        let name = event_name(&event.pod.name, now);
+        let body = body(&event, &name, &self.hostname, now);
+        let path = format!("{collection}/{name}");
+        let at = Instant::now();
+        self.series.insert(
+            key,
+            Series {
+                path,
+                count: 1,
+                last_observed: now,
+                written: 1,
+                seen: at,
+                refreshed: at,
+            },
+        );
+        self.write(Method::POST, collection, "application/json", body);
+    }
+
+    fn patch(&mut self, key: &Key) {
+        let Some(series) = self.series.get_mut(key) else {
+            return;
+        };
+        series.written = series.count;
+        series.refreshed = Instant::now();
+        let body =
+            json!({"series": {"count": series.count, "lastObservedTime": micros(series.last_observed)}});
+        let path = series.path.clone();
+        self.write(
+            Method::PATCH,
+            path,
+            "application/strategic-merge-patch+json",
+            body,
+        );
+    }
+
+    /// Ends series that have gone quiet, and writes counts that have grown.
+    fn sweep(&mut self) {
+        let due = |series: &Series| {
+            let quiet = series.seen.elapsed() >= QUIET;
+            series.count > series.written && (quiet || series.refreshed.elapsed() >= REFRESH)
+        };
+        let grown: BTreeMap<Key, ()> = self
+            .series
+            .iter()
+            .filter(|(_, series)| due(series))
+            .map(|(key, _)| (key.clone(), ()))
+            .collect();
+        for key in grown.keys() {
+            self.patch(key);
+        }
+        self.series.retain(|_, series| series.seen.elapsed() < QUIET);
+    }
+
+    fn write(&mut self, method: Method, path: String, content_type: &'static str, body: Value) {
+        let (api, in_flight) = (self.api.clone(), Arc::clone(&self.in_flight));
+        self.writes.spawn(async move {
+            // The semaphore is never closed, so there is always a permit to be had.
+            let _permit = in_flight.acquire().await;
+            for attempt in 1..=ATTEMPTS {
+                let call = Call { method: method.clone(), path: &path, content_type, body: &body };
+                let Err(error) = api.call(call).await else { return };
+                if is_final(&error) {
+                    tracing::warn!(%path, error = %error.error, "the server rejected an event");
+                    return;
+                }
+                if error.status == Some(StatusCode::CONFLICT) {
+                    // A try before this one was carried out after all.
+                    return;
+                }
+                tracing::debug!(%path, attempt, error = %error.error, "cannot write an event, will try again");
+                let jitter = 0.75 + 0.5 * f64::from(attempt * 7 % 11) / 11.0;
+                sleep(PAUSE.mul_f64(jitter)).await;
+            }
+            tracing::warn!(%path, "gave up writing an event");
+        });
+    }
+}
+
+/// The server will not change its mind.
+fn is_final(error: &CallError) -> bool {
+    error.status.is_some_and(|status| {
+        status.is_client_error() && status != StatusCode::CONFLICT && status != StatusCode::TOO_MANY_REQUESTS
+    })
+}
+
+/// `<pod>.<nanoseconds in hex>`, cut where the pod's name leaves no room.
+fn event_name(pod: &str, now: Timestamp) -> String {
+    let stem = pod
+        .get(..LONGEST_NAME)
+        .unwrap_or(pod)
+        .trim_end_matches(['-', '.']);
+    format!("{stem}.{:x}", now.as_nanosecond())
+}
+
+/// A time as the API's MicroTime.
+fn micros(time: Timestamp) -> String {
+    format!("{time:.6}")
+}
+
+fn body(event: &PodEvent, name: &str, hostname: &str, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": event.pod.namespace},
+        "eventTime": micros(now),
+        "reportingController": event.scheduler_name,
+        "reportingInstance": format!("{}-{hostname}", event.scheduler_name),
+        "action": event.action,
+        "reason": event.reason,
+        "regarding": {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "namespace": event.pod.namespace,
+            "name": event.pod.name,
+            "uid": event.uid,
+            "resourceVersion": event.resource_version,
+        },
+        "note": event.note,
+        "type": if event.kind == EventType::Warning { "Warning" } else { "Normal" },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Requests, answering};
+    use supercargo_framework::pod::PodKey;
+
+    fn event(uid: &str, version: &str, note: &str) -> PodEvent {
+        PodEvent {
+            pod: PodKey {
+                namespace: "ns".into(),
+                name: "pod".into(),
+            },
+            uid: uid.into(),
+            resource_version: version.into(),
+            scheduler_name: "supercargo".into(),
+            kind: EventType::Warning,
+            reason: "FailedScheduling".into(),
+            action: "Scheduling".into(),
+            note: note.into(),
+        }
+    }
+
+    async fn written(events: Vec<PodEvent>, statuses: Vec<u16>) -> Requests {
+        let (api, requests) = answering(statuses);
+        let (recorder, writer) = Writer::new(api, "host".into());
+        for event in events {
+            recorder.record(event);
+        }
+        drop(recorder);
+        writer.run().await;
+        requests
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_has_upstreams_form() {
+        let requests = written(
+            vec![event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.")],
+            vec![201],
+        )
+        .await;
+        let [(method, path, body)] = &requests.all()[..] else {
+            panic!("{requests:?}")
+        };
+        assert_eq!(
+            (method.as_str(), path.as_str()),
+            ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")
+        );
+        let name = body["metadata"]["name"].as_str().unwrap();
+        let nanos = name.strip_prefix("pod.").unwrap();
+        assert!(i128::from_str_radix(nanos, 16).unwrap() > 0);
+        assert_eq!(body["reportingInstance"], "supercargo-host");
+        assert_eq!(body["regarding"]["uid"], "u1");
+        assert_eq!(body["regarding"]["resourceVersion"], "7");
+        assert_eq!(body["type"], "Warning");
+        let time = body["eventTime"].as_str().unwrap();
+        assert_eq!(time.len(), "2026-01-01T00:00:00.000000Z".len(), "{time}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_of_a_series_patches_and_more_only_count() {
+        let events = vec![
+            event("u1", "7", "a"),
+            event("u1", "7", "b"),
+            event("u1", "7", "c"),
+            event("u1", "8", "d"),
+        ];
+        let requests = written(events, vec![]).await;
+        let mut methods: Vec<_> = requests.all().iter().map(|(method, ..)| method.clone()).collect();
+        methods.sort();
+        assert_eq!(methods, ["PATCH", "POST", "POST"]);
+        let all = requests.all();
+        let patch = all.iter().find(|(method, ..)| method == "PATCH").unwrap();
+        assert_eq!(patch.2["series"]["count"], 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_tried_again_unless_the_server_refuses_it() {
+        assert_eq!(
+            written(vec![event("u1", "7", "a")], vec![500, 503, 201])
+                .await
+                .all()
+                .len(),
+            3
+        );
+        assert_eq!(
+            written(vec![event("u1", "7", "a")], vec![403]).await.all().len(),
+            1
+        );
+        assert_eq!(
+            written(vec![event("u1", "7", "a")], vec![500, 409])
+                .await
+                .all()
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_long_pod_name_leaves_room_for_the_time() {
+        let name = event_name(&"a".repeat(253), Timestamp::now());
+        assert!(name.len() <= 253, "{}", name.len());
+    }
+}

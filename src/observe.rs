@@ -1,0 +1,26 @@
+//! Turns observations into log lines. Metrics will be made of them, too.
+
+use supercargo_scheduler::{Observation, Observer};
+
+/// Logs what deserves it.
+pub(crate) struct LogObserver;
+
+impl Observer for LogObserver {
+    fn observe(&mut self, observation: Observation<'_>) {
+        match observation {
+            Observation::Anomaly(text) => tracing::error!("{text}"),
+            Observation::LostRace => tracing::warn!("a pod was bound elsewhere while it was being bound"),
+            Observation::Attempt {
+                pod,
+                result,
+                attempts,
+                ..
+            } => {
+                tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");
+            }
+            Observation::QueueIncoming { queue, event } => tracing::trace!(?queue, event, "queued"),
+            Observation::Hint { plugin, hint } => tracing::trace!(%plugin, hint, "hint"),
+            Observation::PermitWaited { result, waited } => tracing::debug!(result, ?waited, "permit"),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! From the configuration to what the scheduler is made from.
+
+use std::sync::Arc;
+
+use supercargo_framework::Plugin;
+use supercargo_scheduler::{Backoff, Options, PluginLists, ProfileSpec, QueueOptions};
+
+use crate::config::{Config, PluginSet, ProfileConfig};
+
+/// What the scheduler is made from.
+pub fn scheduler_options(config: &Config) -> Options {
+    Options {
+        profiles: config.profiles.iter().map(profile_spec).collect(),
+        extenders: Vec::new(),
+        percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+        queue: QueueOptions {
+            backoff: Backoff {
+                initial: config.pod_initial_backoff,
+                max: config.pod_max_backoff,
+            },
+            ..QueueOptions::default()
+        },
+    }
+}
+
+fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {
+    let set = &profile.plugins;
+    let point = |names: &[String]| names.iter().filter_map(|name| instance(set, name)).collect();
+    ProfileSpec {
+        scheduler_name: profile.scheduler_name.to_string(),
+        percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
+        plugins: PluginLists {
+            pre_enqueue: point(&set.pre_enqueue),
+            queue_sort: point(&set.queue_sort),
+            pre_filter: point(&set.pre_filter),
+            filter: point(&set.filter),
+            post_filter: point(&set.post_filter),
+            pre_score: point(&set.pre_score),
+            score: set
+                .score
+                .iter()
+                .filter_map(|(name, weight)| Some((instance(set, name)?, *weight)))
+                .collect(),
+            reserve: point(&set.reserve),
+            permit: point(&set.permit),
+            pre_bind: point(&set.pre_bind),
+            bind: point(&set.bind),
+            post_bind: point(&set.post_bind),
+        },
+    }
+}
+
+/// The configuration lists no plugin that it has not built.
+fn instance(set: &PluginSet, name: &str) -> Option<Arc<dyn Plugin>> {
+    set.instances.get(name).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_scheduler::Scheduler;
+
+    #[test]
+    fn the_default_configuration_makes_a_scheduler() {
+        let config = Config::default_with(
+            &supercargo_plugins::registry(),
+            supercargo_plugins::DEFAULT_PLUGINS,
+        )
+        .unwrap();
+        let options = scheduler_options(&config);
+        let weights: Vec<_> = options.profiles[0]
+            .plugins
+            .score
+            .iter()
+            .map(|(plugin, weight)| (plugin.name(), *weight))
+            .collect();
+        assert_eq!(
+            weights,
+            [
+                ("TaintToleration", 3),
+                ("NodeAffinity", 2),
+                ("NodeResourcesFit", 1),
+                ("NodeResourcesBalancedAllocation", 1),
+                ("ImageLocality", 1)
+            ]
+        );
+        assert!(Scheduler::new(options).unwrap().is_responsible_for("supercargo"));
+    }
+}

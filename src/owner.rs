@@ -1,0 +1,234 @@
+//! The thread that owns the scheduler.
+//!
+//! It takes messages, schedules, and hands out what is to be done; nothing else touches the scheduler.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use supercargo_framework::binding::Predicate;
+use supercargo_framework::{Now, Timestamp};
+use supercargo_scheduler::record::Recorded;
+use supercargo_scheduler::{Effect, Input, NoCalls, Scheduler};
+use tokio::sync::oneshot;
+
+/// So many messages at most are taken before the next cycle, so that a storm of events does not stop scheduling.
+const MESSAGES_PER_CYCLE: usize = 1000;
+
+/// The longest sleep; a wall clock that is set must not keep the thread from noticing.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// Something for the owner.
+pub(crate) enum Message {
+    /// Something happened.
+    Input(Box<Input>),
+    /// A plugin waits until its objects are in some state.
+    WaitFor {
+        /// Decides.
+        predicate: Predicate,
+        /// Told when it holds.
+        met: oneshot::Sender<()>,
+    },
+    /// Every handler has seen what exists: begin to schedule.
+    Start,
+}
+
+/// Where to leave messages. Never blocks.
+#[derive(Clone)]
+pub(crate) struct Mailbox(Sender<Message>);
+
+impl Mailbox {
+    pub(crate) fn new() -> (Self, Receiver<Message>) {
+        let (sender, receiver) = mpsc::channel();
+        (Self(sender), receiver)
+    }
+
+    /// Leaves an input.
+    pub(crate) fn send(&self, input: Input) {
+        self.post(Message::Input(Box::new(input)));
+    }
+
+    /// Leaves a message. When the owner has ended there is nobody left to care.
+    pub(crate) fn post(&self, message: Message) {
+        let _ = self.0.send(message);
+    }
+}
+
+/// Carries out effects without blocking the owner.
+pub(crate) trait CarryOut {
+    fn carry_out(&mut self, effect: Effect);
+}
+
+/// The scheduler, and whether its calls are recorded.
+pub(crate) enum Driver {
+    Plain(Box<Scheduler>),
+    Recorded(Box<Recorded<BufWriter<File>>>),
+}
+
+impl Driver {
+    fn scheduler(&self) -> &Scheduler {
+        match self {
+            Self::Plain(scheduler) => scheduler,
+            Self::Recorded(recorded) => recorded.scheduler(),
+        }
+    }
+
+    fn handle(&mut self, now: Now, input: Input) -> io::Result<Vec<Effect>> {
+        match self {
+            Self::Plain(scheduler) => {
+                scheduler.handle(now, input);
+                Ok(scheduler.take_effects())
+            }
+            Self::Recorded(recorded) => recorded.handle(now, input),
+        }
+    }
+
+    fn schedule_one(&mut self, now: Now) -> io::Result<Vec<Effect>> {
+        match self {
+            Self::Plain(scheduler) => {
+                scheduler.schedule_one(now, &mut NoCalls);
+                Ok(scheduler.take_effects())
+            }
+            Self::Recorded(recorded) => recorded.schedule_one(now, &mut NoCalls),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Recorded(recorded) => recorded.flush(),
+        }
+    }
+}
+
+/// What the clocks say.
+struct Clock(Instant);
+
+impl Clock {
+    fn now(&self) -> Now {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            wall: Timestamp::default().plus(since_epoch),
+            monotonic: self.0.elapsed(),
+        }
+    }
+}
+
+/// The owner's loop.
+pub(crate) struct Owner<C> {
+    driver: Driver,
+    messages: Receiver<Message>,
+    shell: C,
+    clock: Clock,
+    started: bool,
+    waits: Vec<(Predicate, oneshot::Sender<()>)>,
+}
+
+impl<C: CarryOut> Owner<C> {
+    pub(crate) fn new(driver: Driver, messages: Receiver<Message>, shell: C) -> Self {
+        Self {
+            driver,
+            messages,
+            shell,
+            clock: Clock(Instant::now()),
+            started: false,
+            waits: Vec::new(),
+        }
+    }
+
+    /// Runs until the scheduler is drained or nobody can leave messages any more. An error means that the record cannot
+    /// be written.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        loop {
+            if self.take_messages()? {
+                return self.driver.flush();
+            }
+            let now = self.clock.now();
+            let idle = self.driver.scheduler().next_deadline(now);
+            if idle.is_zero() {
+                self.handle(Input::Tick)?;
+            }
+            if self.driver.scheduler().is_drained() {
+                return self.driver.flush();
+            }
+            if self.started && self.driver.scheduler().has_work() {
+                let now = self.clock.now();
+                let effects = self.driver.schedule_one(now)?;
+                self.carry_out(effects);
+            } else if self.sleep(idle)? {
+                return self.driver.flush();
+            }
+        }
+    }
+
+    /// Takes what has been left, up to a number. `true` when nobody can leave more.
+    fn take_messages(&mut self) -> io::Result<bool> {
+        for _ in 0..MESSAGES_PER_CYCLE {
+            match self.messages.try_recv() {
+                Ok(message) => self.take(message)?,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for a message or for time to pass. `true` when nobody can leave messages any more.
+    fn sleep(&mut self, idle: Duration) -> io::Result<bool> {
+        if idle.is_zero() {
+            return Ok(false);
+        }
+        self.driver.flush()?;
+        match self.messages.recv_timeout(idle.min(LONGEST_SLEEP)) {
+            Ok(message) => self.take(message)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self, message: Message) -> io::Result<()> {
+        match message {
+            Message::Input(input) => {
+                let objects_change = matches!(*input, Input::Object(_));
+                self.handle(*input)?;
+                if objects_change {
+                    self.check_waits();
+                }
+            }
+            Message::WaitFor { predicate, met } => {
+                self.waits.push((predicate, met));
+                self.check_waits();
+            }
+            Message::Start => self.started = true,
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, input: Input) -> io::Result<()> {
+        let effects = self.driver.handle(self.clock.now(), input)?;
+        self.carry_out(effects);
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.shell.carry_out(effect);
+        }
+    }
+
+    /// Tells those whose condition holds, and forgets those who no longer wait.
+    fn check_waits(&mut self) {
+        let objects = self.driver.scheduler().objects();
+        let (done, waiting): (Vec<_>, Vec<_>) = self
+            .waits
+            .drain(..)
+            .partition(|(predicate, met)| met.is_closed() || predicate(objects));
+        self.waits = waiting;
+        for (_, met) in done {
+            // Whoever has stopped waiting does not mind.
+            let _ = met.send(());
+        }
+    }
+}

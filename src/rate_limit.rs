@@ -1,0 +1,62 @@
+//! `clientConnection.qps` and `burst`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Lets a burst of requests through at once, and after that so many a second.
+#[derive(Clone, Debug)]
+pub struct RateLimiter {
+    interval: Duration,
+    burst: u32,
+    /// When the next request would be due if requests came at exactly the permitted rate.
+    due: Arc<Mutex<Option<Instant>>>,
+}
+
+impl RateLimiter {
+    /// A limit of `qps` requests a second after a burst of `burst`; `None` when there is no limit.
+    pub fn new(qps: f32, burst: u32) -> Option<Self> {
+        let interval = Duration::try_from_secs_f32(1.0 / qps)
+            .ok()
+            .filter(|_| qps > 0.0)?;
+        Some(Self {
+            interval,
+            burst: burst.max(1),
+            due: Arc::default(),
+        })
+    }
+
+    /// Waits for this request's turn.
+    pub async fn ready(&self) {
+        let turn = self.take_turn(Instant::now());
+        tokio::time::sleep_until(turn).await;
+    }
+
+    fn take_turn(&self, now: Instant) -> Instant {
+        let mut due = self.due.lock();
+        let earliest = due.unwrap_or(now).max(now);
+        *due = Some(earliest + self.interval);
+        let ahead = self.interval * (self.burst - 1);
+        earliest.checked_sub(ahead).map_or(now, |turn| turn.max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_at_once_and_the_rest_in_turn() {
+        let limit = RateLimiter::new(10.0, 3).unwrap();
+        let start = Instant::now();
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            limit.ready().await;
+            waits.push((Instant::now() - start).as_millis());
+        }
+        assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
+        assert!(RateLimiter::new(0.0, 3).is_none() && RateLimiter::new(-1.0, 3).is_none());
+    }
+}

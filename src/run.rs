@@ -1,0 +1,184 @@
+//! `supercargo run`: from the command line to a scheduler at work, and back.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use kube::Client;
+use supercargo_scheduler::record::Recorded;
+use supercargo_scheduler::{Input, Scheduler};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Api, ConnectError, connect};
+use crate::binder::Binder;
+use crate::config::{ClientConnection, Config};
+use crate::events::Writer;
+use crate::informers::Informers;
+use crate::observe::LogObserver;
+use crate::options::scheduler_options;
+use crate::owner::{Driver, Mailbox, Message, Owner};
+use crate::rate_limit::RateLimiter;
+use crate::shell::Shell;
+use crate::status_writer::StatusWriter;
+
+/// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long events and status patches may take to be written after that.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Requests at once where only `qps` is set: kube-scheduler's default.
+const DEFAULT_BURST: u32 = 100;
+
+/// What `run` was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// The kubeconfig; else the configuration's, else the pod's service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// The configuration file; else the default configuration.
+    pub config: Option<PathBuf>,
+    /// Where to record what the scheduler is told.
+    pub record: Option<PathBuf>,
+}
+
+/// Reads the configuration, or the default one.
+pub fn load_config(path: Option<&Path>) -> Result<Config> {
+    let (registry, defaults) = (
+        supercargo_plugins::registry(),
+        supercargo_plugins::DEFAULT_PLUGINS,
+    );
+    Ok(match path {
+        Some(path) => Config::load(path, &registry, defaults)?,
+        None => Config::default_with(&registry, defaults)?,
+    })
+}
+
+/// Schedules until a signal comes, lets the bindings under way end, and returns.
+pub async fn run(options: RunOptions) -> Result<()> {
+    let config = load_config(options.config.as_deref())?;
+    let kubeconfig = options
+        .kubeconfig
+        .as_ref()
+        .or(config.client_connection.kubeconfig.as_ref());
+    let connection = connect(kubeconfig.map(PathBuf::as_path)).await?;
+    let client =
+        Client::try_from(connection.clone()).map_err(|error| ConnectError::Client(Box::new(error)))?;
+    let api = Api::new(connection, rate_limit(&config.client_connection))?;
+    let names: BTreeSet<_> = config
+        .profiles
+        .iter()
+        .map(|profile| Arc::clone(&profile.scheduler_name))
+        .collect();
+    tracing::info!(profiles = ?names, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
+
+    let scheduler = Scheduler::new(scheduler_options(&config))?.with_observer(Box::new(LogObserver));
+    let driver = driver(scheduler, options.record.as_deref())?;
+    let (mailbox, messages) = Mailbox::new();
+    let (recorder, events) = Writer::new(api.clone(), hostname());
+    let (patches, statuses) = StatusWriter::new(api.clone());
+    let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
+    let shell = Shell {
+        runtime: tokio::runtime::Handle::current(),
+        binder: Binder::new(api, mailbox.clone()),
+        recorder,
+        patches,
+    };
+    let owner = Owner::new(driver, messages, shell);
+    let mut owner = tokio::task::spawn_blocking(move || owner.run());
+
+    let informers = Informers::new(client, &mailbox, names)?;
+    informers.start();
+    let signalled = stop_signal()?;
+    let synced = informers.synced(&signalled).await;
+    if synced.is_synced() {
+        // Everything that exists lies in the mailbox before this.
+        mailbox.post(Message::Start);
+        tracing::info!("informers and handlers have synced, scheduling");
+    }
+    tokio::select! {
+        () = signalled.cancelled() => {}
+        ended = &mut owner => {
+            ended.context("the scheduler panicked")?.context("cannot write the record")?;
+            bail!("the scheduler ended unasked");
+        }
+    }
+    tracing::info!("stopping: letting bindings under way end");
+    mailbox.send(Input::Drain);
+    let drained = timeout(DRAIN_TIMEOUT, &mut owner).await;
+    informers.shut_down().await;
+    match drained {
+        Ok(ended) => ended
+            .context("the scheduler panicked")?
+            .context("cannot write the record")?,
+        Err(_) => tracing::warn!(
+            "bindings under way did not end within {} s",
+            DRAIN_TIMEOUT.as_secs()
+        ),
+    }
+    flush(writers).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
+    let burst = connection
+        .burst
+        .and_then(|burst| u32::try_from(burst).ok())
+        .unwrap_or(DEFAULT_BURST);
+    RateLimiter::new(connection.qps?, burst)
+}
+
+fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
+    let Some(path) = record else {
+        return Ok(Driver::Plain(Box::new(scheduler)));
+    };
+    let file = File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
+    Ok(Driver::Recorded(Box::new(Recorded::new(
+        scheduler,
+        BufWriter::new(file),
+    ))))
+}
+
+/// Waits a while for what has been recorded and patched to be written.
+async fn flush(writers: [JoinHandle<()>; 2]) {
+    if timeout(FLUSH_TIMEOUT, futures::future::join_all(writers))
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            "events and conditions were not all written within {} s",
+            FLUSH_TIMEOUT.as_secs()
+        );
+    }
+}
+
+/// A token that SIGTERM or SIGINT cancels.
+fn stop_signal() -> Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let signalled = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        signalled.cancel();
+    });
+    Ok(stop)
+}
+
+/// The name of this machine, for the reporting instance of events.
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    name.map(|name| name.trim().to_owned())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".into())
+}

@@ -1,0 +1,39 @@
+//! Hands each effect to whoever carries it out.
+
+use supercargo_scheduler::{Effect, EventType};
+
+use crate::binder::Binder;
+use crate::events::Recorder;
+use crate::owner::CarryOut;
+use crate::status_writer::Patches;
+
+/// The scheduler's hands.
+pub(crate) struct Shell {
+    pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) binder: Binder,
+    pub(crate) recorder: Recorder,
+    pub(crate) patches: Patches,
+}
+
+impl CarryOut for Shell {
+    fn carry_out(&mut self, effect: Effect) {
+        // The owner's thread is none of the runtime's.
+        let _runtime = self.runtime.enter();
+        match effect {
+            Effect::StartPreBind { pod, groups, .. } => self.binder.pre_bind(&pod, groups),
+            Effect::CancelPreBind(uid) => self.binder.cancel_pre_bind(&uid),
+            Effect::Bind { pod, node, binders } => self.binder.bind(pod, node, binders),
+            Effect::ReadPod { pod, uid } => self.binder.read(pod, uid),
+            Effect::PatchPodStatus(patch) => self.patches.send(patch),
+            Effect::RecordEvent(event) => {
+                match event.kind {
+                    EventType::Normal => tracing::info!(pod = %event.pod, "{}", event.note),
+                    EventType::Warning => {
+                        tracing::info!(pod = %event.pod, "unable to schedule: {}", event.note)
+                    }
+                }
+                self.recorder.record(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The interners that pods and nodes have alike, and the conversions they serve.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use supercargo_framework::intern::{Fresh, Interner};
+use supercargo_framework::labels::Labels;
+use supercargo_framework::quantity;
+use supercargo_framework::requests::ResourceList;
+use supercargo_framework::resource::names;
+
+use super::error::{Fault, Misfit};
+use super::json::Pairs;
+use super::metadata::DeclaredKeys;
+
+/// Texts and label sets.
+#[derive(Debug, Default)]
+pub(super) struct Interners {
+    texts: Interner<str>,
+    label_sets: Interner<Labels>,
+}
+
+/// The shared copy of a sized value.
+pub(super) fn share<T: Eq + Hash>(interner: &mut Interner<T>, value: T) -> Arc<T> {
+    interner.intern(Fresh(value))
+}
+
+impl Interners {
+    /// The shared copy of a text.
+    pub(super) fn text(&mut self, text: &str) -> Arc<str> {
+        self.texts.intern(text)
+    }
+
+    /// The shared copy of a text that means nothing when empty.
+    pub(super) fn optional_text(&mut self, text: &str) -> Option<Arc<str>> {
+        (!text.is_empty()).then(|| self.text(text))
+    }
+
+    /// A set of shared keys and values.
+    pub(super) fn labels<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Labels {
+        let shared = pairs.map(|(key, value)| (self.text(key), self.text(value)));
+        Labels::from(shared.collect::<Vec<_>>())
+    }
+
+    /// The shared copy of a label set.
+    pub(super) fn label_set<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Arc<Labels> {
+        let labels = self.labels(pairs);
+        share(&mut self.label_sets, labels)
+    }
+
+    /// The shared copy of those annotations that a plugin reads.
+    pub(super) fn annotations(&mut self, all: &Pairs<'_>, declared: &DeclaredKeys) -> Arc<Labels> {
+        self.label_set(all.iter().filter(|(key, _)| declared.contains(key)))
+    }
+
+    /// A resource list in the units that the scheduler counts in: thousandths for CPU, whole units for all else.
+    pub(super) fn resource_list(
+        &mut self,
+        list: &Pairs<'_>,
+        path: fmt::Arguments<'_>,
+    ) -> Result<ResourceList, Misfit> {
+        list.iter()
+            .map(|(name, quantity)| {
+                let amount = if name == names::CPU {
+                    quantity::milli_value(quantity)
+                } else {
+                    quantity::value(quantity)
+                };
+                let amount = amount
+                    .map_err(|error| Misfit::new(format_args!("{path}[{name}]"), Fault::Quantity(error)))?;
+                Ok((self.text(name), amount))
+            })
+            .collect()
+    }
+
+    /// How many values are held.
+    pub(super) fn len(&self) -> usize {
+        self.texts.len() + self.label_sets.len()
+    }
+
+    /// Drops what no record uses any more; whole sets first, since they hold texts.
+    pub(super) fn sweep(&mut self) {
+        self.label_sets.sweep();
+        self.texts.sweep();
+    }
+}

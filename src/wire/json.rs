@@ -1,0 +1,218 @@
+//! The building blocks of the slim types: text, objects, lists and maps for which `null` means absent.
+//!
+//! serde's derive would take `[]` for a struct and copy every `Option<Cow<str>>`; these do neither.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// Text, borrowed from the document unless that has escapes in it. Absent text is empty, as in Go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Str<'a>(Cow<'a, str>);
+
+/// An object with the fields of `T`.
+#[derive(Debug, Default, Hash)]
+pub(super) struct Obj<T>(T);
+
+/// An array.
+#[derive(Debug, Hash)]
+pub(super) struct List<T>(Vec<T>);
+
+/// An object of texts, in document order.
+#[derive(Debug, Default)]
+pub(super) struct Pairs<'a>(Vec<(Str<'a>, Str<'a>)>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl Deref for Str<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T> Deref for Obj<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl Pairs<'_> {
+    /// Keys and values in document order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+impl Str<'_> {
+    /// The text, or `None` for what Go calls the empty string.
+    pub(super) fn non_empty(&self) -> Option<&str> {
+        Some(&**self).filter(|text| !text.is_empty())
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_borrowed(&self) -> bool {
+        matches!(self.0, Cow::Borrowed(_))
+    }
+}
+
+/// Makes a `V` of the one JSON type it is written in.
+struct Make<V>(PhantomData<V>);
+
+fn make<'de, V, D>(deserializer: D) -> Result<V, D::Error>
+where
+    D: Deserializer<'de>,
+    Make<V>: Visitor<'de, Value = V>,
+{
+    deserializer.deserialize_any(Make(PhantomData))
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        make(deserializer)
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for Make<Str<'a>> {
+    type Value = Str<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Str<'a>, E> {
+        Ok(Str(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Str<'a>, E> {
+        Ok(Str(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Str<'a>, E> {
+        Ok(Str::default())
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Obj<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        make(deserializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Make<Obj<T>> {
+    type Value = Obj<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Obj<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Obj)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Obj<T>, E> {
+        Ok(Obj::default())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        make(deserializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Make<List<T>> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            elements.push(element);
+        }
+        Ok(List(elements))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        make(deserializer)
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for Make<Pairs<'a>> {
+    type Value = Pairs<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'a>, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Pairs(pairs))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Pairs<'a>, E> {
+        Ok(Pairs::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_borrowed_unless_it_holds_escapes() {
+        let document = r#"["plain", "a \"quoted\" \u00fc"]"#;
+        let texts: List<Str<'_>> = serde_json::from_str(document).unwrap();
+        assert_eq!(
+            texts.iter().map(|text| &**text).collect::<Vec<_>>(),
+            ["plain", "a \"quoted\" ü"]
+        );
+        assert_eq!(
+            texts.iter().map(Str::is_borrowed).collect::<Vec<_>>(),
+            [true, false]
+        );
+    }
+
+    #[test]
+    fn null_is_absent_and_an_array_is_no_object() {
+        assert_eq!(serde_json::from_str::<Str<'_>>("null").unwrap().non_empty(), None);
+        assert!(serde_json::from_str::<List<Str<'_>>>("null").unwrap().is_empty());
+        assert_eq!(
+            serde_json::from_str::<Pairs<'_>>("null").unwrap().iter().count(),
+            0
+        );
+        assert!(serde_json::from_str::<Pairs<'_>>("[]").is_err());
+        assert!(serde_json::from_str::<Obj<(i32,)>>("[1]").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Pods and nodes as kinds that an informer can watch.
+
+use std::sync::LazyLock;
+
+use kube_informers::{ContentType, DecodeError, GroupVersionResource, Kind, ObjectKey};
+use supercargo_framework::{NodeRecord, PodInfo};
+
+use super::{NodeKind, PodKind};
+
+static PODS: LazyLock<GroupVersionResource> =
+    LazyLock::new(|| GroupVersionResource::namespaced("", "v1", "pods"));
+static NODES: LazyLock<GroupVersionResource> =
+    LazyLock::new(|| GroupVersionResource::cluster("", "v1", "nodes"));
+
+impl Kind for PodKind {
+    type Object = PodInfo;
+
+    fn gvr(&self) -> &GroupVersionResource {
+        &PODS
+    }
+
+    fn key(&self, pod: &PodInfo) -> ObjectKey {
+        ObjectKey::new(Some(&pod.namespace), &pod.name)
+    }
+
+    fn resource_version<'a>(&self, pod: &'a PodInfo) -> &'a str {
+        &pod.resource_version
+    }
+
+    fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<PodInfo, DecodeError> {
+        match content_type {
+            ContentType::Json => self
+                .decode(bytes)
+                .map_err(|error| DecodeError::Invalid(Box::new(error))),
+            other => Err(DecodeError::UnsupportedContentType(other)),
+        }
+    }
+}
+
+impl Kind for NodeKind {
+    type Object = NodeRecord;
+
+    fn gvr(&self) -> &GroupVersionResource {
+        &NODES
+    }
+
+    fn key(&self, node: &NodeRecord) -> ObjectKey {
+        ObjectKey::new(None, &node.name)
+    }
+
+    fn resource_version<'a>(&self, node: &'a NodeRecord) -> &'a str {
+        &node.resource_version
+    }
+
+    fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<NodeRecord, DecodeError> {
+        match content_type {
+            ContentType::Json => self
+                .decode(bytes)
+                .map_err(|error| DecodeError::Invalid(Box::new(error))),
+            other => Err(DecodeError::UnsupportedContentType(other)),
+        }
+    }
+}

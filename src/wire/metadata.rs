@@ -1,0 +1,77 @@
+//! The metadata that pods and nodes have alike.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::error::{Fault, Misfit};
+use super::json::{List, Obj, Pairs, Str};
+
+/// `metadata` as the API sends it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow)]
+    pub(super) namespace: Str<'a>,
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    #[serde(borrow)]
+    pub(super) uid: Str<'a>,
+    #[serde(borrow)]
+    pub(super) resource_version: Str<'a>,
+    pub(super) generation: Option<i64>,
+    #[serde(borrow)]
+    pub(super) deletion_timestamp: Str<'a>,
+    #[serde(borrow)]
+    pub(super) labels: Pairs<'a>,
+    #[serde(borrow)]
+    pub(super) annotations: Pairs<'a>,
+    #[serde(borrow)]
+    owner_references: List<Obj<OwnerReference<'a>>>,
+}
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OwnerReference<'a> {
+    #[serde(borrow)]
+    uid: Str<'a>,
+    controller: Option<bool>,
+}
+
+impl Metadata<'_> {
+    /// The UID of the owner that controls the object.
+    pub(super) fn controller(&self) -> Option<&str> {
+        let owner = self
+            .owner_references
+            .iter()
+            .find(|o| o.controller == Some(true))?;
+        Some(&owner.uid)
+    }
+}
+
+/// Fails when a field that tells objects apart is not there.
+pub(super) fn required(path: &'static str, text: &str) -> Result<(), Misfit> {
+    if text.is_empty() {
+        return Err(Misfit::new(path, Fault::Missing));
+    }
+    Ok(())
+}
+
+/// The annotation keys that plugins declared; no other annotation is kept.
+#[derive(Debug)]
+pub(super) struct DeclaredKeys(Box<[Arc<str>]>);
+
+impl<K: Into<Arc<str>>> FromIterator<K> for DeclaredKeys {
+    fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
+        let mut keys: Vec<Arc<str>> = keys.into_iter().map(Into::into).collect();
+        keys.sort();
+        Self(keys.into())
+    }
+}
+
+impl DeclaredKeys {
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.0.binary_search_by(|known| (**known).cmp(key)).is_ok()
+    }
+}

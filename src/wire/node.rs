@@ -1,0 +1,195 @@
+//! Nodes from the wire.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use supercargo_framework::intern::Interner;
+use supercargo_framework::node::{NodeImage, NodeRecord};
+use supercargo_framework::resource::Resource;
+use supercargo_framework::taint::{Taint, TaintEffect};
+
+use super::error::{Misfit, WireError, parse};
+use super::interners::{Interners, share};
+use super::json::{List, Obj, Pairs, Str};
+use super::metadata::{DeclaredKeys, Metadata, required};
+
+/// How nodes are decoded, and what they have in common.
+#[derive(Debug)]
+pub struct NodeKind {
+    annotations: DeclaredKeys,
+    shared: Mutex<Shared>,
+}
+
+impl NodeKind {
+    /// A kind that keeps the annotations with these keys.
+    pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
+        Self {
+            annotations: annotations.into_iter().collect(),
+            shared: Mutex::default(),
+        }
+    }
+
+    /// The record of a node in JSON.
+    pub fn decode(&self, json: &[u8]) -> Result<NodeRecord, WireError> {
+        let node: Obj<Node<'_>> = parse("node", json)?;
+        self.shared
+            .lock()
+            .record(&node, &self.annotations)
+            .map_err(|misfit| misfit.of("node", "", &node.metadata.name))
+    }
+
+    /// How many distinct values the interners hold.
+    pub fn interned(&self) -> usize {
+        let shared = self.shared.lock();
+        shared.common.len()
+            + shared.taints.len()
+            + shared.resources.len()
+            + shared.images.len()
+            + shared.features.len()
+    }
+
+    /// Gives back what no record uses any more. The interners do so by themselves as they grow.
+    pub fn sweep(&self) {
+        let mut shared = self.shared.lock();
+        // Whole values before the texts they hold.
+        shared.taints.sweep();
+        shared.resources.sweep();
+        shared.images.sweep();
+        shared.features.sweep();
+        shared.common.sweep();
+    }
+}
+
+/// What nodes have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    common: Interners,
+    taints: Interner<[Taint]>,
+    resources: Interner<Resource>,
+    images: Interner<[NodeImage]>,
+    features: Interner<[Arc<str>]>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Node<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Obj<Spec<'a>>,
+    #[serde(borrow)]
+    status: Obj<Status<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec<'a> {
+    unschedulable: Option<bool>,
+    #[serde(borrow)]
+    taints: List<Obj<WireTaint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireTaint<'a> {
+    #[serde(borrow)]
+    key: Str<'a>,
+    #[serde(borrow)]
+    value: Str<'a>,
+    #[serde(borrow)]
+    effect: Str<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status<'a> {
+    #[serde(borrow)]
+    allocatable: Pairs<'a>,
+    #[serde(borrow)]
+    images: List<Obj<Image<'a>>>,
+    #[serde(borrow)]
+    conditions: List<Obj<Condition<'a>>>,
+    #[serde(borrow)]
+    declared_features: List<Str<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Image<'a> {
+    #[serde(borrow)]
+    names: List<Str<'a>>,
+    size_bytes: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Str<'a>,
+    #[serde(borrow)]
+    status: Str<'a>,
+}
+
+impl Shared {
+    fn record(&mut self, node: &Node<'_>, declared: &DeclaredKeys) -> Result<NodeRecord, Misfit> {
+        let metadata = &node.metadata;
+        required("metadata.name", &metadata.name)?;
+        let conditions = node.status.conditions.iter();
+        Ok(NodeRecord {
+            name: self.common.text(&metadata.name),
+            uid: Arc::from(&*metadata.uid),
+            resource_version: Arc::from(&*metadata.resource_version),
+            labels: self.common.label_set(metadata.labels.iter()),
+            annotations: self.common.annotations(&metadata.annotations, declared),
+            unschedulable: node.spec.unschedulable.unwrap_or_default(),
+            taints: self.taints(&node.spec.taints),
+            allocatable: self.allocatable(&node.status.allocatable)?,
+            images: self.images(&node.status.images),
+            conditions: self.common.label_set(conditions.map(|c| (&*c.kind, &*c.status))),
+            declared_features: self.features(&node.status.declared_features),
+        })
+    }
+
+    fn taints(&mut self, taints: &[Obj<WireTaint<'_>>]) -> Arc<[Taint]> {
+        let shared = taints.iter().map(|taint| Taint {
+            key: self.common.text(&taint.key),
+            value: self.common.text(&taint.value),
+            effect: TaintEffect::from_api(&taint.effect),
+        });
+        self.taints.intern(shared.collect::<Vec<_>>())
+    }
+
+    fn allocatable(&mut self, amounts: &Pairs<'_>) -> Result<Arc<Resource>, Misfit> {
+        let mut resource = Resource::default();
+        for (name, amount) in self
+            .common
+            .resource_list(amounts, format_args!("status.allocatable"))?
+        {
+            resource.set(&name, amount);
+        }
+        Ok(share(&mut self.resources, resource))
+    }
+
+    /// One entry per name; of a name given twice the first counts, as upstream has it.
+    fn images(&mut self, images: &[Obj<Image<'_>>]) -> Arc<[NodeImage]> {
+        let named = images.iter().flat_map(|image| {
+            let size = image.size_bytes.unwrap_or_default();
+            image.names.iter().map(move |name| (&**name, size))
+        });
+        let mut named: Vec<(&str, i64)> = named.collect();
+        named.sort_by_key(|(name, _)| *name);
+        named.dedup_by_key(|(name, _)| *name);
+        let shared = named.into_iter().map(|(name, size)| NodeImage {
+            name: self.common.text(name),
+            size,
+        });
+        self.images.intern(shared.collect::<Vec<_>>())
+    }
+
+    fn features(&mut self, features: &[Str<'_>]) -> Arc<[Arc<str>]> {
+        let mut features: Vec<Arc<str>> = features.iter().map(|f| self.common.text(f)).collect();
+        features.sort();
+        self.features.intern(features)
+    }
+}

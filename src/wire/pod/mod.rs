@@ -1,0 +1,98 @@
+//! Pods from the wire.
+
+mod requests;
+mod slim;
+mod spec;
+mod status;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use supercargo_framework::intern::Interner;
+use supercargo_framework::pod::{PodInfo, PodSpec, Uid};
+use supercargo_framework::requests::PodRequests;
+
+use super::error::{Misfit, WireError, parse};
+use super::interners::{Interners, share};
+use super::json::Obj;
+use super::metadata::{DeclaredKeys, required};
+
+/// How pods are decoded, and what they have in common.
+#[derive(Debug)]
+pub struct PodKind {
+    annotations: DeclaredKeys,
+    shared: Mutex<Shared>,
+}
+
+impl PodKind {
+    /// A kind that keeps the annotations with these keys.
+    pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
+        Self {
+            annotations: annotations.into_iter().collect(),
+            shared: Mutex::default(),
+        }
+    }
+
+    /// The record of a pod in JSON.
+    pub fn decode(&self, json: &[u8]) -> Result<PodInfo, WireError> {
+        let pod: Obj<slim::Pod<'_>> = parse("pod", json)?;
+        let metadata = &pod.metadata;
+        self.shared
+            .lock()
+            .record(&pod, &self.annotations)
+            .map_err(|misfit| misfit.of("pod", &metadata.namespace, &metadata.name))
+    }
+
+    /// How many distinct values the interners hold.
+    pub fn interned(&self) -> usize {
+        let shared = self.shared.lock();
+        shared.common.len() + shared.specs.len() + shared.requests.len()
+    }
+
+    /// Gives back what no record uses any more. The interners do so by themselves as they grow.
+    pub fn sweep(&self) {
+        let mut shared = self.shared.lock();
+        // Whole values before the texts they hold.
+        shared.specs.sweep();
+        shared.requests.sweep();
+        shared.common.sweep();
+    }
+}
+
+/// What pods have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    common: Interners,
+    specs: Interner<PodSpec>,
+    requests: Interner<PodRequests>,
+}
+
+impl Shared {
+    fn record(&mut self, pod: &slim::Pod<'_>, declared: &DeclaredKeys) -> Result<PodInfo, Misfit> {
+        let (metadata, spec) = (&pod.metadata, &pod.spec);
+        required("metadata.name", &metadata.name)?;
+        required("metadata.namespace", &metadata.namespace)?;
+        required("metadata.uid", &metadata.uid)?;
+        let inputs = self.common.request_inputs(pod)?;
+        let shared_spec = self.common.pod_spec(spec, &inputs);
+        let status_requests = requests::with_status(&inputs, &shared_spec.requests);
+        let gates = spec.scheduling_gates.iter();
+        Ok(PodInfo {
+            namespace: self.common.text(&metadata.namespace),
+            name: Arc::from(&*metadata.name),
+            uid: Uid::from(&*metadata.uid),
+            resource_version: Arc::from(&*metadata.resource_version),
+            generation: metadata.generation.unwrap_or_default(),
+            terminating: metadata.deletion_timestamp.non_empty().is_some(),
+            labels: self.common.label_set(metadata.labels.iter()),
+            annotations: self.common.annotations(&metadata.annotations, declared),
+            controller: metadata.controller().map(|uid| Uid(self.common.text(uid))),
+            node_name: self.common.optional_text(&spec.node_name),
+            priority: spec.priority.unwrap_or_default(),
+            scheduling_gates: gates.map(|gate| self.common.text(&gate.name)).collect(),
+            spec: share(&mut self.specs, shared_spec),
+            status_requests: status_requests.map(|requests| share(&mut self.requests, requests)),
+            status: self.common.pod_status(&pod.status)?,
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! What a pod asks for.
+
+use std::collections::HashMap;
+
+use supercargo_framework::requests::{
+    ContainerRequests, ContainerStatusRequests, PodRequests, RequestInputs, RequestOptions,
+};
+
+use super::slim::{Container, Pod, Status};
+use crate::wire::error::Misfit;
+use crate::wire::interners::Interners;
+use crate::wire::json::{Obj, Pairs};
+
+/// The request without pod-level amounts, when that makes a difference.
+pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
+    inputs.pod_level.as_ref()?;
+    let options = RequestOptions {
+        skip_pod_level: true,
+        ..Default::default()
+    };
+    Some(inputs.effective(options)).filter(|other| other != requests)
+}
+
+/// The request with what the kubelet reports, when that makes a difference.
+pub(super) fn with_status(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
+    let mut containers = inputs.containers.iter().chain(&inputs.init_containers);
+    containers.find(|container| container.status.is_some())?;
+    let options = RequestOptions {
+        use_status: true,
+        ..Default::default()
+    };
+    Some(inputs.effective(options)).filter(|other| other != requests)
+}
+
+/// What the kubelet reports of one container's resources, and where in the document.
+struct Report<'p> {
+    list: &'static str,
+    index: usize,
+    actual: &'p Pairs<'p>,
+    allocated: &'p Pairs<'p>,
+}
+
+/// Reports by container name. One counts only with `resources`: without that the kubelet is too old to know what is
+/// in force.
+fn reports<'p>(status: &'p Status<'_>) -> HashMap<&'p str, Report<'p>> {
+    let lists = [
+        ("containerStatuses", &status.container_statuses),
+        ("initContainerStatuses", &status.init_container_statuses),
+    ];
+    let statuses = lists.into_iter().flat_map(|(list, statuses)| {
+        let numbered = statuses.iter().enumerate();
+        numbered.map(move |(index, status)| (list, index, status))
+    });
+    statuses
+        .filter_map(|(list, index, status)| {
+            let report = Report {
+                list,
+                index,
+                actual: &status.resources.as_ref()?.requests,
+                allocated: &status.allocated_resources,
+            };
+            Some((&*status.name, report))
+        })
+        .collect()
+}
+
+impl Interners {
+    /// Everything that the effective request of the pod is derived from.
+    pub(super) fn request_inputs(&mut self, pod: &Pod<'_>) -> Result<RequestInputs, Misfit> {
+        let (spec, reports) = (&pod.spec, reports(&pod.status));
+        let pod_level =
+            self.resource_list(&spec.resources.requests, format_args!("spec.resources.requests"))?;
+        Ok(RequestInputs {
+            init_containers: self.containers("initContainers", &spec.init_containers, |container| {
+                reports.get(&*container.name).filter(|_| container.is_sidecar())
+            })?,
+            containers: self.containers("containers", &spec.containers, |container| {
+                reports.get(&*container.name)
+            })?,
+            pod_level: Some(pod_level).filter(|list| !list.is_empty()),
+            overhead: self.resource_list(&spec.overhead, format_args!("spec.overhead"))?,
+            resize_infeasible: pod.status.is_resize_infeasible(),
+        })
+    }
+
+    fn containers<'p>(
+        &mut self,
+        list: &str,
+        containers: &[Obj<Container<'_>>],
+        report_of: impl Fn(&Container<'_>) -> Option<&'p Report<'p>>,
+    ) -> Result<Vec<ContainerRequests>, Misfit> {
+        let containers = containers.iter().enumerate();
+        containers
+            .map(|(i, container)| {
+                let requests = &container.resources.requests;
+                let report = report_of(container).map(|report| self.report(report));
+                Ok(ContainerRequests {
+                    requests: self
+                        .resource_list(requests, format_args!("spec.{list}[{i}].resources.requests"))?,
+                    restartable: container.is_sidecar(),
+                    status: report.transpose()?,
+                })
+            })
+            .collect()
+    }
+
+    fn report(&mut self, report: &Report<'_>) -> Result<ContainerStatusRequests, Misfit> {
+        let Report {
+            list,
+            index,
+            actual,
+            allocated,
+        } = report;
+        Ok(ContainerStatusRequests {
+            actual: self.resource_list(actual, format_args!("status.{list}[{index}].resources.requests"))?,
+            allocated: self.resource_list(
+                allocated,
+                format_args!("status.{list}[{index}].allocatedResources"),
+            )?,
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! A pod's status.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use supercargo_framework::pod::{PodCondition, PodStatus};
+use supercargo_framework::time::Timestamp;
+
+use super::slim::{Condition, Status};
+use crate::wire::error::{Fault, Misfit};
+use crate::wire::interners::Interners;
+use crate::wire::json::Str;
+
+impl Status<'_> {
+    /// Whether the kubelet cannot do the resize that was asked for.
+    pub(super) fn is_resize_infeasible(&self) -> bool {
+        self.condition("PodResizePending")
+            .is_some_and(|(_, condition)| &*condition.reason == "Infeasible")
+    }
+
+    fn condition(&self, kind: &str) -> Option<(usize, &Condition<'_>)> {
+        let mut conditions = self.conditions.iter().map(|condition| &**condition).enumerate();
+        conditions.find(|(_, condition)| &*condition.kind == kind)
+    }
+
+    /// 0 for no claims at all; else a hash that is the same for the same claims in every process of one build.
+    fn claims_fingerprint(&self) -> u64 {
+        if self.resource_claim_statuses.is_empty() && self.extended_resource_claim_status.is_none() {
+            return 0;
+        }
+        let mut hasher = DefaultHasher::new();
+        self.resource_claim_statuses.hash(&mut hasher);
+        self.extended_resource_claim_status.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Interners {
+    pub(super) fn pod_status(&mut self, status: &Status<'_>) -> Result<PodStatus, Misfit> {
+        let scheduled = status.condition("PodScheduled");
+        let disruption = status
+            .condition("DisruptionTarget")
+            .filter(|(_, condition)| &*condition.status == "True");
+        Ok(PodStatus {
+            terminal: matches!(&*status.phase, "Succeeded" | "Failed"),
+            nominated_node_name: self.optional_text(&status.nominated_node_name),
+            start_time: timestamp(&status.start_time, format_args!("status.startTime"))?,
+            pod_scheduled: scheduled
+                .map(|(i, condition)| self.pod_condition(i, condition))
+                .transpose()?,
+            disruption_reason: disruption.map(|(_, condition)| self.text(&condition.reason)),
+            claim_statuses: status.claims_fingerprint(),
+        })
+    }
+
+    fn pod_condition(&mut self, i: usize, condition: &Condition<'_>) -> Result<PodCondition, Misfit> {
+        Ok(PodCondition {
+            status: self.text(&condition.status),
+            reason: self.text(&condition.reason),
+            message: self.text(&condition.message),
+            observed_generation: condition.observed_generation,
+            last_transition: timestamp(
+                &condition.last_transition_time,
+                format_args!("status.conditions[{i}].lastTransitionTime"),
+            )?,
+        })
+    }
+}
+
+fn timestamp(text: &Str<'_>, path: fmt::Arguments<'_>) -> Result<Option<Timestamp>, Misfit> {
+    let parse = |text: &str| text.parse::<jiff::Timestamp>();
+    text.non_empty()
+        .map(parse)
+        .transpose()
+        .map(|time| time.map(|time| Timestamp(time.as_microsecond())))
+        .map_err(|error| Misfit::new(path, Fault::Time(error)))
+}

@@ -1,0 +1,395 @@
+//! The same records by the long way: through k8s-openapi's complete types, field by field.
+//!
+//! Only the fingerprint of claims is left out; here it is 1 where there are claims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirement};
+use supercargo_framework::labels::Labels;
+use supercargo_framework::node::{NodeImage, NodeRecord};
+use supercargo_framework::pod::{PodCondition, PodInfo, PodSpec, PodStatus, Uid, normalized_image_name};
+use supercargo_framework::ports::{HostPort, Protocol};
+use supercargo_framework::quantity;
+use supercargo_framework::requests::{
+    ContainerRequests, ContainerStatusRequests, RequestInputs, RequestOptions, ResourceList,
+};
+use supercargo_framework::resource::Resource;
+use supercargo_framework::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
+use supercargo_framework::time::Timestamp;
+
+type Amounts = BTreeMap<String, Quantity>;
+type Texts = BTreeMap<String, String>;
+
+pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
+    let meta = &pod.metadata;
+    let spec = pod.spec.clone().unwrap_or_default();
+    let status = pod.status.clone().unwrap_or_default();
+    let inputs = request_inputs(&spec, &status);
+    let owners = meta.owner_references.iter().flatten();
+    let controller = owners
+        .filter(|owner| owner.controller == Some(true))
+        .map(|owner| Uid::from(&*owner.uid))
+        .next();
+    let spec_requests = inputs.effective(RequestOptions::default());
+    let with_status = inputs.effective(RequestOptions {
+        use_status: true,
+        ..Default::default()
+    });
+    PodInfo {
+        namespace: text(meta.namespace.as_ref()),
+        name: text(meta.name.as_ref()),
+        uid: Uid(text(meta.uid.as_ref())),
+        resource_version: text(meta.resource_version.as_ref()),
+        generation: meta.generation.unwrap_or(0),
+        terminating: meta.deletion_timestamp.is_some(),
+        labels: labels(meta.labels.as_ref()),
+        annotations: annotations(meta, declared),
+        controller,
+        node_name: non_empty(spec.node_name.as_ref()),
+        priority: spec.priority.unwrap_or(0),
+        scheduling_gates: spec
+            .scheduling_gates
+            .iter()
+            .flatten()
+            .map(|gate| Arc::from(&*gate.name))
+            .collect(),
+        spec: Arc::new(pod_spec(&spec, &inputs)),
+        status_requests: (with_status != spec_requests).then(|| Arc::new(with_status)),
+        status: pod_status(&status),
+    }
+}
+
+pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
+    let meta = &node.metadata;
+    let spec = node.spec.clone().unwrap_or_default();
+    let status = node.status.clone().unwrap_or_default();
+    let mut allocatable = Resource::default();
+    for (name, amount) in resource_list(status.allocatable.as_ref()) {
+        allocatable.set(&name, amount);
+    }
+    let mut images = BTreeMap::new();
+    for image in status.images.iter().flatten() {
+        for name in image.names.iter().flatten() {
+            images
+                .entry(Arc::from(&**name))
+                .or_insert(image.size_bytes.unwrap_or(0));
+        }
+    }
+    let mut features: Vec<Arc<str>> = status
+        .declared_features
+        .iter()
+        .flatten()
+        .map(|f| Arc::from(&**f))
+        .collect();
+    features.sort();
+    let conditions = status.conditions.iter().flatten();
+    NodeRecord {
+        name: text(meta.name.as_ref()),
+        uid: text(meta.uid.as_ref()),
+        resource_version: text(meta.resource_version.as_ref()),
+        labels: labels(meta.labels.as_ref()),
+        annotations: annotations(meta, declared),
+        unschedulable: spec.unschedulable == Some(true),
+        taints: spec.taints.iter().flatten().map(taint).collect(),
+        allocatable: Arc::new(allocatable),
+        images: images
+            .into_iter()
+            .map(|(name, size)| NodeImage { name, size })
+            .collect(),
+        conditions: Arc::new(conditions.map(|c| (&*c.type_, &*c.status)).collect()),
+        declared_features: features.into(),
+    }
+}
+
+fn text(text: Option<&String>) -> Arc<str> {
+    Arc::from(text.map_or("", |text| text))
+}
+
+fn non_empty(text: Option<&String>) -> Option<Arc<str>> {
+    text.filter(|text| !text.is_empty())
+        .map(|text| Arc::from(&**text))
+}
+
+fn labels(texts: Option<&Texts>) -> Arc<Labels> {
+    Arc::new(texts.into_iter().flatten().map(|(k, v)| (&**k, &**v)).collect())
+}
+
+fn annotations(meta: &ObjectMeta, declared: &[&str]) -> Arc<Labels> {
+    let mut kept = meta.annotations.clone().unwrap_or_default();
+    kept.retain(|key, _| declared.contains(&&**key));
+    labels(Some(&kept))
+}
+
+fn time(time: Option<&Time>) -> Option<Timestamp> {
+    time.map(|time| Timestamp(time.0.as_microsecond()))
+}
+
+fn resource_list(amounts: Option<&Amounts>) -> ResourceList {
+    let amounts = amounts.into_iter().flatten();
+    let parse = |name: &str, text: &str| match name {
+        "cpu" => quantity::milli_value(text),
+        _ => quantity::value(text),
+    };
+    amounts
+        .map(|(name, amount)| (Arc::from(&**name), parse(name, &amount.0).unwrap()))
+        .collect()
+}
+
+fn requests(resources: Option<&k8s::ResourceRequirements>) -> ResourceList {
+    resource_list(resources.and_then(|resources| resources.requests.as_ref()))
+}
+
+fn is_sidecar(container: &k8s::Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+fn request_inputs(spec: &k8s::PodSpec, status: &k8s::PodStatus) -> RequestInputs {
+    let mut statuses = BTreeMap::new();
+    for status in status
+        .container_statuses
+        .iter()
+        .chain(&status.init_container_statuses)
+        .flatten()
+    {
+        if status.resources.is_some() {
+            statuses.insert(status.name.clone(), status.clone());
+        }
+    }
+    let status_of = |container: &k8s::Container| {
+        statuses
+            .get(&container.name)
+            .map(|status| ContainerStatusRequests {
+                actual: requests(status.resources.as_ref()),
+                allocated: resource_list(status.allocated_resources.as_ref()),
+            })
+    };
+    let mut inputs = RequestInputs {
+        overhead: resource_list(spec.overhead.as_ref()),
+        ..Default::default()
+    };
+    for container in &spec.containers {
+        inputs.containers.push(ContainerRequests {
+            requests: requests(container.resources.as_ref()),
+            restartable: is_sidecar(container),
+            status: status_of(container),
+        });
+    }
+    for container in spec.init_containers.iter().flatten() {
+        inputs.init_containers.push(ContainerRequests {
+            requests: requests(container.resources.as_ref()),
+            restartable: is_sidecar(container),
+            status: if is_sidecar(container) {
+                status_of(container)
+            } else {
+                None
+            },
+        });
+    }
+    if let Some(resources) = &spec.resources {
+        inputs.pod_level = Some(requests(Some(resources)));
+    }
+    if let Some(pending) = condition(status, "PodResizePending") {
+        inputs.resize_infeasible = pending.reason.as_deref() == Some("Infeasible");
+    }
+    inputs
+}
+
+fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
+    let requests = inputs.effective(RequestOptions::default());
+    let container_requests = inputs.effective(RequestOptions {
+        skip_pod_level: true,
+        ..Default::default()
+    });
+    let init_containers = spec.init_containers.clone().unwrap_or_default();
+    let volumes = spec.volumes.clone().unwrap_or_default();
+
+    let mut host_ports = Vec::new();
+    for container in spec
+        .containers
+        .iter()
+        .chain(init_containers.iter().filter(|c| is_sidecar(c)))
+    {
+        for port in container.ports.iter().flatten() {
+            if let Some(number @ 1..) = port.host_port {
+                host_ports.push(HostPort {
+                    ip: text(port.host_ip.as_ref()),
+                    protocol: Protocol::from_api(port.protocol.as_deref().unwrap_or("")),
+                    port: number,
+                });
+            }
+        }
+    }
+    let mut images: Vec<String> = Vec::new();
+    for container in init_containers.iter().chain(&spec.containers) {
+        images.push(container.image.clone().unwrap_or_default());
+    }
+    for volume in &volumes {
+        let reference = volume.image.as_ref().and_then(|image| image.reference.clone());
+        images.extend(reference.filter(|reference| !reference.is_empty()));
+    }
+    PodSpec {
+        scheduler_name: text(spec.scheduler_name.as_ref()),
+        never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+        node_selector: (*labels(spec.node_selector.as_ref())).clone(),
+        node_affinity: spec
+            .affinity
+            .as_ref()
+            .and_then(|a| a.node_affinity.as_ref())
+            .map(node_affinity),
+        tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
+        host_ports: host_ports.into(),
+        images: images
+            .iter()
+            .map(|image| normalized_image_name(image).into())
+            .collect(),
+        image_containers: init_containers.len() + spec.containers.len(),
+        container_requests: (container_requests != requests).then(|| Box::new(container_requests)),
+        requests,
+        unsupported: unsupported(spec, &volumes),
+    }
+}
+
+fn unsupported(spec: &k8s::PodSpec, volumes: &[k8s::Volume]) -> Box<[Arc<str>]> {
+    let mut paths = Vec::new();
+    let affinity = spec.affinity.clone().unwrap_or_default();
+    let pod_affinity = affinity.pod_affinity.unwrap_or_default();
+    let anti_affinity = affinity.pod_anti_affinity.unwrap_or_default();
+    if pod_affinity
+        .required_during_scheduling_ignored_during_execution
+        .is_some_and(|terms| !terms.is_empty())
+    {
+        paths.push("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned());
+    }
+    if anti_affinity
+        .required_during_scheduling_ignored_during_execution
+        .is_some_and(|terms| !terms.is_empty())
+    {
+        paths.push("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned());
+    }
+    let mut spread = spec.topology_spread_constraints.iter().flatten();
+    if spread.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
+        paths.push("spec.topologySpreadConstraints".to_owned());
+    }
+    if spec
+        .resource_claims
+        .as_ref()
+        .is_some_and(|claims| !claims.is_empty())
+    {
+        paths.push("spec.resourceClaims".to_owned());
+    }
+    if spec.scheduling_group.is_some() {
+        paths.push("spec.schedulingGroup".to_owned());
+    }
+    for volume in volumes {
+        let mut add = |source: &str| paths.push(format!("spec.volumes[{}].{source}", volume.name));
+        volume
+            .persistent_volume_claim
+            .iter()
+            .for_each(|_| add("persistentVolumeClaim"));
+        volume.ephemeral.iter().for_each(|_| add("ephemeral"));
+        volume
+            .gce_persistent_disk
+            .iter()
+            .for_each(|_| add("gcePersistentDisk"));
+        volume
+            .aws_elastic_block_store
+            .iter()
+            .for_each(|_| add("awsElasticBlockStore"));
+        volume.iscsi.iter().for_each(|_| add("iscsi"));
+        volume.rbd.iter().for_each(|_| add("rbd"));
+    }
+    paths.into_iter().map(Arc::from).collect()
+}
+
+fn node_affinity(affinity: &k8s::NodeAffinity) -> NodeAffinity {
+    let required = affinity
+        .required_during_scheduling_ignored_during_execution
+        .as_ref();
+    let preferred = affinity
+        .preferred_during_scheduling_ignored_during_execution
+        .iter()
+        .flatten();
+    NodeAffinity {
+        required: required.map(|selector| selector.node_selector_terms.iter().map(term).collect()),
+        preferred: preferred
+            .map(|p| PreferredTerm {
+                weight: p.weight,
+                term: term(&p.preference),
+            })
+            .collect(),
+    }
+}
+
+fn term(term: &k8s::NodeSelectorTerm) -> NodeSelectorTerm {
+    let raw = |requirements: &Option<Vec<k8s::NodeSelectorRequirement>>| -> Vec<RawRequirement> {
+        let requirements = requirements.iter().flatten();
+        requirements
+            .map(|requirement| RawRequirement {
+                key: Arc::from(&*requirement.key),
+                operator: Arc::from(&*requirement.operator),
+                values: requirement
+                    .values
+                    .iter()
+                    .flatten()
+                    .map(|value| Arc::from(&**value))
+                    .collect(),
+            })
+            .collect()
+    };
+    NodeSelectorTerm::parse(raw(&term.match_expressions), raw(&term.match_fields))
+}
+
+fn toleration(toleration: &k8s::Toleration) -> Toleration {
+    Toleration {
+        key: text(toleration.key.as_ref()),
+        operator: match toleration.operator.as_deref() {
+            None | Some("" | "Equal") => TolerationOperator::Equal,
+            Some("Exists") => TolerationOperator::Exists,
+            Some(_) => TolerationOperator::Unknown,
+        },
+        value: text(toleration.value.as_ref()),
+        effect: non_empty(toleration.effect.as_ref()).map(|effect| TaintEffect::from_api(&effect)),
+    }
+}
+
+fn taint(taint: &k8s::Taint) -> Taint {
+    Taint {
+        key: Arc::from(&*taint.key),
+        value: text(taint.value.as_ref()),
+        effect: TaintEffect::from_api(&taint.effect),
+    }
+}
+
+fn condition<'a>(status: &'a k8s::PodStatus, kind: &str) -> Option<&'a k8s::PodCondition> {
+    status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == kind)
+}
+
+fn pod_status(status: &k8s::PodStatus) -> PodStatus {
+    let disruption = condition(status, "DisruptionTarget").filter(|condition| condition.status == "True");
+    let claims = status
+        .resource_claim_statuses
+        .as_ref()
+        .is_some_and(|claims| !claims.is_empty());
+    PodStatus {
+        terminal: ["Succeeded", "Failed"].contains(&status.phase.as_deref().unwrap_or("")),
+        nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
+        start_time: time(status.start_time.as_ref()),
+        pod_scheduled: condition(status, "PodScheduled").map(|condition| PodCondition {
+            status: Arc::from(&*condition.status),
+            reason: text(condition.reason.as_ref()),
+            message: text(condition.message.as_ref()),
+            observed_generation: condition.observed_generation,
+            last_transition: time(condition.last_transition_time.as_ref()),
+        }),
+        disruption_reason: disruption.map(|condition| text(condition.reason.as_ref())),
+        claim_statuses: u64::from(claims || status.extended_resource_claim_status.is_some()),
+    }
+}

@@ -1,0 +1,419 @@
+//! Random pods and nodes in k8s-openapi's complete types.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    AWSElasticBlockStoreVolumeSource, Affinity, Container, ContainerExtendedResourceRequest, ContainerImage,
+    ContainerPort, ContainerStatus, EmptyDirVolumeSource, EphemeralVolumeSource,
+    GCEPersistentDiskVolumeSource, ISCSIVolumeSource, ImageVolumeSource, Node, NodeAffinity, NodeCondition,
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, NodeStatus,
+    PersistentVolumeClaimVolumeSource, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity, PodCondition,
+    PodExtendedResourceClaimStatus, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate,
+    PodSchedulingGroup, PodSpec, PodStatus, PreferredSchedulingTerm, RBDVolumeSource, ResourceRequirements,
+    Taint, Toleration, TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// One of a few words, so that values meet; some need escapes in JSON and some are no legal label values.
+fn text() -> impl Strategy<Value = String> {
+    one_of(&[
+        "",
+        "a",
+        "b",
+        "zone-a",
+        "example.com/key",
+        "x y",
+        "12",
+        "\"quoted\"\n",
+        "ünï/\\cödé",
+        "\u{1F680}",
+    ])
+}
+
+fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(words).prop_map(str::to_owned)
+}
+
+fn some_texts() -> impl Strategy<Value = Option<BTreeMap<String, String>>> {
+    of(btree_map(text(), text(), 0..4))
+}
+
+fn list<T: std::fmt::Debug>(element: impl Strategy<Value = T>) -> impl Strategy<Value = Option<Vec<T>>> {
+    of(vec(element, 0..3))
+}
+
+fn time() -> impl Strategy<Value = Option<Time>> {
+    let moment =
+        |nanos: i64| jiff::Timestamp::from_nanosecond(nanos.into()).expect("64 bits of nanoseconds fit");
+    of(any::<i64>().prop_map(moment).prop_map(Time))
+}
+
+fn amounts() -> impl Strategy<Value = Option<Amounts>> {
+    let names = one_of(&[
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "pods",
+        "example.com/gpu",
+        "hugepages-2Mi",
+        "unheard-of",
+    ]);
+    let quantities = one_of(&[
+        "0", "1", "100m", "1500m", "1.5", "64Mi", "1Gi", "2k", "3e3", "12E6", "9Ei", "-1",
+    ]);
+    of(btree_map(names, quantities.prop_map(Quantity), 0..4))
+}
+
+fn resources() -> impl Strategy<Value = Option<ResourceRequirements>> {
+    let fields = (amounts(), amounts());
+    of(fields.prop_map(|(requests, limits)| ResourceRequirements {
+        requests,
+        limits,
+        ..Default::default()
+    }))
+}
+
+fn metadata() -> impl Strategy<Value = ObjectMeta> {
+    let identity = (text(), "[a-z]{1,5}", any::<u32>(), of(any::<i64>()));
+    let owner = (text(), of(any::<bool>())).prop_map(|(uid, controller)| OwnerReference {
+        uid,
+        controller,
+        ..Default::default()
+    });
+    (identity, time(), some_texts(), some_texts(), list(owner)).prop_map(
+        |((version, name, uid, generation), deletion_timestamp, labels, annotations, owner_references)| {
+            ObjectMeta {
+                namespace: Some(format!("ns-{}", uid % 3)),
+                name: Some(name),
+                uid: Some(uid.to_string()),
+                resource_version: Some(version),
+                generation,
+                deletion_timestamp,
+                labels,
+                annotations,
+                owner_references,
+                ..Default::default()
+            }
+        },
+    )
+}
+
+fn requirement() -> impl Strategy<Value = NodeSelectorRequirement> {
+    let key = prop_oneof![text(), Just("metadata.name".to_owned())];
+    let operator = one_of(&["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"]);
+    (key, operator, list(text())).prop_map(|(key, operator, values)| NodeSelectorRequirement {
+        key,
+        operator,
+        values,
+    })
+}
+
+fn term() -> impl Strategy<Value = NodeSelectorTerm> {
+    (list(requirement()), list(requirement())).prop_map(|(match_expressions, match_fields)| {
+        NodeSelectorTerm {
+            match_expressions,
+            match_fields,
+        }
+    })
+}
+
+fn node_affinity() -> impl Strategy<Value = NodeAffinity> {
+    let required = vec(term(), 0..3).prop_map(|node_selector_terms| NodeSelector { node_selector_terms });
+    let preferred = (term(), any::<i32>())
+        .prop_map(|(preference, weight)| PreferredSchedulingTerm { preference, weight });
+    (of(required), list(preferred)).prop_map(|(required, preferred)| NodeAffinity {
+        required_during_scheduling_ignored_during_execution: required,
+        preferred_during_scheduling_ignored_during_execution: preferred,
+    })
+}
+
+fn affinity() -> impl Strategy<Value = Affinity> {
+    let required = || list(Just(PodAffinityTerm::default()));
+    let preferred = || list(Just(WeightedPodAffinityTerm::default()));
+    let attract = (required(), preferred()).prop_map(|(required, preferred)| PodAffinity {
+        required_during_scheduling_ignored_during_execution: required,
+        preferred_during_scheduling_ignored_during_execution: preferred,
+    });
+    let repel = (required(), preferred()).prop_map(|(required, preferred)| PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: required,
+        preferred_during_scheduling_ignored_during_execution: preferred,
+    });
+    (of(node_affinity()), of(attract), of(repel)).prop_map(
+        |(node_affinity, pod_affinity, pod_anti_affinity)| Affinity {
+            node_affinity,
+            pod_affinity,
+            pod_anti_affinity,
+        },
+    )
+}
+
+fn toleration() -> impl Strategy<Value = Toleration> {
+    let operator = of(one_of(&["", "Equal", "Exists", "Gt"]));
+    let effect = of(one_of(&[
+        "",
+        "NoSchedule",
+        "PreferNoSchedule",
+        "NoExecute",
+        "Other",
+    ]));
+    (of(text()), operator, of(text()), effect).prop_map(|(key, operator, value, effect)| Toleration {
+        key,
+        operator,
+        value,
+        effect,
+        toleration_seconds: Some(300),
+    })
+}
+
+fn port() -> impl Strategy<Value = ContainerPort> {
+    let protocol = of(one_of(&["", "TCP", "UDP", "SCTP", "QUIC"]));
+    (of(select(vec![-1, 0, 1, 80, 70_000])), of(text()), protocol).prop_map(
+        |(host_port, host_ip, protocol)| ContainerPort {
+            container_port: 80,
+            host_ip,
+            host_port,
+            protocol,
+            ..Default::default()
+        },
+    )
+}
+
+fn container() -> impl Strategy<Value = Container> {
+    let image = of(one_of(&[
+        "",
+        "nginx",
+        "nginx:1",
+        "localhost:5000/x",
+        "y@sha256:00",
+    ]));
+    let policy = of(one_of(&["Always", "Never"]));
+    (
+        one_of(&["c1", "c2", "c3"]),
+        image,
+        list(port()),
+        resources(),
+        policy,
+    )
+        .prop_map(|(name, image, ports, resources, restart_policy)| Container {
+            name,
+            image,
+            ports,
+            resources,
+            restart_policy,
+            command: Some(vec!["/bin/true".into()]),
+            ..Default::default()
+        })
+}
+
+fn volume() -> impl Strategy<Value = Volume> {
+    (text(), 0..9, of(text())).prop_map(|(name, source, reference)| Volume {
+        name,
+        image: (source == 0).then(|| ImageVolumeSource {
+            reference,
+            ..Default::default()
+        }),
+        persistent_volume_claim: (source == 1).then(PersistentVolumeClaimVolumeSource::default),
+        ephemeral: (source == 2).then(EphemeralVolumeSource::default),
+        gce_persistent_disk: (source == 3).then(GCEPersistentDiskVolumeSource::default),
+        aws_elastic_block_store: (source == 4).then(AWSElasticBlockStoreVolumeSource::default),
+        iscsi: (source == 5).then(ISCSIVolumeSource::default),
+        rbd: (source == 6).then(RBDVolumeSource::default),
+        empty_dir: (source > 6).then(EmptyDirVolumeSource::default),
+        ..Default::default()
+    })
+}
+
+fn pod_spec() -> impl Strategy<Value = PodSpec> {
+    let gate = text().prop_map(|name| PodSchedulingGate { name });
+    let spread = one_of(&["DoNotSchedule", "ScheduleAnyway", "Other"]).prop_map(|when_unsatisfiable| {
+        TopologySpreadConstraint {
+            when_unsatisfiable,
+            ..Default::default()
+        }
+    });
+    let policy = of(one_of(&["Never", "PreemptLowerPriority", "Other"]));
+    let names = (of(text()), of(text()), of(any::<i32>()), policy);
+    let placement = (
+        some_texts(),
+        of(affinity()),
+        list(toleration()),
+        list(gate),
+        list(spread),
+    );
+    let workload = (
+        vec(container(), 0..3),
+        list(container()),
+        list(volume()),
+        resources(),
+        amounts(),
+    );
+    let claims = (
+        list(Just(PodResourceClaim::default())),
+        of(Just(PodSchedulingGroup::default())),
+    );
+    (names, placement, workload, claims).prop_map(|(names, placement, workload, claims)| {
+        let (scheduler_name, node_name, priority, preemption_policy) = names;
+        let (node_selector, affinity, tolerations, scheduling_gates, topology_spread_constraints) = placement;
+        let (containers, init_containers, volumes, resources, overhead) = workload;
+        let (resource_claims, scheduling_group) = claims;
+        PodSpec {
+            scheduler_name,
+            node_name,
+            priority,
+            preemption_policy,
+            node_selector,
+            affinity,
+            tolerations,
+            scheduling_gates,
+            topology_spread_constraints,
+            containers,
+            init_containers,
+            volumes,
+            resources,
+            overhead,
+            resource_claims,
+            scheduling_group,
+            host_network: Some(true),
+            ..Default::default()
+        }
+    })
+}
+
+fn condition() -> impl Strategy<Value = PodCondition> {
+    let kind = one_of(&["PodScheduled", "DisruptionTarget", "PodResizePending", "Ready"]);
+    let reason = of(one_of(&["Infeasible", "Unschedulable", "PreemptionByScheduler"]));
+    (
+        kind,
+        one_of(&["True", "False", "Unknown"]),
+        reason,
+        of(text()),
+        of(any::<i64>()),
+        time(),
+    )
+        .prop_map(
+            |(type_, status, reason, message, observed_generation, last_transition_time)| PodCondition {
+                type_,
+                status,
+                reason,
+                message,
+                observed_generation,
+                last_transition_time,
+                last_probe_time: None,
+            },
+        )
+}
+
+fn container_status() -> impl Strategy<Value = ContainerStatus> {
+    (one_of(&["c1", "c2", "c3", "gone"]), resources(), amounts()).prop_map(
+        |(name, resources, allocated_resources)| ContainerStatus {
+            name,
+            resources,
+            allocated_resources,
+            ..Default::default()
+        },
+    )
+}
+
+/// The two kinds of claim statuses.
+pub(super) type Claims = (
+    Option<Vec<PodResourceClaimStatus>>,
+    Option<PodExtendedResourceClaimStatus>,
+);
+
+pub(super) fn claims() -> impl Strategy<Value = Claims> {
+    let claim = (text(), of(text())).prop_map(|(name, resource_claim_name)| PodResourceClaimStatus {
+        name,
+        resource_claim_name,
+    });
+    let mapping = (text(), text(), text()).prop_map(|(container_name, request_name, resource_name)| {
+        ContainerExtendedResourceRequest {
+            container_name,
+            request_name,
+            resource_name,
+        }
+    });
+    let extended = (vec(mapping, 0..2), text()).prop_map(|(request_mappings, resource_claim_name)| {
+        PodExtendedResourceClaimStatus {
+            request_mappings,
+            resource_claim_name,
+        }
+    });
+    (list(claim), of(extended))
+}
+
+fn pod_status() -> impl Strategy<Value = PodStatus> {
+    let phase = of(one_of(&["Pending", "Running", "Succeeded", "Failed", "Other"]));
+    let containers = (list(container_status()), list(container_status()));
+    (phase, of(text()), time(), list(condition()), containers, claims()).prop_map(
+        |(phase, nominated_node_name, start_time, conditions, containers, claims)| PodStatus {
+            phase,
+            nominated_node_name,
+            start_time,
+            conditions,
+            container_statuses: containers.0,
+            init_container_statuses: containers.1,
+            resource_claim_statuses: claims.0,
+            extended_resource_claim_status: claims.1,
+            host_ip: Some("10.0.0.1".into()),
+            ..Default::default()
+        },
+    )
+}
+
+pub(super) fn pod() -> impl Strategy<Value = Pod> {
+    (metadata(), of(pod_spec()), of(pod_status())).prop_map(|(metadata, spec, status)| Pod {
+        metadata,
+        spec,
+        status,
+    })
+}
+
+fn node_status() -> impl Strategy<Value = NodeStatus> {
+    let image =
+        (list(text()), of(any::<i64>())).prop_map(|(names, size_bytes)| ContainerImage { names, size_bytes });
+    let condition = (text(), text()).prop_map(|(type_, status)| NodeCondition {
+        type_,
+        status,
+        ..Default::default()
+    });
+    (amounts(), list(image), list(condition), list(text())).prop_map(
+        |(allocatable, images, conditions, declared_features)| NodeStatus {
+            capacity: allocatable.clone(),
+            allocatable,
+            images,
+            conditions,
+            declared_features,
+            ..Default::default()
+        },
+    )
+}
+
+pub(super) fn node() -> impl Strategy<Value = Node> {
+    let effect = one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute", "Other", ""]);
+    let taint = (text(), of(text()), effect).prop_map(|(key, value, effect)| Taint {
+        key,
+        value,
+        effect,
+        ..Default::default()
+    });
+    let spec = (of(any::<bool>()), list(taint)).prop_map(|(unschedulable, taints)| NodeSpec {
+        unschedulable,
+        taints,
+        ..Default::default()
+    });
+    (metadata(), of(spec), of(node_status())).prop_map(|(metadata, spec, status)| Node {
+        metadata: ObjectMeta {
+            namespace: None,
+            ..metadata
+        },
+        spec,
+        status,
+    })
+}

@@ -1,0 +1,40 @@
+//! What the decoders promise.
+
+mod equivalence;
+mod errors;
+mod full;
+mod generate;
+mod measure;
+mod nodes;
+mod pods;
+mod sharing;
+
+use super::{NodeKind, PodKind};
+use serde_json::Value;
+
+/// The annotations that the kinds of these tests keep.
+const DECLARED: [&str; 3] = ["example.com/declared", "a", "example.com/key"];
+
+fn pod_kind() -> PodKind {
+    PodKind::new(DECLARED)
+}
+
+fn node_kind() -> NodeKind {
+    NodeKind::new(DECLARED)
+}
+
+/// A pod of a deployment as the API server sends it.
+const TYPICAL_POD: &[u8] = include_bytes!("fixtures/pod-typical.json");
+/// A bound pod with sidecar, image volume and a resize under way.
+const RUNNING_POD: &[u8] = include_bytes!("fixtures/pod-running.json");
+/// A pending pod with every demand there is.
+const PENDING_POD: &[u8] = include_bytes!("fixtures/pod-pending.json");
+const NODE: &[u8] = include_bytes!("fixtures/node.json");
+
+/// A pod `default/p` with this spec and status.
+fn pod_json(spec: Value, status: Value) -> Vec<u8> {
+    let metadata = serde_json::json!({"namespace": "default", "name": "p", "uid": "u"});
+    serde_json::json!({"metadata": metadata, "spec": spec, "status": status})
+        .to_string()
+        .into_bytes()
+}

@@ -1,0 +1,72 @@
+//! What of a node is kept, and in which form.
+
+use supercargo_framework::taint::TaintEffect;
+
+use super::{NODE, node_kind};
+
+#[test]
+fn a_node_is_cut_down_to_what_scheduling_reads() {
+    let node = node_kind().decode(NODE).unwrap();
+    assert_eq!(
+        (&*node.name, &*node.uid, &*node.resource_version),
+        ("node-1", "n-uid", "991")
+    );
+    assert!(node.unschedulable);
+    let annotations: Vec<_> = node.annotations.iter().map(|(key, _)| &**key).collect();
+    assert_eq!(annotations, ["example.com/declared"]);
+    let effects: Vec<_> = node.taints.iter().map(|taint| taint.effect).collect();
+    assert_eq!(
+        effects,
+        [
+            TaintEffect::NoSchedule,
+            TaintEffect::PreferNoSchedule,
+            TaintEffect::Unknown
+        ]
+    );
+    assert_eq!(node.conditions.get("Ready").map(|status| &**status), Some("True"));
+    assert_eq!(
+        node.declared_features
+            .iter()
+            .map(|feature| &**feature)
+            .collect::<Vec<_>>(),
+        [
+            "RestartAllContainersOnContainerExits",
+            "UserNamespacesHostNetworkSupport"
+        ]
+    );
+}
+
+#[test]
+fn amounts_are_counted_in_the_scheduler_s_units() {
+    let node = node_kind().decode(NODE).unwrap();
+    let cases = [
+        ("cpu", 7910),
+        ("memory", 33_822_867_456),
+        ("pods", 110),
+        ("hugepages-2Mi", 8 << 20),
+        ("hugepages-1Gi", 0),
+        ("example.com/gpu", 4),
+        ("unheard-of", 0),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(node.allocatable.get(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn each_image_name_is_listed_once_and_in_order() {
+    let node = node_kind().decode(NODE).unwrap();
+    let images: Vec<_> = node
+        .images
+        .iter()
+        .map(|image| (&*image.name, image.size))
+        .collect();
+    assert_eq!(
+        images,
+        [
+            ("a:1", 1000),
+            ("registry.example.com/b:1", 2000),
+            ("registry.example.com/b@sha256:1", 2000)
+        ]
+    );
+}

@@ -1,0 +1,284 @@
+//! What of a pod is kept, and in which form.
+
+use serde_json::json;
+use supercargo_framework::pod::PodInfo;
+use supercargo_framework::ports::Protocol;
+use supercargo_framework::taint::{TaintEffect, TolerationOperator};
+use supercargo_framework::time::Timestamp;
+
+use super::{PENDING_POD, RUNNING_POD, pod_json, pod_kind};
+
+fn running() -> PodInfo {
+    pod_kind().decode(RUNNING_POD).unwrap()
+}
+
+fn pending() -> PodInfo {
+    pod_kind().decode(PENDING_POD).unwrap()
+}
+
+#[test]
+fn metadata_is_cut_down_to_what_scheduling_reads() {
+    let pod = running();
+    assert_eq!(pod.key().to_string(), "shop/web-5d78c9869d-x2lqk");
+    assert_eq!(
+        (&*pod.resource_version, pod.generation, pod.terminating),
+        ("48213", 2, false)
+    );
+    assert_eq!(pod.controller.unwrap().to_string(), "rs-uid");
+    assert_eq!(
+        pod.annotations.iter().map(|(key, _)| &**key).collect::<Vec<_>>(),
+        ["example.com/declared"]
+    );
+    assert!(pending().terminating);
+}
+
+#[test]
+fn only_sidecars_among_init_containers_hold_host_ports() {
+    let ports: Vec<_> = running()
+        .spec
+        .host_ports
+        .iter()
+        .map(|p| (p.ip.to_string(), p.protocol, p.port))
+        .collect();
+    assert_eq!(
+        ports,
+        [
+            (String::new(), Protocol::Tcp, 8080),
+            ("127.0.0.1".to_owned(), Protocol::Udp, 15001)
+        ]
+    );
+}
+
+#[test]
+fn images_of_volumes_follow_those_of_containers() {
+    let spec = running().spec;
+    let images: Vec<_> = spec.images.iter().map(|image| &**image).collect();
+    assert_eq!(
+        images,
+        [
+            "proxy:2",
+            "localhost:5000/migrate:latest",
+            "nginx:latest",
+            "registry.example.com/models/small:latest"
+        ]
+    );
+    assert_eq!(spec.image_containers, 3);
+}
+
+#[test]
+fn unknown_words_in_a_toleration_tolerate_nothing() {
+    let tolerations = running().spec.tolerations.clone();
+    let parsed: Vec<_> = tolerations.iter().map(|t| (t.operator, t.effect)).collect();
+    assert_eq!(
+        parsed,
+        [
+            (TolerationOperator::Exists, Some(TaintEffect::NoExecute)),
+            (TolerationOperator::Equal, None),
+            (TolerationOperator::Unknown, Some(TaintEffect::Unknown)),
+        ]
+    );
+}
+
+#[test]
+fn pod_level_amounts_replace_and_can_be_left_out() {
+    let spec = pending().spec;
+    assert_eq!(
+        (
+            spec.requests.resource.milli_cpu,
+            spec.requests.resource.get("hugepages-2Mi")
+        ),
+        (3000, 4 << 20)
+    );
+    assert!(spec.container_requests.is_some());
+    assert!(spec.container_requests().resource.is_zero());
+    assert!(running().spec.container_requests.is_none());
+}
+
+/// CPU that a pod counts for on its node.
+fn counted_cpu(spec: serde_json::Value, status: serde_json::Value) -> i64 {
+    pod_kind()
+        .decode(&pod_json(spec, status))
+        .unwrap()
+        .requests()
+        .resource
+        .milli_cpu
+}
+
+#[test]
+fn during_a_resize_what_the_kubelet_reports_counts_too() {
+    let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
+    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+    let cases = [
+        (
+            "a larger amount in force",
+            json!({"name": "c", "resources": cpu("500m")}),
+            500,
+        ),
+        (
+            "a larger amount allocated",
+            json!({"name": "c", "resources": cpu("100m"), "allocatedResources": {"cpu": "600m"}}),
+            600,
+        ),
+        (
+            "a smaller amount in force",
+            json!({"name": "c", "resources": cpu("100m")}),
+            400,
+        ),
+        (
+            "allocated alone, from an old kubelet",
+            json!({"name": "c", "allocatedResources": {"cpu": "600m"}}),
+            400,
+        ),
+        (
+            "null resources",
+            json!({"name": "c", "resources": null, "allocatedResources": {"cpu": "600m"}}),
+            400,
+        ),
+        (
+            "another container's",
+            json!({"name": "d", "resources": cpu("500m")}),
+            400,
+        ),
+    ];
+    for (name, report, expected) in cases {
+        let status = json!({"containerStatuses": [report]});
+        assert_eq!(counted_cpu(spec.clone(), status), expected, "{name}");
+    }
+}
+
+#[test]
+fn an_infeasible_resize_does_not_count() {
+    let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
+    let reports = json!([{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]);
+    for (reason, expected) in [("Infeasible", 100), ("Deferred", 400)] {
+        let conditions = json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+        let status = json!({"conditions": conditions, "containerStatuses": reports});
+        assert_eq!(counted_cpu(spec.clone(), status), expected, "{reason}");
+    }
+}
+
+#[test]
+fn reports_count_for_sidecars_but_not_for_other_init_containers() {
+    for (policy, expected) in [(json!("Always"), 500), (json!(null), 100)] {
+        let init = json!({"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": "100m"}}});
+        let reports = json!([{"name": "i", "resources": {"requests": {"cpu": "500m"}}}]);
+        assert_eq!(
+            counted_cpu(
+                json!({"initContainers": [init]}),
+                json!({"initContainerStatuses": reports})
+            ),
+            expected,
+            "restartPolicy {policy}"
+        );
+    }
+}
+
+#[test]
+fn demands_that_no_plugin_evaluates_are_listed_by_path() {
+    assert_eq!(
+        pending()
+            .spec
+            .unsupported
+            .iter()
+            .map(|path| &**path)
+            .collect::<Vec<_>>(),
+        [
+            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+            "spec.topologySpreadConstraints",
+            "spec.resourceClaims",
+            "spec.schedulingGroup",
+            "spec.volumes[data].persistentVolumeClaim",
+            "spec.volumes[scratch].ephemeral",
+            "spec.volumes[gce].gcePersistentDisk",
+            "spec.volumes[aws].awsElasticBlockStore",
+            "spec.volumes[iscsi].iscsi",
+            "spec.volumes[rbd].rbd",
+        ]
+    );
+    assert!(running().spec.unsupported.is_empty());
+}
+
+#[test]
+fn preferences_and_nulls_are_supported() {
+    let spec = json!({
+        "affinity": {
+            "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}
+        },
+        "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": null}],
+        "resourceClaims": null,
+        "schedulingGroup": null
+    });
+    let pod = pod_kind().decode(&pod_json(spec, json!({}))).unwrap();
+    assert!(pod.spec.unsupported.is_empty(), "{:?}", pod.spec.unsupported);
+}
+
+#[test]
+fn affinity_terms_are_parsed_and_an_unparsable_one_is_kept() {
+    let affinity = pending().spec.node_affinity.clone().unwrap();
+    let required = affinity.required.unwrap();
+    assert_eq!(required.len(), 4);
+    assert_eq!(required[0].match_expressions.len(), 2);
+    assert_eq!(required[1].match_fields.len(), 1);
+    assert!(required[2].invalid.is_some());
+    assert!(required[3].is_empty());
+    assert_eq!(affinity.preferred[0].weight, 10);
+}
+
+#[test]
+fn the_status_is_cut_down_to_what_scheduling_reads() {
+    let status = pending().status;
+    assert!(!status.terminal);
+    assert_eq!(status.nominated_node_name.as_deref(), Some("node-9"));
+    assert_eq!(status.disruption_reason.as_deref(), Some("PreemptionByScheduler"));
+    assert_ne!(status.claim_statuses, 0);
+    let scheduled = status.pod_scheduled.unwrap();
+    assert_eq!(
+        (&*scheduled.status, &*scheduled.reason),
+        ("False", "Unschedulable")
+    );
+    assert_eq!(
+        &*scheduled.message,
+        "0/3 nodes are available: 3 node(s) didn't match \"it\"."
+    );
+    assert_eq!(scheduled.last_transition, Some(Timestamp(1_772_366_399_000_000)));
+
+    let status = running().status;
+    assert_eq!(status.start_time, Some(Timestamp(1_772_359_201_123_456)));
+    assert_eq!(status.claim_statuses, 0);
+    assert_eq!(status.pod_scheduled.unwrap().observed_generation, Some(1));
+}
+
+#[test]
+fn a_disruption_that_is_over_is_no_disruption() {
+    let status = json!({"conditions": [{"type": "DisruptionTarget", "status": "False", "reason": "R"}]});
+    let pod = pod_kind().decode(&pod_json(json!({}), status)).unwrap();
+    assert_eq!(pod.status.disruption_reason, None);
+}
+
+#[test]
+fn finished_pods_are_terminal() {
+    for (phase, terminal) in [
+        ("Pending", false),
+        ("Running", false),
+        ("Succeeded", true),
+        ("Failed", true),
+    ] {
+        let pod = pod_kind()
+            .decode(&pod_json(json!({}), json!({"phase": phase})))
+            .unwrap();
+        assert_eq!(pod.status.terminal, terminal, "{phase}");
+    }
+}
+
+#[test]
+fn escapes_in_any_text_are_resolved() {
+    let json = r#"{"metadata": {"namespace": "n\u0073", "name": "\u0070", "uid": "u",
+        "labels": {"\u0061pp": "w\u00e9b \"x\" \ud83d\ude80"}}, "sp\u0065c": {"nodeName": "n\/1"}}"#;
+    let pod = pod_kind().decode(json.as_bytes()).unwrap();
+    assert_eq!(pod.key().to_string(), "ns/p");
+    assert_eq!(pod.labels.get("app").map(|value| &**value), Some("wéb \"x\" 🚀"));
+    assert_eq!(pod.node_name.as_deref(), Some("n/1"));
+}

@@ -1,0 +1,80 @@
+//! What equal objects share, and that it is given back.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use supercargo_framework::pod::PodInfo;
+
+use super::{NODE, RUNNING_POD, node_kind, pod_kind};
+use crate::wire::PodKind;
+
+/// A pod of one template; what differs between such pods is set here.
+fn replica(kind: &PodKind, number: usize) -> PodInfo {
+    let mut pod: Value = serde_json::from_slice(RUNNING_POD).unwrap();
+    pod["metadata"]["name"] = json!(format!("web-{number}"));
+    pod["metadata"]["uid"] = json!(format!("uid-{number}"));
+    pod["spec"]["nodeName"] = json!(format!("node-{}", number % 10));
+    pod["spec"]["volumes"][0]["name"] = json!(format!("kube-api-access-{number}"));
+    kind.decode(pod.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn pods_of_one_template_share_all_but_their_identity() {
+    let kind = pod_kind();
+    let (a, b) = (replica(&kind, 1), replica(&kind, 11));
+    assert!(Arc::ptr_eq(&a.spec, &b.spec));
+    assert!(Arc::ptr_eq(&a.labels, &b.labels));
+    assert!(Arc::ptr_eq(&a.annotations, &b.annotations));
+    assert!(Arc::ptr_eq(&a.namespace, &b.namespace));
+    assert!(Arc::ptr_eq(
+        a.node_name.as_ref().unwrap(),
+        b.node_name.as_ref().unwrap()
+    ));
+    assert!(Arc::ptr_eq(&a.controller.unwrap().0, &b.controller.unwrap().0));
+    assert!(Arc::ptr_eq(
+        &a.status_requests.unwrap(),
+        &b.status_requests.unwrap()
+    ));
+    assert_ne!((a.name, a.uid), (b.name, b.uid));
+}
+
+#[test]
+fn nodes_share_what_is_equal() {
+    let kind = node_kind();
+    let mut other: Value = serde_json::from_slice(NODE).unwrap();
+    other["metadata"]["name"] = json!("node-2");
+    let (a, b) = (
+        kind.decode(NODE).unwrap(),
+        kind.decode(other.to_string().as_bytes()).unwrap(),
+    );
+    assert!(Arc::ptr_eq(&a.allocatable, &b.allocatable));
+    assert!(Arc::ptr_eq(&a.taints, &b.taints));
+    assert!(Arc::ptr_eq(&a.images, &b.images));
+    assert!(Arc::ptr_eq(&a.conditions, &b.conditions));
+    assert!(Arc::ptr_eq(&a.declared_features, &b.declared_features));
+    drop((a, b));
+    kind.sweep();
+    assert_eq!(kind.interned(), 0);
+}
+
+#[test]
+fn dropped_pods_give_everything_back() {
+    let kind = pod_kind();
+    let pods: Vec<PodInfo> = (0..20).map(|number| replica(&kind, number)).collect();
+    kind.sweep();
+    let held = kind.interned();
+    assert!(held < 100, "{held} values for pods of one template");
+    drop(pods);
+    kind.sweep();
+    assert_eq!(kind.interned(), 0);
+}
+
+#[test]
+fn the_tables_do_not_grow_with_pods_that_come_and_go() {
+    let kind = pod_kind();
+    for number in 0..20_000 {
+        let spec = json!({"containers": [{"name": "c", "image": format!("image-{number}:1")}]});
+        drop(kind.decode(&super::pod_json(spec, json!({}))).unwrap());
+    }
+    assert!(kind.interned() < 4096, "{} values held", kind.interned());
+}

@@ -1,0 +1,1 @@
+//! The one integration-test binary: one link, one control plane for all.
