@@ -82,13 +82,15 @@ pub fn execute(cli: Cli) -> Result<()> {
             record,
         }) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-            runtime
-                .context("cannot start the runtime")?
-                .block_on(run(RunOptions {
-                    kubeconfig,
-                    config,
-                    record,
-                }))
+            let runtime = runtime.context("cannot start the runtime")?;
+            let result = runtime.block_on(run(RunOptions {
+                kubeconfig,
+                config,
+                record,
+            }));
+            // What did not end in time must not keep the process.
+            runtime.shutdown_background();
+            result
         }
         Command::Replay(Replay { file, config }) => {
             let mut scheduler = Scheduler::new(scheduler_options(&load_config(config.as_deref())?))?;

@@ -3,7 +3,7 @@
 //! Upstream's rules: the first event of a kind is created; the second patches it into a series; more only count in
 //! memory, and the count is written every half hour and once the series has gone quiet. Failed writes are tried again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const WRITES_IN_FLIGHT: usize = 64;
 const LONGEST_NAME: usize = 253 - 17;
 
 /// What makes two events one series. The text is not part of it; the pod's resource version is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     uid: Uid,
     resource_version: Arc<str>,
@@ -166,14 +166,13 @@ impl Writer {
             let quiet = series.seen.elapsed() >= QUIET;
             series.count > series.written && (quiet || series.refreshed.elapsed() >= REFRESH)
         };
-        let grown: BTreeMap<Key, ()> = self
+        let grown = self
             .series
             .iter()
             .filter(|(_, series)| due(series))
-            .map(|(key, _)| (key.clone(), ()))
-            .collect();
-        for key in grown.keys() {
-            self.patch(key);
+            .map(|(key, _)| key.clone());
+        for key in grown.collect::<Vec<_>>() {
+            self.patch(&key);
         }
         self.series.retain(|_, series| series.seen.elapsed() < QUIET);
     }

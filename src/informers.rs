@@ -112,6 +112,11 @@ impl Informers {
         self.factory.start(&self.stop);
     }
 
+    /// Resolves when an informer has broken down: the scheduler would go on without knowing.
+    pub(crate) async fn failed(&self) -> String {
+        self.factory.failed().await
+    }
+
     /// Waits until every handler has seen what exists, or `give_up` is cancelled.
     pub(crate) async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(give_up).await

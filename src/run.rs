@@ -94,14 +94,17 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let informers = Informers::new(client, &mailbox, names)?;
     informers.start();
     let signalled = stop_signal()?;
-    let synced = informers.synced(&signalled).await;
-    if synced.is_synced() {
-        // Everything that exists lies in the mailbox before this.
-        mailbox.post(Message::Start);
-        tracing::info!("informers and handlers have synced, scheduling");
+    tokio::select! {
+        synced = informers.synced(&signalled) => if synced.is_synced() {
+            // Everything that exists lies in the mailbox before this.
+            mailbox.post(Message::Start);
+            tracing::info!("informers and handlers have synced, scheduling");
+        },
+        failure = informers.failed() => bail!("an informer broke down: {failure}"),
     }
     tokio::select! {
         () = signalled.cancelled() => {}
+        failure = informers.failed() => bail!("an informer broke down: {failure}"),
         ended = &mut owner => {
             ended.context("the scheduler panicked")?.context("cannot write the record")?;
             bail!("the scheduler ended unasked");

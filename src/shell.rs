@@ -29,7 +29,7 @@ impl CarryOut for Shell {
                 match event.kind {
                     EventType::Normal => tracing::info!(pod = %event.pod, "{}", event.note),
                     EventType::Warning => {
-                        tracing::info!(pod = %event.pod, "unable to schedule: {}", event.note)
+                        tracing::info!(pod = %event.pod, "unable to schedule: {}", event.note);
                     }
                 }
                 self.recorder.record(event);

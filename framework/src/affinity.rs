@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::labels::{Labels, is_label_key, is_label_value};
+use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
 
 /// The one field that `matchFields` knows.
@@ -42,40 +42,44 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// A requirement on a label, checked as upstream's `labels.NewRequirement` does; the error is the reason.
-    pub fn label(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, String> {
+    /// A requirement on a label, checked as upstream's `labels.NewRequirement` does; the errors are the reasons, each
+    /// starting with the field.
+    pub fn label(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, Vec<String>> {
+        let mut reasons = Vec::new();
         if !is_label_key(&key) {
-            return Err(format!(
+            reasons.push(format!(
                 "key: Invalid value: {key:?}: name part must be a qualified label name"
             ));
         }
-        let parsed = match operator {
-            "In" | "NotIn" if values.is_empty() => {
-                return Err(
-                    "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
-                        .into(),
-                );
-            }
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                return Err(format!(
-                    "values: Invalid value: {values:?}: values set must be empty for exists and does not exist"
-                ));
-            }
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            "Gt" | "Lt" => {
-                let [bound] = &values[..] else {
-                    return Err(format!(
-                        "values: Invalid value: {values:?}: for 'Gt', 'Lt' operators, exactly one value is required"
+        let operator = match operator {
+            "In" | "NotIn" => {
+                if values.is_empty() {
+                    reasons.push(invalid_values(
+                        &values,
+                        "for 'in', 'notin' operators, values set can't be empty",
                     ));
-                };
-                let bound = bound.parse().map_err(|_| {
-                    format!(
-                        "values[0]: Invalid value: {bound:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-                    )
-                })?;
+                }
+                if operator == "In" {
+                    Operator::In
+                } else {
+                    Operator::NotIn
+                }
+            }
+            "Exists" | "DoesNotExist" => {
+                if !values.is_empty() {
+                    reasons.push(invalid_values(
+                        &values,
+                        "values set must be empty for exists and does not exist",
+                    ));
+                }
+                if operator == "Exists" {
+                    Operator::Exists
+                } else {
+                    Operator::DoesNotExist
+                }
+            }
+            "Gt" | "Lt" => {
+                let bound = integer_bound(&values, &mut reasons);
                 if operator == "Gt" {
                     Operator::Gt(bound)
                 } else {
@@ -83,48 +87,55 @@ impl Requirement {
                 }
             }
             other => {
-                return Err(format!(
-                    "operator: Unsupported value: {other:?}: supported values: \"DoesNotExist\", \"Exists\", \"Gt\", \"In\", \"Lt\", \"NotIn\""
-                ));
+                let supported = r#""DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn""#;
+                // Upstream does not look further at a requirement whose operator it does not know.
+                return Err(vec![format!(
+                    "operator: Unsupported value: {other:?}: supported values: {supported}"
+                )]);
             }
         };
-        if let Some((i, value)) = values
+        for (i, value) in values
             .iter()
             .enumerate()
-            .find(|(_, value)| !is_label_value(value))
+            .filter(|(_, value)| !is_label_value(value))
         {
-            return Err(format!(
-                "values[{i}][{key}]: Invalid value: {value:?}: not a valid label value"
+            reasons.push(format!(
+                "values[{i}][{key}]: Invalid value: {value:?}: {}",
+                label_value_faults(value)
             ));
         }
-        Ok(Self {
-            key,
-            operator: parsed,
-            values: values.into(),
-        })
+        if reasons.is_empty() {
+            Ok(Self {
+                key,
+                operator,
+                values: values.into(),
+            })
+        } else {
+            Err(reasons)
+        }
     }
 
     /// A requirement on a field: `In` or `NotIn` with exactly one value.
-    pub fn field(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, String> {
+    pub fn field(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, Vec<String>> {
         let operator = match operator {
             "In" => Operator::In,
             "NotIn" => Operator::NotIn,
             other => {
-                return Err(format!(
-                    "operator: Unsupported value: {other:?}: supported values: \"In\", \"NotIn\""
-                ));
+                let supported = r#""In", "NotIn""#;
+                return Err(vec![format!(
+                    "operator: Unsupported value: {other:?}: supported values: {supported}"
+                )]);
             }
         };
-        if values.len() != 1 {
-            return Err(format!(
-                "values: Invalid value: {values:?}: must have one element"
-            ));
+        if values.len() == 1 {
+            Ok(Self {
+                key,
+                operator,
+                values: values.into(),
+            })
+        } else {
+            Err(vec![invalid_values(&values, "must have one element")])
         }
-        Ok(Self {
-            key,
-            operator,
-            values: values.into(),
-        })
     }
 
     /// Whether these labels meet the requirement.
@@ -151,6 +162,48 @@ impl Requirement {
     }
 }
 
+/// The bound of `Gt` and `Lt`.
+fn integer_bound(values: &[Arc<str>], reasons: &mut Vec<String>) -> i64 {
+    if values.len() != 1 {
+        reasons.push(invalid_values(
+            values,
+            "for 'Gt', 'Lt' operators, exactly one value is required",
+        ));
+    }
+    let mut bound = 0;
+    for (i, value) in values.iter().enumerate() {
+        match value.parse() {
+            Ok(value) => bound = value,
+            Err(_) => reasons.push(format!(
+                "values[{i}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            )),
+        }
+    }
+    bound
+}
+
+/// A list of values that is wrong as a whole, in compact JSON as upstream prints it.
+fn invalid_values(values: &[Arc<str>], detail: &str) -> String {
+    let listed: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+    format!("values: Invalid value: [{}]: {detail}", listed.join(","))
+}
+
+/// What is wrong with a label value, in the API's words.
+fn label_value_faults(value: &str) -> String {
+    let mut faults = Vec::new();
+    if value.len() > MAX_LABEL_VALUE {
+        faults.push("must be no more than 63 characters");
+    }
+    if !value.is_empty() && !is_name(value) {
+        faults.push(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+             validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+        );
+    }
+    faults.join("; ")
+}
+
 fn integer(label: Option<&Arc<str>>) -> Option<i64> {
     label?.parse().ok()
 }
@@ -162,19 +215,19 @@ pub struct NodeSelectorTerm {
     pub match_expressions: Box<[Requirement]>,
     /// Requirements on the node's fields.
     pub match_fields: Box<[Requirement]>,
-    /// Why the term cannot be evaluated, if it cannot.
-    pub invalid: Option<Arc<str>>,
+    /// Why the term cannot be evaluated; empty when it can.
+    pub invalid: Box<[Arc<str>]>,
 }
 
 impl NodeSelectorTerm {
     /// Whether the term has no requirement at all. Such a term matches nothing.
     pub fn is_empty(&self) -> bool {
-        self.match_expressions.is_empty() && self.match_fields.is_empty() && self.invalid.is_none()
+        self.match_expressions.is_empty() && self.match_fields.is_empty() && self.invalid.is_empty()
     }
 
     /// Whether the node meets every requirement of a term that can be evaluated.
     pub fn matches(&self, node: &NodeRecord) -> bool {
-        self.invalid.is_none()
+        self.invalid.is_empty()
             && !self.is_empty()
             && self
                 .match_expressions
@@ -202,32 +255,31 @@ impl NodeSelectorTerm {
     /// Parses a term. What cannot be evaluated is remembered in `invalid`, worded and located as upstream does
     /// (`matchExpressions[0].values[0]: Invalid value: …`).
     pub fn parse(expressions: Vec<RawRequirement>, fields: Vec<RawRequirement>) -> Self {
-        let mut errors = Vec::new();
+        let mut invalid: Vec<Arc<str>> = Vec::new();
         let mut parse =
             |path, raws: Vec<RawRequirement>, parse_one: ParseRequirement| -> Box<[Requirement]> {
-                let parsed = raws.into_iter().enumerate().filter_map(|(i, raw)| {
-                    parse_one(raw.key, &raw.operator, raw.values)
-                        .map_err(|reason| errors.push(format!("{path}[{i}].{reason}")))
-                        .ok()
-                });
-                parsed.collect()
+                let mut parsed = Vec::with_capacity(raws.len());
+                for (i, raw) in raws.into_iter().enumerate() {
+                    match parse_one(raw.key, &raw.operator, raw.values) {
+                        Ok(requirement) => parsed.push(requirement),
+                        Err(reasons) => {
+                            invalid.extend(reasons.iter().map(|r| Arc::from(format!("{path}[{i}].{r}"))));
+                        }
+                    }
+                }
+                parsed.into()
             };
         let match_expressions = parse("matchExpressions", expressions, Requirement::label);
         let match_fields = parse("matchFields", fields, Requirement::field);
-        let invalid = match &errors[..] {
-            [] => None,
-            [only] => Some(Arc::from(&**only)),
-            several => Some(Arc::from(format!("[{}]", several.join(", ")))),
-        };
         Self {
             match_expressions,
             match_fields,
-            invalid,
+            invalid: invalid.into(),
         }
     }
 }
 
-type ParseRequirement = fn(Arc<str>, &str, Vec<Arc<str>>) -> Result<Requirement, String>;
+type ParseRequirement = fn(Arc<str>, &str, Vec<Arc<str>>) -> Result<Requirement, Vec<String>>;
 
 /// A term with a weight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -264,22 +316,54 @@ mod tests {
     type Raw<'a> = (&'a str, &'a str, &'a [&'a str]);
 
     fn term(requirements: &[Raw<'_>]) -> NodeSelectorTerm {
-        let parsed: Result<Vec<_>, _> = requirements
-            .iter()
-            .map(|(key, op, values)| {
-                Requirement::label((*key).into(), op, values.iter().map(|v| Arc::from(*v)).collect())
-            })
-            .collect();
-        match parsed {
-            Ok(match_expressions) => NodeSelectorTerm {
-                match_expressions: match_expressions.into(),
-                ..Default::default()
-            },
-            Err(reason) => NodeSelectorTerm {
-                invalid: Some(reason.into()),
-                ..Default::default()
-            },
+        let raw = |(key, operator, values): &Raw<'_>| RawRequirement {
+            key: (*key).into(),
+            operator: (*operator).into(),
+            values: values.iter().map(|v| Arc::from(*v)).collect(),
+        };
+        NodeSelectorTerm::parse(requirements.iter().map(raw).collect(), vec![])
+    }
+
+    #[test]
+    fn what_cannot_be_evaluated_is_worded_as_upstream_does() {
+        let cases: [(Raw<'_>, &[&str]); 4] = [
+            (
+                ("k", "Gt", &["abc"]),
+                &[
+                    "matchExpressions[0].values[0]: Invalid value: \"abc\": for 'Gt', 'Lt' operators, the value must be an integer",
+                ],
+            ),
+            (
+                ("k", "Exists", &["a", "b"]),
+                &[
+                    "matchExpressions[0].values: Invalid value: [\"a\",\"b\"]: values set must be empty for exists and does not exist",
+                ],
+            ),
+            (
+                ("k", "In", &["a b"]),
+                &[concat!(
+                    "matchExpressions[0].values[0][k]: Invalid value: \"a b\": a valid label must be an empty string or ",
+                    "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric ",
+                    "character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is ",
+                    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                )],
+            ),
+            (
+                ("k", "Like", &[]),
+                &[
+                    "matchExpressions[0].operator: Unsupported value: \"Like\": supported values: \"DoesNotExist\", \"Exists\", \"Gt\", \"In\", \"Lt\", \"NotIn\"",
+                ],
+            ),
+        ];
+        for (raw, expected) in cases {
+            let term = term(&[raw]);
+            assert_eq!(term.invalid.iter().map(|r| &**r).collect::<Vec<_>>(), expected);
         }
+        assert_eq!(
+            term(&[("k", "Gt", &["a b"])]).invalid.len(),
+            2,
+            "every fault of a requirement is told"
+        );
     }
 
     #[test]

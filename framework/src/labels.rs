@@ -56,10 +56,13 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     }
 }
 
+/// The longest label value.
+pub const MAX_LABEL_VALUE: usize = 63;
+
 /// Whether `value` is a legal label value: at most 63 characters of `[-A-Za-z0-9_.]`, empty or with an
 /// alphanumeric at both ends.
 pub fn is_label_value(value: &str) -> bool {
-    value.len() <= 63 && (value.is_empty() || is_name(value))
+    value.len() <= MAX_LABEL_VALUE && (value.is_empty() || is_name(value))
 }
 
 /// Whether `key` is a qualified name: an optional DNS subdomain and `/`, then a name of at most 63 characters.
@@ -68,10 +71,11 @@ pub fn is_label_key(key: &str) -> bool {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    prefix.is_none_or(is_dns_subdomain) && name.len() <= 63 && is_name(name)
+    prefix.is_none_or(is_dns_subdomain) && name.len() <= MAX_LABEL_VALUE && is_name(name)
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether the characters are those of a label's name or value, whatever their number.
+pub(crate) fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     match (bytes.first(), bytes.last()) {

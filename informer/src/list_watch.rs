@@ -120,10 +120,10 @@ pub enum ListWatchError {
     #[error("the server refused with {} {}: {}", .0.code, .0.reason, .0.message)]
     Status(Box<Status>),
     /// The request did not reach the server, or the answer did not come back.
-    #[error("no answer from the server: {0}")]
+    #[error("no answer from the server: {}", with_causes(.0.as_ref()))]
     Transport(#[source] Box<dyn Error + Send + Sync>),
     /// The connection failed while the answer was read.
-    #[error("the answer broke off: {0}")]
+    #[error("the answer broke off: {}", with_causes(.0.as_ref()))]
     Body(#[source] Box<dyn Error + Send + Sync>),
     /// The server was silent for too long.
     #[error("the server was silent for {0:?}")]
@@ -165,7 +165,22 @@ impl ListWatchError {
 
     /// Nobody listens at the server's address, as while it restarts.
     pub fn is_connection_refused(&self) -> bool {
-        matches!(self, Self::Transport(cause) if has_refused_connection(cause.as_ref()))
+        self.is_io(|kind| kind == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// The connection was lost before the answer began, as when the server has just been killed.
+    pub fn is_connection_lost(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        self.is_io(|kind| {
+            matches!(
+                kind,
+                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+            )
+        })
+    }
+
+    fn is_io(&self, test: fn(io::ErrorKind) -> bool) -> bool {
+        matches!(self, Self::Transport(cause) if has_io_error(cause.as_ref(), test))
     }
 
     /// The server will very likely answer the same request later.
@@ -174,13 +189,29 @@ impl ListWatchError {
     }
 }
 
-fn has_refused_connection(error: &(dyn Error + 'static)) -> bool {
+/// An error of the HTTP stack with what is below it. By themselves the upper ones say little more than that
+/// something went wrong.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let below = error.to_string();
+        if !text.contains(&below) {
+            text.push_str(": ");
+            text.push_str(&below);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn has_io_error(error: &(dyn Error + 'static), test: fn(io::ErrorKind) -> bool) -> bool {
     let io_error = error.downcast_ref::<io::Error>();
     // `source` of an I/O error passes over the error that it wraps.
     let wrapped = io_error.and_then(io::Error::get_ref);
-    io_error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        || wrapped.is_some_and(|error| has_refused_connection(error))
-        || error.source().is_some_and(has_refused_connection)
+    io_error.is_some_and(|error| test(error.kind()))
+        || wrapped.is_some_and(|error| has_io_error(error, test))
+        || error.source().is_some_and(|error| has_io_error(error, test))
 }
 
 pub(crate) fn is_expired(status: &Status) -> bool {
@@ -269,7 +300,7 @@ mod tests {
         ] {
             assert!(ListWatchError::Transport(cause).is_connection_refused());
         }
-        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
-        assert!(!ListWatchError::Transport(Box::new(reset)).is_connection_refused());
+        let reset = ListWatchError::Transport(Box::new(io::Error::from(io::ErrorKind::ConnectionReset)));
+        assert!(!reset.is_connection_refused() && reset.is_connection_lost());
     }
 }

@@ -98,28 +98,10 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
 
 /// Why a term cannot be evaluated, each reason under the term's path.
 fn located_errors(path: &str, term: &NodeSelectorTerm) -> Vec<String> {
-    let reasons = term.invalid.as_deref().map(split_reasons).unwrap_or_default();
-    reasons
-        .into_iter()
+    term.invalid
+        .iter()
         .map(|reason| format!("{path}.{reason}"))
         .collect()
-}
-
-/// The reasons in [`NodeSelectorTerm::invalid`], which has several as `[a, b]`; each starts with its path.
-fn split_reasons(invalid: &str) -> Vec<&str> {
-    let Some(list) = invalid.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
-        return vec![invalid];
-    };
-    let separators = [", matchExpressions[", ", matchFields["];
-    let mut ends: Vec<_> = separators
-        .iter()
-        .flat_map(|separator| list.match_indices(separator))
-        .map(|(end, _)| end)
-        .chain([list.len()])
-        .collect();
-    ends.sort_unstable();
-    let starts = [0].into_iter().chain(ends.iter().map(|end| end + ", ".len()));
-    starts.zip(&ends).map(|(start, end)| &list[start..*end]).collect()
 }
 
 /// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.

@@ -271,6 +271,7 @@ async fn a_connection_that_is_refused_is_told_apart() {
         .await
         .unwrap_err();
     assert!(error.is_connection_refused(), "{error:?}");
+    assert!(error.to_string().contains("refused"), "{error}");
 }
 
 #[tokio::test]
@@ -372,4 +373,5 @@ async fn a_refused_connection_is_told_apart_on_a_real_socket() {
     let source = pods(Client::try_from(config).unwrap());
     let error = source.list(&ListOptions::default()).await.unwrap_err();
     assert!(error.is_connection_refused(), "{error:?}");
+    assert!(error.to_string().contains("refused"), "{error}");
 }

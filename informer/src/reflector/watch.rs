@@ -23,6 +23,9 @@ use crate::retry_window::RetryWindow;
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// Servers end a watch after its timeout; a connection still open after this much more is taken for dead.
 const GRACE: Duration = Duration::from_secs(5);
+/// For how long a watch is tried again whose connection is lost before it opens. Go's HTTP client repeats such
+/// requests by itself; a server that restarts should not cost a list here either.
+const LOST_CONNECTION_RETRY: Duration = Duration::from_secs(30);
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// A watch, and when it is to be over.
@@ -189,6 +192,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         mut open: Option<OpenWatch<K::Object>>,
     ) -> Result<(), ReflectorError> {
         let mut internal_errors = RetryWindow::new(self.options.internal_error_retry);
+        let mut lost_connections = RetryWindow::new(LOST_CONNECTION_RETRY);
         loop {
             let opened = match open.take() {
                 Some(watch) => Ok(watch),
@@ -202,7 +206,10 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             };
             let mut watch = match opened {
                 Ok(watch) => watch,
-                Err(error) if error.is_retriable() => {
+                Err(error)
+                    if error.is_retriable()
+                        || (error.is_connection_lost() && lost_connections.may_retry()) =>
+                {
                     self.pause_for(&error).await;
                     continue;
                 }
@@ -222,12 +229,12 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 }
                 End::Refused(status) if is_internal_error(&status) && internal_errors.may_retry() => {}
                 End::Refused(status) if is_expired(&status) => {
-                    tracing::debug!(resource = %self.kind.gvr(), message = status.message, "watch expired");
+                    tracing::debug!(resource = %self.kind.gvr(), status = status.message, "watch expired");
                     return Ok(());
                 }
                 End::Refused(status) => {
                     tracing::warn!(resource = %self.kind.gvr(), code = status.code, reason = status.reason,
-                        message = status.message, "watch ended with an error");
+                        status = status.message, "watch ended with an error");
                     return Ok(());
                 }
             }

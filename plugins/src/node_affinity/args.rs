@@ -8,7 +8,7 @@ use supercargo_framework::affinity::{NodeAffinity, RawRequirement};
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::{NodeSelectorTerm, PreferredTerm};
 
-use super::{NAME, split_reasons};
+use super::NAME;
 use crate::args::decode;
 
 #[derive(Deserialize)]
@@ -109,10 +109,9 @@ pub(super) fn parse(args: &Value) -> Result<NodeAffinity, ArgsError> {
 }
 
 fn check(term: &NodeSelectorTerm, path: String) -> Result<(), ArgsError> {
-    let Some(invalid) = term.invalid.as_deref() else {
+    let Some(first) = term.invalid.first() else {
         return Ok(());
     };
-    let first = split_reasons(invalid).remove(0);
     let (field, message) = first.split_once(": ").unwrap_or(("", first));
     Err(ArgsError::new(format!("addedAffinity.{path}.{field}"), message))
 }

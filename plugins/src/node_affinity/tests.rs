@@ -327,11 +327,6 @@ fn errors_are_told_once_each() {
     ] {
         assert_eq!(aggregate(strings(errors)), expected);
     }
-    assert_eq!(
-        split_reasons("[matchExpressions[0].values: x, y, matchFields[1].operator: z]"),
-        ["matchExpressions[0].values: x, y", "matchFields[1].operator: z"]
-    );
-    assert_eq!(split_reasons("matchFields[0]: x"), ["matchFields[0]: x"]);
 }
 
 #[test]

@@ -207,3 +207,23 @@ async fn watches_are_asked_to_end_within_the_range_that_is_set_but_not_too_soon(
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn lost_connections_cost_no_list_for_a_while() {
+    let lost = || {
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        Err(ListWatchError::Transport(Box::new(reset)))
+    };
+    let source = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(move |_, _| lost()));
+    let rig = Rig::start(source.clone());
+    sleep(20.0).await;
+    let requests = source.summaries();
+    assert!(
+        requests.len() > 4 && requests[2..].iter().all(|request| request == "watch rv=10"),
+        "{requests:?}"
+    );
+    assert!(rig.errors.lock().is_empty());
+    sleep(300.0).await;
+    assert!(source.summaries().contains(&"list rv=10".to_owned()));
+    assert!(!rig.errors.lock().is_empty());
+}
