@@ -16,7 +16,7 @@ use supercargo_controlplane::{ControlPlane, Method, Options};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn main() -> Result<()> {
     let keep = match std::env::args().nth(1).as_deref() {
@@ -31,17 +31,11 @@ fn main() -> Result<()> {
     for node in &nodes {
         plane.request(Method::Post, "/api/v1/nodes", Some(node))?.json()?;
     }
-    println!(
-        "{} nodes in {} zones are there. Starting supercargo.\n",
-        nodes.len(),
-        ZONES.len()
-    );
-    let kubeconfig = Some(plane.kubeconfig("admin")?);
+    println!("{} nodes in {} zones are there. Starting supercargo.\n", nodes.len(), ZONES.len());
+    let kubeconfig = plane.kubeconfig("admin")?;
     let runtime = tokio::runtime::Runtime::new()?;
-    let scheduler = runtime.spawn(run(RunOptions {
-        kubeconfig: kubeconfig.clone(),
-        ..RunOptions::default()
-    }));
+    let scheduler =
+        runtime.spawn(run(RunOptions { kubeconfig: Some(kubeconfig.clone()), ..RunOptions::default() }));
     for pod in &pods {
         plane.request(Method::Post, PODS, Some(pod))?.json()?;
     }
@@ -49,11 +43,7 @@ fn main() -> Result<()> {
     lift_the_gate(&plane)?;
     summarize(&plane)?;
     if keep {
-        let path = kubeconfig.unwrap_or_default();
-        println!(
-            "\nStill up; Ctrl-C ends it. Try:\n\n  export KUBECONFIG={}",
-            path.display()
-        );
+        println!("\nStill up; Ctrl-C ends it. Try:\n\n  export KUBECONFIG={}", kubeconfig.display());
         println!("  kubectl get pods -o wide\n  kubectl get events");
         runtime.block_on(scheduler).context("the scheduler panicked")??;
     }
@@ -76,10 +66,7 @@ fn nodes() -> Vec<Value> {
             "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
         })
     };
-    ZONES
-        .iter()
-        .flat_map(|zone| (0..2).map(move |i| node(zone, i)))
-        .collect()
+    ZONES.iter().flat_map(|zone| (0..2).map(move |i| node(zone, i))).collect()
 }
 
 fn pod(name: &str, cpu: &str, spec: Value) -> Value {
@@ -103,9 +90,7 @@ fn pods() -> Vec<Value> {
         "nodeSelector": {"topology.kubernetes.io/zone": "c"},
     });
     let gated = json!({"schedulingGates": [{"name": "example.com/hold"}]});
-    let mut pods: Vec<_> = (0..8)
-        .map(|i| pod(&format!("web-{i}"), "500m", json!({})))
-        .collect();
+    let mut pods: Vec<_> = (0..8).map(|i| pod(&format!("web-{i}"), "500m", json!({}))).collect();
     pods.extend((0..3).map(|i| pod(&format!("zone-b-{i}"), "250m", in_zone_b.clone())));
     pods.extend((0..2).map(|i| pod(&format!("dedicated-{i}"), "2", dedicated.clone())));
     pods.push(pod("gated", "100m", gated));
@@ -128,14 +113,9 @@ fn verdict(pod: &Value) -> Option<String> {
         return Some(format!("-> {node}"));
     }
     let conditions = pod["status"]["conditions"].as_array()?;
-    let condition = conditions
-        .iter()
-        .find(|condition| condition["type"] == "PodScheduled")?;
+    let condition = conditions.iter().find(|condition| condition["type"] == "PodScheduled")?;
     let message = condition["message"].as_str().unwrap_or_default();
-    Some(format!(
-        "waits: {}: {message}",
-        condition["reason"].as_str().unwrap_or_default()
-    ))
+    Some(format!("waits: {}: {message}", condition["reason"].as_str().unwrap_or_default()))
 }
 
 /// Prints decisions as they fall, until there is one for every pod.
@@ -162,14 +142,10 @@ fn watch(plane: &ControlPlane, expected: usize) -> Result<()> {
 fn lift_the_gate(plane: &ControlPlane) -> Result<()> {
     println!("Lifting the scheduling gate of pod gated:\n");
     let patch = json!({"spec": {"schedulingGates": []}});
-    plane
-        .request(Method::Patch, &format!("{PODS}/gated"), Some(&patch))?
-        .json()?;
+    plane.request(Method::Patch, &format!("{PODS}/gated"), Some(&patch))?.json()?;
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        let gated = plane
-            .request(Method::Get, &format!("{PODS}/gated"), None)?
-            .json()?;
+        let gated = plane.request(Method::Get, &format!("{PODS}/gated"), None)?.json()?;
         if let Some(node) = gated["spec"]["nodeName"].as_str() {
             println!("  gated        -> {node}\n\nWhat is where:\n");
             return Ok(());

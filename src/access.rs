@@ -22,33 +22,18 @@ const fn access(
     verb: &'static str,
     reason: &'static str,
 ) -> Access {
-    Access {
-        group,
-        resource,
-        verb,
-        reason,
-    }
+    Access { group, resource, verb, reason }
 }
 
 /// Every kind of request that a scheduler makes.
 pub const ACCESS: &[Access] = &[
     access("", "pods", "list", "pod informer"),
     access("", "pods", "watch", "pod informer"),
-    access(
-        "",
-        "pods",
-        "get",
-        "quorum read after a bind whose fate is unknown",
-    ),
+    access("", "pods", "get", "quorum read after a bind whose fate is unknown"),
     access("", "nodes", "list", "node informer"),
     access("", "nodes", "watch", "node informer"),
     access("", "pods/binding", "create", "bind"),
-    access(
-        "",
-        "pods/status",
-        "patch",
-        "PodScheduled condition and nominated node",
-    ),
+    access("", "pods/status", "patch", "PodScheduled condition and nominated node"),
     access("events.k8s.io", "events", "create", "record an event"),
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];

@@ -49,9 +49,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> 
                 source: Box::new(source),
             };
             let file = Kubeconfig::read_from(path).map_err(named)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .map_err(named)?
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?
         }
         None => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
     };
@@ -111,19 +109,12 @@ impl Api {
         }
         match tokio::time::timeout(REQUEST_TIMEOUT, self.send(call)).await {
             Ok(result) => result,
-            Err(_) => Err(unknown(format!(
-                "no answer within {} s",
-                REQUEST_TIMEOUT.as_secs()
-            ))),
+            Err(_) => Err(unknown(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
         }
     }
 
     async fn send(&self, call: Call<'_>) -> Result<Value, CallError> {
-        let body = if call.body.is_null() {
-            Vec::new()
-        } else {
-            call.body.to_string().into_bytes()
-        };
+        let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
         let request = Request::builder()
             .method(call.method)
             .uri(call.path)
@@ -131,17 +122,9 @@ impl Api {
             .header(header::ACCEPT, "application/json")
             .body(Body::from(body))
             .map_err(|error| refused(format!("request for {}: {error}", call.path)))?;
-        let response = self
-            .client
-            .send(request)
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let response = self.client.send(request).await.map_err(|error| no_answer(&error))?;
         let status = response.status();
-        let bytes = response
-            .into_body()
-            .collect_bytes()
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let bytes = response.into_body().collect_bytes().await.map_err(|error| no_answer(&error))?;
         if status.is_success() {
             return serde_json::from_slice(&bytes)
                 .map_err(|error| unknown(format!("unreadable answer: {error}")));
@@ -151,11 +134,7 @@ impl Api {
 }
 
 fn call_error(certainty: Certainty, message: String) -> CallError {
-    CallError {
-        error: ApiError { certainty, message },
-        status: None,
-        connection_refused: false,
-    }
+    CallError { error: ApiError { certainty, message }, status: None, connection_refused: false }
 }
 
 fn refused(message: String) -> CallError {
@@ -170,10 +149,7 @@ fn unknown(message: String) -> CallError {
 fn no_answer(error: &kube::Error) -> CallError {
     let message = full_text(error);
     if is_connection_refused(error) {
-        CallError {
-            connection_refused: true,
-            ..refused(message)
-        }
+        CallError { connection_refused: true, ..refused(message) }
     } else {
         unknown(message)
     }
@@ -190,26 +166,18 @@ fn answered(code: StatusCode, body: &[u8]) -> CallError {
         _ if code.is_server_error() => Certainty::Unknown,
         _ => Certainty::Refused,
     };
-    let message = status
-        .map(|status| status.message)
-        .filter(|message| !message.is_empty());
+    let message = status.map(|status| status.message).filter(|message| !message.is_empty());
     let message = message.unwrap_or_else(|| {
         let text: String = String::from_utf8_lossy(body).chars().take(256).collect();
         format!("{code}: {}", text.trim())
     });
-    CallError {
-        status: Some(code),
-        ..call_error(certainty, message)
-    }
+    CallError { status: Some(code), ..call_error(certainty, message) }
 }
 
 fn is_connection_refused(error: &kube::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
-        if error
-            .downcast_ref::<io::Error>()
-            .is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
-        {
+        if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
             return true;
         }
         source = error.source();
@@ -262,9 +230,6 @@ mod tests {
     #[tokio::test]
     async fn a_missing_kubeconfig_is_named() {
         let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await.unwrap_err();
-        assert!(
-            error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
     }
 }

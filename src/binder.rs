@@ -35,12 +35,7 @@ pub(crate) struct Binder {
 impl Binder {
     pub(crate) fn new(api: Api, mailbox: Mailbox) -> Self {
         let in_flight = Arc::new(Semaphore::new(BINDINGS_IN_FLIGHT));
-        Self {
-            api,
-            mailbox,
-            in_flight,
-            pre_binding: Arc::default(),
-        }
+        Self { api, mailbox, in_flight, pre_binding: Arc::default() }
     }
 
     /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
@@ -77,10 +72,7 @@ impl Binder {
                     break;
                 }
             }
-            binder.mailbox.send(Input::Bound {
-                pod: pod.uid.clone(),
-                outcome,
-            });
+            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), outcome });
         });
     }
 
@@ -89,19 +81,11 @@ impl Binder {
         let binder = self.clone();
         tokio::spawn(async move {
             let path = pod_path(&pod, "");
-            let call = Call {
-                method: Method::GET,
-                path: &path,
-                content_type: JSON,
-                body: &Value::Null,
-            };
+            let call = Call { method: Method::GET, path: &path, content_type: JSON, body: &Value::Null };
             let read = match binder.api.call(call).await {
                 Ok(body) if body["metadata"]["uid"] != *uid.0 => PodRead::Gone,
                 Ok(body) => PodRead::Exists(
-                    body["spec"]["nodeName"]
-                        .as_str()
-                        .filter(|n| !n.is_empty())
-                        .map(Into::into),
+                    body["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()).map(Into::into),
                 ),
                 Err(error) if error.error.certainty == Certainty::NotFound => PodRead::Gone,
                 Err(error) => {
@@ -114,11 +98,7 @@ impl Binder {
     }
 
     fn context(&self, cancelled: CancellationToken) -> BindingContext {
-        let calls = ShellCalls {
-            api: self.api.clone(),
-            mailbox: self.mailbox.clone(),
-            cancelled,
-        };
+        let calls = ShellCalls { api: self.api.clone(), mailbox: self.mailbox.clone(), cancelled };
         BindingContext::new(Arc::new(calls))
     }
 }
@@ -164,28 +144,12 @@ impl BindingCalls for ShellCalls {
                         "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": uid},
                         "target": {"kind": "Node", "name": node},
                     });
-                    api.call(Call {
-                        method: Method::POST,
-                        path: &path,
-                        content_type: JSON,
-                        body: &body,
-                    })
-                    .await
+                    api.call(Call { method: Method::POST, path: &path, content_type: JSON, body: &body })
+                        .await
                 }
-                ApiCall::Request {
-                    method,
-                    path,
-                    content_type,
-                    body,
-                } => {
+                ApiCall::Request { method, path, content_type, body } => {
                     let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::GET);
-                    api.call(Call {
-                        method,
-                        path,
-                        content_type,
-                        body,
-                    })
-                    .await
+                    api.call(Call { method, path, content_type, body }).await
                 }
             };
             result.map_err(|error| error.error)

@@ -76,18 +76,10 @@ enum Format {
 pub fn execute(cli: Cli) -> Result<()> {
     cli.logs.install()?;
     match cli.command {
-        Command::Run(Run {
-            kubeconfig,
-            config,
-            record,
-        }) => {
+        Command::Run(Run { kubeconfig, config, record }) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
             let runtime = runtime.context("cannot start the runtime")?;
-            let result = runtime.block_on(run(RunOptions {
-                kubeconfig,
-                config,
-                record,
-            }));
+            let result = runtime.block_on(run(RunOptions { kubeconfig, config, record }));
             // What did not end in time must not keep the process.
             runtime.shutdown_background();
             result
@@ -108,10 +100,7 @@ impl Logs {
     /// Logs go to standard error; colour only to a terminal.
     fn install(&self) -> Result<()> {
         let filter = EnvFilter::try_new(&self.log_level).with_context(|| {
-            format!(
-                "--log-level {:?}: say error, warn, info, debug or trace",
-                self.log_level
-            )
+            format!("--log-level {:?}: say error, warn, info, debug or trace", self.log_level)
         })?;
         let logs = tracing_subscriber::fmt()
             .with_env_filter(filter)

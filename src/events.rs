@@ -78,14 +78,8 @@ impl Writer {
     pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
         let (sender, events) = mpsc::unbounded_channel();
         let in_flight = Arc::new(Semaphore::new(WRITES_IN_FLIGHT));
-        let writer = Self {
-            api,
-            hostname,
-            events,
-            series: HashMap::new(),
-            writes: JoinSet::new(),
-            in_flight,
-        };
+        let writer =
+            Self { api, hostname, events, series: HashMap::new(), writes: JoinSet::new(), in_flight };
         (Recorder(sender), writer)
     }
 
@@ -129,17 +123,8 @@ impl Writer {
         let body = body(&event, &name, &self.hostname, now);
         let path = format!("{collection}/{name}");
         let at = Instant::now();
-        self.series.insert(
-            key,
-            Series {
-                path,
-                count: 1,
-                last_observed: now,
-                written: 1,
-                seen: at,
-                refreshed: at,
-            },
-        );
+        self.series
+            .insert(key, Series { path, count: 1, last_observed: now, written: 1, seen: at, refreshed: at });
         self.write(Method::POST, collection, "application/json", body);
     }
 
@@ -152,12 +137,7 @@ impl Writer {
         let body =
             json!({"series": {"count": series.count, "lastObservedTime": micros(series.last_observed)}});
         let path = series.path.clone();
-        self.write(
-            Method::PATCH,
-            path,
-            "application/strategic-merge-patch+json",
-            body,
-        );
+        self.write(Method::PATCH, path, "application/strategic-merge-patch+json", body);
     }
 
     /// Ends series that have gone quiet, and writes counts that have grown.
@@ -166,11 +146,7 @@ impl Writer {
             let quiet = series.seen.elapsed() >= QUIET;
             series.count > series.written && (quiet || series.refreshed.elapsed() >= REFRESH)
         };
-        let grown = self
-            .series
-            .iter()
-            .filter(|(_, series)| due(series))
-            .map(|(key, _)| key.clone());
+        let grown = self.series.iter().filter(|(_, series)| due(series)).map(|(key, _)| key.clone());
         for key in grown.collect::<Vec<_>>() {
             self.patch(&key);
         }
@@ -211,10 +187,7 @@ fn is_final(error: &CallError) -> bool {
 
 /// `<pod>.<nanoseconds in hex>`, cut where the pod's name leaves no room.
 fn event_name(pod: &str, now: Timestamp) -> String {
-    let stem = pod
-        .get(..LONGEST_NAME)
-        .unwrap_or(pod)
-        .trim_end_matches(['-', '.']);
+    let stem = pod.get(..LONGEST_NAME).unwrap_or(pod).trim_end_matches(['-', '.']);
     format!("{stem}.{:x}", now.as_nanosecond())
 }
 
@@ -254,10 +227,7 @@ mod tests {
 
     fn event(uid: &str, version: &str, note: &str) -> PodEvent {
         PodEvent {
-            pod: PodKey {
-                namespace: "ns".into(),
-                name: "pod".into(),
-            },
+            pod: PodKey { namespace: "ns".into(), name: "pod".into() },
             uid: uid.into(),
             resource_version: version.into(),
             scheduler_name: "supercargo".into(),
@@ -281,18 +251,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_event_has_upstreams_form() {
-        let requests = written(
-            vec![event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.")],
-            vec![201],
-        )
-        .await;
-        let [(method, path, body)] = &requests.all()[..] else {
-            panic!("{requests:?}")
-        };
-        assert_eq!(
-            (method.as_str(), path.as_str()),
-            ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")
-        );
+        let requests =
+            written(vec![event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.")], vec![201]).await;
+        let [(method, path, body)] = &requests.all()[..] else { panic!("{requests:?}") };
+        assert_eq!((method.as_str(), path.as_str()), ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events"));
         let name = body["metadata"]["name"].as_str().unwrap();
         let nanos = name.strip_prefix("pod.").unwrap();
         assert!(i128::from_str_radix(nanos, 16).unwrap() > 0);
@@ -306,12 +268,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_second_of_a_series_patches_and_more_only_count() {
-        let events = vec![
-            event("u1", "7", "a"),
-            event("u1", "7", "b"),
-            event("u1", "7", "c"),
-            event("u1", "8", "d"),
-        ];
+        let events =
+            vec![event("u1", "7", "a"), event("u1", "7", "b"), event("u1", "7", "c"), event("u1", "8", "d")];
         let requests = written(events, vec![]).await;
         let mut methods: Vec<_> = requests.all().iter().map(|(method, ..)| method.clone()).collect();
         methods.sort();
@@ -323,24 +281,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_is_tried_again_unless_the_server_refuses_it() {
-        assert_eq!(
-            written(vec![event("u1", "7", "a")], vec![500, 503, 201])
-                .await
-                .all()
-                .len(),
-            3
-        );
-        assert_eq!(
-            written(vec![event("u1", "7", "a")], vec![403]).await.all().len(),
-            1
-        );
-        assert_eq!(
-            written(vec![event("u1", "7", "a")], vec![500, 409])
-                .await
-                .all()
-                .len(),
-            2
-        );
+        assert_eq!(written(vec![event("u1", "7", "a")], vec![500, 503, 201]).await.all().len(), 3);
+        assert_eq!(written(vec![event("u1", "7", "a")], vec![403]).await.all().len(), 1);
+        assert_eq!(written(vec![event("u1", "7", "a")], vec![500, 409]).await.all().len(), 2);
     }
 
     #[test]

@@ -34,14 +34,12 @@ struct Forward<T> {
 
 impl<T: Send + Sync + 'static> EventHandler<T> for Forward<T> {
     fn on_add(&mut self, object: &Arc<T>, _is_in_initial_list: bool) {
-        self.mailbox
-            .send((self.input)(Notification::Added(Arc::clone(object))));
+        self.mailbox.send((self.input)(Notification::Added(Arc::clone(object))));
     }
 
     fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>) {
         let (old, new) = (Arc::clone(old), Arc::clone(new));
-        self.mailbox
-            .send((self.input)(Notification::Updated { old, new }));
+        self.mailbox.send((self.input)(Notification::Updated { old, new }));
     }
 
     fn on_delete(&mut self, deleted: &Deleted<T>) {
@@ -50,8 +48,7 @@ impl<T: Send + Sync + 'static> EventHandler<T> for Forward<T> {
             // Without its last state nobody can say what it was; the store never held it, so neither does the scheduler.
             Deleted::FinalStateUnknown { last: None, .. } => return,
         };
-        self.mailbox
-            .send((self.input)(Notification::Deleted(Arc::clone(last))));
+        self.mailbox.send((self.input)(Notification::Deleted(Arc::clone(last))));
     }
 }
 
@@ -75,37 +72,24 @@ impl Informers {
             // Nobody looks pods up by namespace here, so there is no index to keep.
             parts.build(Indexers::default())
         });
-        let nodes = factory.informer_for(Arc::new(NodeKind::new(no_annotations)), |parts| {
-            parts.build(Indexers::default())
-        });
+        let nodes = factory
+            .informer_for(Arc::new(NodeKind::new(no_annotations)), |parts| parts.build(Indexers::default()));
 
         let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
         let pod_handlers = FanOut::new()
             .then(Filtering {
                 filter: PodInfo::is_assigned,
-                handler: Forward {
-                    mailbox: mailbox.clone(),
-                    input: Input::AssignedPod,
-                },
+                handler: Forward { mailbox: mailbox.clone(), input: Input::AssignedPod },
             })
             .then(Filtering {
                 filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
-                handler: Forward {
-                    mailbox: mailbox.clone(),
-                    input: Input::QueuedPod,
-                },
+                handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
             });
         pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
-        let node_handler = Forward::<NodeRecord> {
-            mailbox: mailbox.clone(),
-            input: Input::Node,
-        };
+        let node_handler = Forward::<NodeRecord> { mailbox: mailbox.clone(), input: Input::Node };
         nodes.add_event_handler(node_handler, HandlerOptions::named("nodes"))?;
-        Ok(Self {
-            factory,
-            stop: CancellationToken::new(),
-        })
+        Ok(Self { factory, stop: CancellationToken::new() })
     }
 
     pub(crate) fn start(&self) {

@@ -10,12 +10,7 @@ impl Observer for LogObserver {
         match observation {
             Observation::Anomaly(text) => tracing::error!("{text}"),
             Observation::LostRace => tracing::warn!("a pod was bound elsewhere while it was being bound"),
-            Observation::Attempt {
-                pod,
-                result,
-                attempts,
-                ..
-            } => {
+            Observation::Attempt { pod, result, attempts, .. } => {
                 tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");
             }
             Observation::QueueIncoming { queue, event } => tracing::trace!(?queue, event, "queued"),

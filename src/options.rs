@@ -14,10 +14,7 @@ pub fn scheduler_options(config: &Config) -> Options {
         extenders: Vec::new(),
         percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
         queue: QueueOptions {
-            backoff: Backoff {
-                initial: config.pod_initial_backoff,
-                max: config.pod_max_backoff,
-            },
+            backoff: Backoff { initial: config.pod_initial_backoff, max: config.pod_max_backoff },
             ..QueueOptions::default()
         },
     }
@@ -62,11 +59,9 @@ mod tests {
 
     #[test]
     fn the_default_configuration_makes_a_scheduler() {
-        let config = Config::default_with(
-            &supercargo_plugins::registry(),
-            supercargo_plugins::DEFAULT_PLUGINS,
-        )
-        .unwrap();
+        let config =
+            Config::default_with(&supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS)
+                .unwrap();
         let options = scheduler_options(&config);
         let weights: Vec<_> = options.profiles[0]
             .plugins

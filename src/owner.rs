@@ -108,10 +108,7 @@ struct Clock(Instant);
 impl Clock {
     fn now(&self) -> Now {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now {
-            wall: Timestamp::default().plus(since_epoch),
-            monotonic: self.0.elapsed(),
-        }
+        Now { wall: Timestamp::default().plus(since_epoch), monotonic: self.0.elapsed() }
     }
 }
 
@@ -127,14 +124,7 @@ pub(crate) struct Owner<C> {
 
 impl<C: CarryOut> Owner<C> {
     pub(crate) fn new(driver: Driver, messages: Receiver<Message>, shell: C) -> Self {
-        Self {
-            driver,
-            messages,
-            shell,
-            clock: Clock(Instant::now()),
-            started: false,
-            waits: Vec::new(),
-        }
+        Self { driver, messages, shell, clock: Clock(Instant::now()), started: false, waits: Vec::new() }
     }
 
     /// Runs until the scheduler is drained or nobody can leave messages any more. An error means that the record cannot
@@ -221,10 +211,8 @@ impl<C: CarryOut> Owner<C> {
     /// Tells those whose condition holds, and forgets those who no longer wait.
     fn check_waits(&mut self) {
         let objects = self.driver.scheduler().objects();
-        let (done, waiting): (Vec<_>, Vec<_>) = self
-            .waits
-            .drain(..)
-            .partition(|(predicate, met)| met.is_closed() || predicate(objects));
+        let (done, waiting): (Vec<_>, Vec<_>) =
+            self.waits.drain(..).partition(|(predicate, met)| met.is_closed() || predicate(objects));
         self.waits = waiting;
         for (_, met) in done {
             // Whoever has stopped waiting does not mind.

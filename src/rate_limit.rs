@@ -18,14 +18,8 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// A limit of `qps` requests a second after a burst of `burst`; `None` when there is no limit.
     pub fn new(qps: f32, burst: u32) -> Option<Self> {
-        let interval = Duration::try_from_secs_f64(1.0 / f64::from(qps))
-            .ok()
-            .filter(|_| qps > 0.0)?;
-        Some(Self {
-            interval,
-            burst: burst.max(1),
-            due: Arc::default(),
-        })
+        let interval = Duration::try_from_secs_f64(1.0 / f64::from(qps)).ok().filter(|_| qps > 0.0)?;
+        Some(Self { interval, burst: burst.max(1), due: Arc::default() })
     }
 
     /// Waits for this request's turn.

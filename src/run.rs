@@ -48,10 +48,7 @@ pub struct RunOptions {
 
 /// Reads the configuration, or the default one.
 pub fn load_config(path: Option<&Path>) -> Result<Config> {
-    let (registry, defaults) = (
-        supercargo_plugins::registry(),
-        supercargo_plugins::DEFAULT_PLUGINS,
-    );
+    let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
     Ok(match path {
         Some(path) => Config::load(path, &registry, defaults)?,
         None => Config::default_with(&registry, defaults)?,
@@ -61,19 +58,13 @@ pub fn load_config(path: Option<&Path>) -> Result<Config> {
 /// Schedules until a signal comes, lets the bindings under way end, and returns.
 pub async fn run(options: RunOptions) -> Result<()> {
     let config = load_config(options.config.as_deref())?;
-    let kubeconfig = options
-        .kubeconfig
-        .as_ref()
-        .or(config.client_connection.kubeconfig.as_ref());
+    let kubeconfig = options.kubeconfig.as_ref().or(config.client_connection.kubeconfig.as_ref());
     let connection = connect(kubeconfig.map(PathBuf::as_path)).await?;
     let client =
         Client::try_from(connection.clone()).map_err(|error| ConnectError::Client(Box::new(error)))?;
     let api = Api::new(connection, rate_limit(&config.client_connection))?;
-    let names: BTreeSet<_> = config
-        .profiles
-        .iter()
-        .map(|profile| Arc::clone(&profile.scheduler_name))
-        .collect();
+    let names: BTreeSet<_> =
+        config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
     let scheduler = Scheduler::new(scheduler_options(&config))?.with_observer(Box::new(LogObserver));
@@ -115,13 +106,8 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let drained = timeout(DRAIN_TIMEOUT, &mut owner).await;
     informers.shut_down().await;
     match drained {
-        Ok(ended) => ended
-            .context("the scheduler panicked")?
-            .context("cannot write the record")?,
-        Err(_) => tracing::warn!(
-            "bindings under way did not end within {} s",
-            DRAIN_TIMEOUT.as_secs()
-        ),
+        Ok(ended) => ended.context("the scheduler panicked")?.context("cannot write the record")?,
+        Err(_) => tracing::warn!("bindings under way did not end within {} s", DRAIN_TIMEOUT.as_secs()),
     }
     flush(writers).await;
     tracing::info!("stopped");
@@ -129,10 +115,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
 }
 
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
-    let burst = connection
-        .burst
-        .and_then(|burst| u32::try_from(burst).ok())
-        .unwrap_or(DEFAULT_BURST);
+    let burst = connection.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
     RateLimiter::new(connection.qps?, burst)
 }
 
@@ -141,22 +124,13 @@ fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
         return Ok(Driver::Plain(Box::new(scheduler)));
     };
     let file = File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
-    Ok(Driver::Recorded(Box::new(Recorded::new(
-        scheduler,
-        BufWriter::new(file),
-    ))))
+    Ok(Driver::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
 }
 
 /// Waits a while for what has been recorded and patched to be written.
 async fn flush(writers: [JoinHandle<()>; 2]) {
-    if timeout(FLUSH_TIMEOUT, futures::future::join_all(writers))
-        .await
-        .is_err()
-    {
-        tracing::warn!(
-            "events and conditions were not all written within {} s",
-            FLUSH_TIMEOUT.as_secs()
-        );
+    if timeout(FLUSH_TIMEOUT, futures::future::join_all(writers)).await.is_err() {
+        tracing::warn!("events and conditions were not all written within {} s", FLUSH_TIMEOUT.as_secs());
     }
 }
 

@@ -19,11 +19,8 @@ use crate::binder::pod_path;
 /// So many patches at most are under way.
 const PATCHES_IN_FLIGHT: usize = 64;
 /// Pauses between tries: upstream's default backoff.
-const PAUSES: [Duration; 3] = [
-    Duration::from_millis(10),
-    Duration::from_millis(50),
-    Duration::from_millis(250),
-];
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Takes patches and never blocks.
 #[derive(Clone)]
@@ -51,16 +48,7 @@ impl StatusWriter {
     pub(crate) fn new(api: Api) -> (Patches, Self) {
         let (sender, patches) = mpsc::unbounded_channel();
         let ready = std::collections::VecDeque::new();
-        (
-            Patches(sender),
-            Self {
-                api,
-                patches,
-                next: HashMap::new(),
-                ready,
-                writes: JoinSet::new(),
-            },
-        )
+        (Patches(sender), Self { api, patches, next: HashMap::new(), ready, writes: JoinSet::new() })
     }
 
     /// Writes until nobody can send any more, and then finishes what is left.
@@ -128,14 +116,8 @@ async fn write(api: &Api, patch: &StatusPatch) {
     let body = body(patch);
     let content_type = "application/strategic-merge-patch+json";
     for pause in PAUSES.iter().map(Some).chain([None]) {
-        let Err(error) = api
-            .call(Call {
-                method: Method::PATCH,
-                path: &path,
-                content_type,
-                body: &body,
-            })
-            .await
+        let Err(error) =
+            api.call(Call { method: Method::PATCH, path: &path, content_type, body: &body }).await
         else {
             return;
         };
@@ -156,11 +138,7 @@ async fn write(api: &Api, patch: &StatusPatch) {
 }
 
 fn is_passing(error: &CallError) -> bool {
-    let passing = [
-        StatusCode::INTERNAL_SERVER_ERROR,
-        StatusCode::SERVICE_UNAVAILABLE,
-        StatusCode::CONFLICT,
-    ];
+    let passing = [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::SERVICE_UNAVAILABLE, StatusCode::CONFLICT];
     error.connection_refused || error.status.is_some_and(|status| passing.contains(&status))
 }
 
@@ -177,9 +155,7 @@ fn body(patch: &StatusPatch) -> Value {
 }
 
 fn condition_json(condition: &PodCondition) -> Value {
-    let transition = condition
-        .last_transition
-        .and_then(|at| Timestamp::from_microsecond(at.0).ok());
+    let transition = condition.last_transition.and_then(|at| Timestamp::from_microsecond(at.0).ok());
     json!({
         "type": "PodScheduled",
         "status": condition.status,
@@ -199,10 +175,7 @@ mod tests {
 
     fn patch(uid: &str, message: &str, node: Option<Option<&str>>) -> StatusPatch {
         StatusPatch {
-            pod: PodKey {
-                namespace: "ns".into(),
-                name: "pod".into(),
-            },
+            pod: PodKey { namespace: "ns".into(), name: "pod".into() },
             uid: uid.into(),
             condition: Some(PodCondition {
                 status: "False".into(),
@@ -229,21 +202,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_patch_has_the_condition_and_clears_the_nomination() {
         let requests = written(vec![patch("u1", "why", Some(None))], vec![200]).await;
-        let [(method, path, body)] = &requests.all()[..] else {
-            panic!("{requests:?}")
-        };
-        assert_eq!(
-            (method.as_str(), path.as_str()),
-            ("PATCH", "/api/v1/namespaces/ns/pods/pod/status")
-        );
+        let [(method, path, body)] = &requests.all()[..] else { panic!("{requests:?}") };
+        assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/api/v1/namespaces/ns/pods/pod/status"));
         assert_eq!(body["metadata"]["uid"], "u1");
         assert_eq!(body["status"]["nominatedNodeName"], Value::Null);
-        assert!(
-            body["status"]
-                .as_object()
-                .unwrap()
-                .contains_key("nominatedNodeName")
-        );
+        assert!(body["status"].as_object().unwrap().contains_key("nominatedNodeName"));
         let condition = &body["status"]["conditions"][0];
         assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
         assert_eq!(condition["observedGeneration"], 3);
@@ -258,40 +221,17 @@ mod tests {
         ];
         let requests = written(patches, vec![]).await;
         let all = requests.all();
-        let messages: Vec<_> = all
-            .iter()
-            .map(|(.., body)| &body["status"]["conditions"][0]["message"])
-            .collect();
+        let messages: Vec<_> =
+            all.iter().map(|(.., body)| &body["status"]["conditions"][0]["message"]).collect();
         assert_eq!(messages, ["first", "third"]);
-        assert_eq!(
-            all[1].2["status"]["nominatedNodeName"], "n1",
-            "what the newest does not speak of stays"
-        );
+        assert_eq!(all[1].2["status"]["nominatedNodeName"], "n1", "what the newest does not speak of stays");
     }
 
     #[tokio::test(start_paused = true)]
     async fn passing_failures_are_tried_again_three_times() {
-        assert_eq!(
-            written(vec![patch("u1", "a", None)], vec![500, 503, 200])
-                .await
-                .all()
-                .len(),
-            3
-        );
-        assert_eq!(
-            written(vec![patch("u1", "a", None)], vec![500; 9])
-                .await
-                .all()
-                .len(),
-            4
-        );
-        assert_eq!(
-            written(vec![patch("u1", "a", None)], vec![404]).await.all().len(),
-            1
-        );
-        assert_eq!(
-            written(vec![patch("u1", "a", None)], vec![422]).await.all().len(),
-            1
-        );
+        assert_eq!(written(vec![patch("u1", "a", None)], vec![500, 503, 200]).await.all().len(), 3);
+        assert_eq!(written(vec![patch("u1", "a", None)], vec![500; 9]).await.all().len(), 4);
+        assert_eq!(written(vec![patch("u1", "a", None)], vec![404]).await.all().len(), 1);
+        assert_eq!(written(vec![patch("u1", "a", None)], vec![422]).await.all().len(), 1);
     }
 }

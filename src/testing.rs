@@ -31,21 +31,14 @@ pub(crate) fn answering(statuses: Vec<u16>) -> (Api, Requests) {
         let (log, statuses) = (log.clone(), Arc::clone(&statuses));
         async move {
             let (parts, body) = request.into_parts();
-            let bytes = body
-                .collect()
-                .await
-                .map_err(|error| error.to_string())?
-                .to_bytes();
+            let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
             let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-            log.0
-                .lock()
-                .push((parts.method.to_string(), parts.uri.to_string(), body));
+            log.0.lock().push((parts.method.to_string(), parts.uri.to_string(), body));
             let status = statuses.lock().pop_front().unwrap_or(200);
             let answer =
                 json!({"kind": "Status", "status": "", "message": format!("code {status}"), "code": status});
-            let response = Response::builder()
-                .status(status)
-                .body(Body::from(answer.to_string().into_bytes()));
+            let response =
+                Response::builder().status(status).body(Body::from(answer.to_string().into_bytes()));
             response.map_err(|error| error.to_string())
         }
     });

@@ -47,9 +47,7 @@ impl Requirement {
     pub fn label(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, Vec<String>> {
         let mut reasons = Vec::new();
         if !is_label_key(&key) {
-            reasons.push(format!(
-                "key: Invalid value: {key:?}: name part must be a qualified label name"
-            ));
+            reasons.push(format!("key: Invalid value: {key:?}: name part must be a qualified label name"));
         }
         let operator = match operator {
             "In" | "NotIn" => {
@@ -59,11 +57,7 @@ impl Requirement {
                         "for 'in', 'notin' operators, values set can't be empty",
                     ));
                 }
-                if operator == "In" {
-                    Operator::In
-                } else {
-                    Operator::NotIn
-                }
+                if operator == "In" { Operator::In } else { Operator::NotIn }
             }
             "Exists" | "DoesNotExist" => {
                 if !values.is_empty() {
@@ -72,19 +66,11 @@ impl Requirement {
                         "values set must be empty for exists and does not exist",
                     ));
                 }
-                if operator == "Exists" {
-                    Operator::Exists
-                } else {
-                    Operator::DoesNotExist
-                }
+                if operator == "Exists" { Operator::Exists } else { Operator::DoesNotExist }
             }
             "Gt" | "Lt" => {
                 let bound = integer_bound(&values, &mut reasons);
-                if operator == "Gt" {
-                    Operator::Gt(bound)
-                } else {
-                    Operator::Lt(bound)
-                }
+                if operator == "Gt" { Operator::Gt(bound) } else { Operator::Lt(bound) }
             }
             other => {
                 let supported = r#""DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn""#;
@@ -94,25 +80,11 @@ impl Requirement {
                 )]);
             }
         };
-        for (i, value) in values
-            .iter()
-            .enumerate()
-            .filter(|(_, value)| !is_label_value(value))
-        {
-            reasons.push(format!(
-                "values[{i}][{key}]: Invalid value: {value:?}: {}",
-                label_value_faults(value)
-            ));
+        for (i, value) in values.iter().enumerate().filter(|(_, value)| !is_label_value(value)) {
+            reasons
+                .push(format!("values[{i}][{key}]: Invalid value: {value:?}: {}", label_value_faults(value)));
         }
-        if reasons.is_empty() {
-            Ok(Self {
-                key,
-                operator,
-                values: values.into(),
-            })
-        } else {
-            Err(reasons)
-        }
+        if reasons.is_empty() { Ok(Self { key, operator, values: values.into() }) } else { Err(reasons) }
     }
 
     /// A requirement on a field: `In` or `NotIn` with exactly one value.
@@ -128,11 +100,7 @@ impl Requirement {
             }
         };
         if values.len() == 1 {
-            Ok(Self {
-                key,
-                operator,
-                values: values.into(),
-            })
+            Ok(Self { key, operator, values: values.into() })
         } else {
             Err(vec![invalid_values(&values, "must have one element")])
         }
@@ -152,11 +120,7 @@ impl Requirement {
     }
 
     fn matches_field(&self, node: &NodeRecord) -> bool {
-        let field = if &*self.key == METADATA_NAME {
-            &*node.name
-        } else {
-            ""
-        };
+        let field = if &*self.key == METADATA_NAME { &*node.name } else { "" };
         let found = self.values.iter().any(|value| &**value == field);
         found == (self.operator == Operator::In)
     }
@@ -165,10 +129,7 @@ impl Requirement {
 /// The bound of `Gt` and `Lt`.
 fn integer_bound(values: &[Arc<str>], reasons: &mut Vec<String>) -> i64 {
     if values.len() != 1 {
-        reasons.push(invalid_values(
-            values,
-            "for 'Gt', 'Lt' operators, exactly one value is required",
-        ));
+        reasons.push(invalid_values(values, "for 'Gt', 'Lt' operators, exactly one value is required"));
     }
     let mut bound = 0;
     for (i, value) in values.iter().enumerate() {
@@ -229,14 +190,8 @@ impl NodeSelectorTerm {
     pub fn matches(&self, node: &NodeRecord) -> bool {
         self.invalid.is_empty()
             && !self.is_empty()
-            && self
-                .match_expressions
-                .iter()
-                .all(|requirement| requirement.matches_labels(&node.labels))
-            && self
-                .match_fields
-                .iter()
-                .all(|requirement| requirement.matches_field(node))
+            && self.match_expressions.iter().all(|requirement| requirement.matches_labels(&node.labels))
+            && self.match_fields.iter().all(|requirement| requirement.matches_field(node))
     }
 }
 
@@ -271,11 +226,7 @@ impl NodeSelectorTerm {
             };
         let match_expressions = parse("matchExpressions", expressions, Requirement::label);
         let match_fields = parse("matchFields", fields, Requirement::field);
-        Self {
-            match_expressions,
-            match_fields,
-            invalid: invalid.into(),
-        }
+        Self { match_expressions, match_fields, invalid: invalid.into() }
     }
 }
 
@@ -302,9 +253,7 @@ pub struct NodeAffinity {
 impl NodeAffinity {
     /// Whether the required terms, if any, let the pod on this node.
     pub fn required_matches(&self, node: &NodeRecord) -> bool {
-        self.required
-            .as_deref()
-            .is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
+        self.required.as_deref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
     }
 }
 
@@ -359,11 +308,7 @@ mod tests {
             let term = term(&[raw]);
             assert_eq!(term.invalid.iter().map(|r| &**r).collect::<Vec<_>>(), expected);
         }
-        assert_eq!(
-            term(&[("k", "Gt", &["a b"])]).invalid.len(),
-            2,
-            "every fault of a requirement is told"
-        );
+        assert_eq!(term(&[("k", "Gt", &["a b"])]).invalid.len(), 2, "every fault of a requirement is told");
     }
 
     #[test]
@@ -379,16 +324,8 @@ mod tests {
             ("Gt below", &[("cores", "Gt", &["4"])], true),
             ("Gt equal", &[("cores", "Gt", &["8"])], false),
             ("Lt on a word", &[("zone", "Lt", &["8"])], false),
-            (
-                "one of two fails",
-                &[("zone", "Exists", &[]), ("rack", "Exists", &[])],
-                false,
-            ),
-            (
-                "Gt with a word cannot be evaluated",
-                &[("cores", "Gt", &["many"])],
-                false,
-            ),
+            ("one of two fails", &[("zone", "Exists", &[]), ("rack", "Exists", &[])], false),
+            ("Gt with a word cannot be evaluated", &[("cores", "Gt", &["many"])], false),
             ("an empty term matches nothing", &[], false),
         ];
         for (name, requirements, expected) in cases {
@@ -399,10 +336,7 @@ mod tests {
     #[test]
     fn required_terms_are_alternatives_and_none_means_anywhere() {
         let node = node("n1").label("zone", "a").build();
-        let affinity = |required| NodeAffinity {
-            required,
-            ..Default::default()
-        };
+        let affinity = |required| NodeAffinity { required, ..Default::default() };
         assert!(affinity(None).required_matches(&node));
         assert!(!affinity(Some([].into())).required_matches(&node));
         let terms = [term(&[("zone", "In", &["b"])]), term(&[("zone", "In", &["a"])])];

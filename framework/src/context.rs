@@ -80,13 +80,7 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// A view of the scheduler's state that does not note what is read.
     pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a [WaitingPod]) -> Self {
-        Self {
-            nodes,
-            objects,
-            waiting,
-            reads: RefCell::new(None),
-            commands: RefCell::default(),
-        }
+        Self { nodes, objects, waiting, reads: RefCell::new(None), commands: RefCell::default() }
     }
 
     /// The same, noting what is read.
@@ -116,10 +110,7 @@ impl<'a> Context<'a> {
 
     /// An object of another kind.
     pub fn object(&self, resource: &Text, key: &str) -> Option<&'a Arc<Object>> {
-        self.note(|| Read::Object {
-            resource: resource.clone(),
-            key: key.into(),
-        });
+        self.note(|| Read::Object { resource: resource.clone(), key: key.into() });
         self.objects.get(resource, key)
     }
 
@@ -141,11 +132,7 @@ impl<'a> Context<'a> {
 
     /// What was read since the last call of this, without repetitions.
     pub fn take_reads(&self) -> Vec<Read> {
-        self.reads
-            .borrow_mut()
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
+        self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What was asked for since the last call of this.
@@ -180,16 +167,7 @@ mod tests {
         assert!(cx.object(&class, "fast").is_none());
         assert!(cx.object(&class, "fast").is_none());
         assert_eq!(cx.node_count(), 0);
-        assert_eq!(
-            cx.take_reads(),
-            [
-                Read::Object {
-                    resource: class,
-                    key: "fast".into()
-                },
-                Read::NodeCount
-            ]
-        );
+        assert_eq!(cx.take_reads(), [Read::Object { resource: class, key: "fast".into() }, Read::NodeCount]);
         assert!(cx.take_reads().is_empty());
     }
 }

@@ -57,16 +57,12 @@ impl CycleState {
 
     /// What was stored under `T`.
     pub fn read<T: StateData>(&self) -> Option<&T> {
-        self.slots
-            .iter()
-            .find_map(|slot| (**slot).as_any().downcast_ref())
+        self.slots.iter().find_map(|slot| (**slot).as_any().downcast_ref())
     }
 
     /// What was stored under `T`, to change it.
     pub fn read_mut<T: StateData>(&mut self) -> Option<&mut T> {
-        self.slots
-            .iter_mut()
-            .find_map(|slot| (**slot).as_any_mut().downcast_mut())
+        self.slots.iter_mut().find_map(|slot| (**slot).as_any_mut().downcast_mut())
     }
 
     fn position<T: StateData>(&self) -> Option<usize> {
@@ -76,9 +72,7 @@ impl CycleState {
 
 impl Clone for CycleState {
     fn clone(&self) -> Self {
-        Self {
-            slots: self.slots.iter().map(|slot| (**slot).boxed_clone()).collect(),
-        }
+        Self { slots: self.slots.iter().map(|slot| (**slot).boxed_clone()).collect() }
     }
 }
 

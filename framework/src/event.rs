@@ -136,20 +136,12 @@ pub struct ClusterEvent {
 impl ClusterEvent {
     /// An event.
     pub const fn new(resource: EventResource, action: ActionType) -> Self {
-        Self {
-            resource,
-            action,
-            label: None,
-        }
+        Self { resource, action, label: None }
     }
 
     /// An event that covers everything, under a name of its own.
     pub const fn wildcard(label: &'static str) -> Self {
-        Self {
-            resource: EventResource::Any,
-            action: ActionType::ALL,
-            label: Some(label),
-        }
+        Self { resource: EventResource::Any, action: ActionType::ALL, label: Some(label) }
     }
 
     /// Whether the event covers everything.
@@ -272,10 +264,7 @@ pub struct EventRegistration {
 impl EventRegistration {
     /// An event that always queues.
     pub fn always(resource: EventResource, action: ActionType) -> Self {
-        Self {
-            event: ClusterEvent::new(resource, action),
-            hint: None,
-        }
+        Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
     /// An event that queues when `hint` says so.
@@ -284,21 +273,13 @@ impl EventRegistration {
         action: ActionType,
         hint: impl Fn(&PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            event: ClusterEvent::new(resource, action),
-            hint: Some(Arc::new(hint)),
-        }
+        Self { event: ClusterEvent::new(resource, action), hint: Some(Arc::new(hint)) }
     }
 }
 
 impl fmt::Debug for EventRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}{}",
-            self.event,
-            if self.hint.is_some() { " with hint" } else { "" }
-        )
+        write!(f, "{}{}", self.event, if self.hint.is_some() { " with hint" } else { "" })
     }
 }
 
@@ -311,18 +292,8 @@ mod tests {
         use EventResource::{Any, AssignedPod, Node, Pod};
         let event = ClusterEvent::new;
         let cases = [
-            (
-                "the same",
-                event(Node, ActionType::ADD),
-                event(Node, ActionType::ADD),
-                true,
-            ),
-            (
-                "another resource",
-                event(Node, ActionType::ADD),
-                event(Pod, ActionType::ADD),
-                false,
-            ),
+            ("the same", event(Node, ActionType::ADD), event(Node, ActionType::ADD), true),
+            ("another resource", event(Node, ActionType::ADD), event(Pod, ActionType::ADD), false),
             (
                 "Pod hears of assigned pods",
                 event(Pod, ActionType::DELETE),
@@ -369,20 +340,11 @@ mod tests {
     fn labels_are_upstreams() {
         let label = |resource, action| ClusterEvent::new(resource, action).to_string();
         assert_eq!(label(EventResource::Node, ActionType::ADD), "NodeAdd");
+        assert_eq!(label(EventResource::UnschedulablePod, ActionType::UPDATE), "UnschedulablePodUpdate");
         assert_eq!(
-            label(EventResource::UnschedulablePod, ActionType::UPDATE),
-            "UnschedulablePodUpdate"
-        );
-        assert_eq!(
-            label(
-                EventResource::Other("storage.k8s.io/CSINode".into()),
-                ActionType::UPDATE
-            ),
+            label(EventResource::Other("storage.k8s.io/CSINode".into()), ActionType::UPDATE),
             "storage.k8s.io/CSINodeUpdate"
         );
-        assert_eq!(
-            ClusterEvent::wildcard("ForceActivate").to_string(),
-            "ForceActivate"
-        );
+        assert_eq!(ClusterEvent::wildcard("ForceActivate").to_string(), "ForceActivate");
     }
 }

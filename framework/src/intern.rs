@@ -20,10 +20,7 @@ const FIRST_SWEEP: usize = 1024;
 
 impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
     fn default() -> Self {
-        Self {
-            values: FxHashSet::default(),
-            sweep_at: FIRST_SWEEP,
-        }
+        Self { values: FxHashSet::default(), sweep_at: FIRST_SWEEP }
     }
 }
 

@@ -12,10 +12,7 @@ pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
 impl Labels {
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Arc<str>> {
-        self.0
-            .binary_search_by(|(k, _)| (**k).cmp(key))
-            .ok()
-            .map(|i| &self.0[i].1)
+        self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &self.0[i].1)
     }
 
     /// Whether there is no label.
@@ -49,10 +46,7 @@ impl From<Vec<(Arc<str>, Arc<str>)>> for Labels {
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(iter: I) -> Self {
-        iter.into_iter()
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect::<Vec<_>>()
-            .into()
+        iter.into_iter().map(|(k, v)| (k.into(), v.into())).collect::<Vec<_>>().into()
     }
 }
 

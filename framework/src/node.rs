@@ -49,22 +49,14 @@ impl NodeRecord {
     pub fn zone(&self) -> Zone {
         let label = |old: &str, new: &str| self.labels.get(old).or_else(|| self.labels.get(new)).cloned();
         Zone {
-            region: label(
-                "failure-domain.beta.kubernetes.io/region",
-                "topology.kubernetes.io/region",
-            ),
-            zone: label(
-                "failure-domain.beta.kubernetes.io/zone",
-                "topology.kubernetes.io/zone",
-            ),
+            region: label("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+            zone: label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
         }
     }
 
     /// Whether the node has an image of this name.
     pub fn has_image(&self, name: &str) -> bool {
-        self.images
-            .binary_search_by(|image| (*image.name).cmp(name))
-            .is_ok()
+        self.images.binary_search_by(|image| (*image.name).cmp(name)).is_ok()
     }
 }
 

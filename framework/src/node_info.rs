@@ -23,10 +23,7 @@ pub struct NodeInfo {
 impl NodeInfo {
     /// A node without pods.
     pub fn new(node: Arc<NodeRecord>) -> Self {
-        Self {
-            node,
-            ..Self::default()
-        }
+        Self { node, ..Self::default() }
     }
 
     /// The node object.
@@ -82,11 +79,7 @@ impl NodeInfo {
 
     /// Adds a pod.
     pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
-        let PodRequests {
-            resource,
-            non_zero_milli_cpu,
-            non_zero_memory,
-        } = pod.requests();
+        let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
         self.requested.add(resource);
         self.non_zero_milli_cpu += non_zero_milli_cpu;
         self.non_zero_memory += non_zero_memory;
@@ -99,11 +92,7 @@ impl NodeInfo {
     pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
         let position = self.pods.iter().position(|pod| pod.uid == *uid)?;
         let pod = self.pods.swap_remove(position);
-        let PodRequests {
-            resource,
-            non_zero_milli_cpu,
-            non_zero_memory,
-        } = pod.requests();
+        let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
         self.requested.subtract(resource);
         self.non_zero_milli_cpu -= non_zero_milli_cpu;
         self.non_zero_memory -= non_zero_memory;
@@ -130,11 +119,7 @@ mod tests {
         info.add_pod(Arc::clone(&first));
         info.add_pod(Arc::clone(&second));
         assert_eq!(info.requested().get("example.com/gpu"), 2);
-        assert_eq!(
-            info.used_ports().len(),
-            2,
-            "two pods that hold one port count twice"
-        );
+        assert_eq!(info.used_ports().len(), 2, "two pods that hold one port count twice");
         info.remove_pod(&second.uid);
         assert_eq!(info.used_ports().len(), 1);
         info.remove_pod(&first.uid);

@@ -53,9 +53,7 @@ impl Nodes {
     /// # Panics
     /// When the node has been removed since the index was taken.
     pub fn at(&self, index: NodeIndex) -> &NodeInfo {
-        self.slots[index.0 as usize]
-            .as_ref()
-            .expect("an index taken from this table's order names a node")
+        self.slots[index.0 as usize].as_ref().expect("an index taken from this table's order names a node")
     }
 
     /// All nodes in visiting order.
@@ -125,10 +123,7 @@ impl Nodes {
         for image in &*info.node().images {
             self.images
                 .entry(Arc::clone(&image.name))
-                .or_insert(ImageState {
-                    size: image.size,
-                    nodes: 0,
-                })
+                .or_insert(ImageState { size: image.size, nodes: 0 })
                 .nodes += 1;
         }
     }
@@ -153,9 +148,7 @@ mod tests {
     #[test]
     fn images_are_counted_over_the_nodes_that_have_them() {
         let mut nodes = Nodes::default();
-        let a = nodes.insert(NodeInfo::new(Arc::new(
-            node("a").image("x:1", 10).image("y:1", 5).build(),
-        )));
+        let a = nodes.insert(NodeInfo::new(Arc::new(node("a").image("x:1", 10).image("y:1", 5).build())));
         let b = nodes.insert(NodeInfo::new(Arc::new(node("b").image("x:1", 11).build())));
         assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 2 }));
         nodes.set_node(b, Arc::new(node("b").build()));

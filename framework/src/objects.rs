@@ -31,10 +31,7 @@ pub struct Objects {
 impl Objects {
     /// Adds or replaces an object and returns what it replaced.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        self.kinds
-            .entry(object.resource.clone())
-            .or_default()
-            .insert(Arc::clone(&object.key), object)
+        self.kinds.entry(object.resource.clone()).or_default().insert(Arc::clone(&object.key), object)
     }
 
     /// Removes an object.
@@ -49,12 +46,7 @@ impl Objects {
 
     /// Every object of a kind, ordered by key.
     pub fn list(&self, resource: &str) -> Vec<&Arc<Object>> {
-        let mut objects: Vec<_> = self
-            .kinds
-            .get(resource)
-            .into_iter()
-            .flat_map(FxHashMap::values)
-            .collect();
+        let mut objects: Vec<_> = self.kinds.get(resource).into_iter().flat_map(FxHashMap::values).collect();
         objects.sort_by(|a, b| a.key.cmp(&b.key));
         objects
     }

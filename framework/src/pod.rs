@@ -140,10 +140,7 @@ impl PodInfo {
 
     /// `namespace/name`, which names the pod in the queue and in messages.
     pub fn key(&self) -> PodKey {
-        PodKey {
-            namespace: Arc::clone(&self.namespace),
-            name: Arc::clone(&self.name),
-        }
+        PodKey { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
     }
 }
 
@@ -189,11 +186,7 @@ pub fn normalized_image_name(name: &str) -> String {
         (Some(colon), slash) => slash.is_none_or(|slash| colon > slash),
         (None, _) => false,
     };
-    if has_tag {
-        name.to_owned()
-    } else {
-        format!("{name}:latest")
-    }
+    if has_tag { name.to_owned() } else { format!("{name}:latest") }
 }
 
 #[cfg(test)]

@@ -53,9 +53,7 @@ impl HostPort {
 
 /// Whether any wanted port conflicts with a used one.
 pub fn any_conflict(wanted: &[HostPort], used: &[HostPort]) -> bool {
-    wanted
-        .iter()
-        .any(|want| used.iter().any(|have| want.conflicts_with(have)))
+    wanted.iter().any(|want| used.iter().any(|have| want.conflicts_with(have)))
 }
 
 #[cfg(test)]
@@ -64,11 +62,7 @@ mod tests {
 
     #[test]
     fn ports_conflict_on_the_same_protocol_and_overlapping_addresses() {
-        let port = |ip: &str, protocol, port| HostPort {
-            ip: ip.into(),
-            protocol,
-            port,
-        };
+        let port = |ip: &str, protocol, port| HostPort { ip: ip.into(), protocol, port };
         let used = port("127.0.0.1", Protocol::Tcp, 80);
         assert!(port("127.0.0.1", Protocol::Tcp, 80).conflicts_with(&used));
         assert!(port("", Protocol::Tcp, 80).conflicts_with(&used));

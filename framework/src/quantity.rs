@@ -30,9 +30,7 @@ fn scaled(text: &str, shift: i32) -> Result<i64, QuantityError> {
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
     };
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.len() + fraction.len() == 0 || fraction.contains('.') {
@@ -41,9 +39,8 @@ fn scaled(text: &str, shift: i32) -> Result<i64, QuantityError> {
     let (binary, decimal) = scale_of(suffix).ok_or_else(malformed)?;
     let fraction = fraction.trim_end_matches('0');
     let digits = Digits::new(whole, fraction);
-    let exponent = decimal
-        .saturating_add(shift)
-        .saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
+    let exponent =
+        decimal.saturating_add(shift).saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
     Ok(digits.times_power_of_two_and_ten(binary, exponent, negative))
 }
 
@@ -94,16 +91,8 @@ struct Digits {
 
 impl Digits {
     fn new(whole: &str, fraction: &str) -> Self {
-        let mut digits = Self {
-            value: 0,
-            dropped: 0,
-            inexact: false,
-        };
-        for digit in whole
-            .bytes()
-            .chain(fraction.bytes())
-            .map(|b| u128::from(b - b'0'))
-        {
+        let mut digits = Self { value: 0, dropped: 0, inexact: false };
+        for digit in whole.bytes().chain(fraction.bytes()).map(|b| u128::from(b - b'0')) {
             // Leave room for the binary suffix and a rounding step.
             if digits.value < 10_u128.pow(18) {
                 digits.value = digits.value * 10 + digit;
@@ -136,11 +125,7 @@ impl Digits {
             }
             Ordering::Equal => {}
         }
-        let rounded = if inexact && !negative {
-            value.saturating_add(1)
-        } else {
-            value
-        };
+        let rounded = if inexact && !negative { value.saturating_add(1) } else { value };
         let magnitude = i64::try_from(rounded).unwrap_or(i64::MAX);
         if negative { -magnitude } else { magnitude }
     }
@@ -190,9 +175,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error() {
-        for text in [
-            "", "-", "m", "1x", "1 ", " 1", "1.2.3", "1Kib", "1e", "1e+", "1ee3", "NaN", "inf", "١",
-        ] {
+        for text in ["", "-", "m", "1x", "1 ", " 1", "1.2.3", "1Kib", "1e", "1e+", "1ee3", "NaN", "inf", "١"]
+        {
             assert!(value(text).is_err(), "{text:?}");
         }
     }

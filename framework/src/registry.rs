@@ -20,10 +20,7 @@ pub struct ArgsError {
 impl ArgsError {
     /// An error at a path.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            message: message.into(),
-        }
+        Self { path: path.into(), message: message.into() }
     }
 }
 

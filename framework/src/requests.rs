@@ -77,13 +77,7 @@ impl RequestInputs {
         let resource = self.aggregate(pod_level, |c| self.container(c, options));
         let with_defaults = self.aggregate(pod_level, |c| {
             let mut requests = self.container(c, options);
-            set_default(
-                &mut requests.milli_cpu,
-                DEFAULT_MILLI_CPU,
-                c,
-                names::CPU,
-                pod_level,
-            );
+            set_default(&mut requests.milli_cpu, DEFAULT_MILLI_CPU, c, names::CPU, pod_level);
             set_default(&mut requests.memory, DEFAULT_MEMORY, c, names::MEMORY, pod_level);
             requests
         });
@@ -118,11 +112,7 @@ impl RequestInputs {
             }
         }
         total.set_max(&init_peak);
-        for (name, amount) in pod_level
-            .unwrap_or_default()
-            .iter()
-            .filter(|(name, _)| is_pod_level(name))
-        {
+        for (name, amount) in pod_level.unwrap_or_default().iter().filter(|(name, _)| is_pod_level(name)) {
             total.set(name, *amount);
         }
         total.add(&resource_of(&self.overhead));
@@ -178,17 +168,11 @@ mod tests {
     fn container(cpu: i64, memory: i64) -> ContainerRequests {
         let requests = [("cpu", cpu), ("memory", memory)];
         let requests = requests.into_iter().filter(|(_, amount)| *amount >= 0);
-        ContainerRequests {
-            requests: requests.map(|(n, a)| (n.into(), a)).collect(),
-            ..Default::default()
-        }
+        ContainerRequests { requests: requests.map(|(n, a)| (n.into(), a)).collect(), ..Default::default() }
     }
 
     fn sidecar(cpu: i64) -> ContainerRequests {
-        ContainerRequests {
-            restartable: true,
-            ..container(cpu, 0)
-        }
+        ContainerRequests { restartable: true, ..container(cpu, 0) }
     }
 
     fn cpu(inputs: &RequestInputs, options: RequestOptions) -> i64 {
@@ -198,24 +182,9 @@ mod tests {
     #[test]
     fn containers_add_up_and_init_containers_peak() {
         let cases = [
-            (
-                "containers add up",
-                vec![],
-                vec![container(100, 1), container(200, 1)],
-                300,
-            ),
-            (
-                "a larger init container wins",
-                vec![container(500, 1)],
-                vec![container(100, 1)],
-                500,
-            ),
-            (
-                "sidecars count with the containers",
-                vec![sidecar(50)],
-                vec![container(100, 1)],
-                150,
-            ),
+            ("containers add up", vec![], vec![container(100, 1), container(200, 1)], 300),
+            ("a larger init container wins", vec![container(500, 1)], vec![container(100, 1)], 500),
+            ("sidecars count with the containers", vec![sidecar(50)], vec![container(100, 1)], 150),
             (
                 "an init container runs beside the sidecars before it",
                 vec![sidecar(50), container(500, 1), sidecar(30)],
@@ -224,11 +193,7 @@ mod tests {
             ),
         ];
         for (name, init_containers, containers, expected) in cases {
-            let inputs = RequestInputs {
-                init_containers,
-                containers,
-                ..Default::default()
-            };
+            let inputs = RequestInputs { init_containers, containers, ..Default::default() };
             assert_eq!(cpu(&inputs, RequestOptions::default()), expected, "{name}");
         }
     }
@@ -243,16 +208,7 @@ mod tests {
         };
         let requests = inputs.effective(RequestOptions::default());
         assert_eq!((requests.resource.milli_cpu, requests.resource.memory), (75, 11));
-        assert_eq!(
-            cpu(
-                &inputs,
-                RequestOptions {
-                    skip_pod_level: true,
-                    ..Default::default()
-                }
-            ),
-            105
-        );
+        assert_eq!(cpu(&inputs, RequestOptions { skip_pod_level: true, ..Default::default() }), 105);
     }
 
     #[test]
@@ -280,10 +236,7 @@ mod tests {
             resize_infeasible: infeasible,
             ..Default::default()
         };
-        let with_status = RequestOptions {
-            use_status: true,
-            ..Default::default()
-        };
+        let with_status = RequestOptions { use_status: true, ..Default::default() };
         assert_eq!(cpu(&resizing(false), with_status), 400);
         assert_eq!(cpu(&resizing(true), with_status), 250);
         assert_eq!(cpu(&resizing(true), RequestOptions::default()), 400);

@@ -61,11 +61,7 @@ pub struct Resource {
 impl Resource {
     /// A vector of CPU (thousandths of a core) and memory (bytes).
     pub fn new(milli_cpu: i64, memory: i64) -> Self {
-        Self {
-            milli_cpu,
-            memory,
-            ..Self::default()
-        }
+        Self { milli_cpu, memory, ..Self::default() }
     }
 
     /// The amount of a resource by its API name: CPU in thousandths, all else in whole units.
@@ -165,10 +161,7 @@ mod tests {
         ] {
             resource.set(&Arc::from(name), 3);
         }
-        assert_eq!(
-            (resource.milli_cpu, resource.memory, resource.allowed_pod_number),
-            (3, 3, 3)
-        );
+        assert_eq!((resource.milli_cpu, resource.memory, resource.allowed_pod_number), (3, 3, 3));
         let scalars: Vec<_> = resource.scalars().iter().map(|(n, _)| &**n).collect();
         assert_eq!(scalars, ["example.com/gpu", "hugepages-2Mi"]);
     }

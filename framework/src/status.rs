@@ -62,38 +62,22 @@ pub struct Status {
 impl Status {
     /// The plugin has no objection.
     pub const fn success() -> Self {
-        Self {
-            code: Code::Success,
-            plugin: Text::EMPTY,
-            reasons: SmallVec::new_const(),
-        }
+        Self { code: Code::Success, plugin: Text::EMPTY, reasons: SmallVec::new_const() }
     }
 
     /// The plugin has nothing to say about this pod.
     pub const fn skip() -> Self {
-        Self {
-            code: Code::Skip,
-            plugin: Text::EMPTY,
-            reasons: SmallVec::new_const(),
-        }
+        Self { code: Code::Skip, plugin: Text::EMPTY, reasons: SmallVec::new_const() }
     }
 
     /// A status with one reason.
     pub fn new(code: Code, reason: impl Into<Text>) -> Self {
-        Self {
-            code,
-            plugin: Text::EMPTY,
-            reasons: SmallVec::from_iter([reason.into()]),
-        }
+        Self { code, plugin: Text::EMPTY, reasons: SmallVec::from_iter([reason.into()]) }
     }
 
     /// A status with any number of reasons.
     pub fn with_reasons(code: Code, reasons: Reasons) -> Self {
-        Self {
-            code,
-            plugin: Text::EMPTY,
-            reasons,
-        }
+        Self { code, plugin: Text::EMPTY, reasons }
     }
 
     /// Rejected; removing pods might help.
@@ -151,10 +135,7 @@ impl Status {
 
     /// Whether the plugin turned the pod down: Unschedulable, UnschedulableAndUnresolvable or Pending.
     pub fn is_rejected(&self) -> bool {
-        matches!(
-            self.code,
-            Code::Unschedulable | Code::UnschedulableAndUnresolvable | Code::Pending
-        )
+        matches!(self.code, Code::Unschedulable | Code::UnschedulableAndUnresolvable | Code::Pending)
     }
 }
 

@@ -89,9 +89,7 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
 
 /// The first taint with effect NoSchedule or NoExecute that is not tolerated.
 pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
-    taints
-        .iter()
-        .find(|taint| taint.effect.forbids() && !tolerated(tolerations, taint))
+    taints.iter().find(|taint| taint.effect.forbids() && !tolerated(tolerations, taint))
 }
 
 #[cfg(test)]
@@ -104,60 +102,23 @@ mod tests {
         value: &str,
         effect: Option<TaintEffect>,
     ) -> Toleration {
-        Toleration {
-            key: key.into(),
-            operator,
-            value: value.into(),
-            effect,
-        }
+        Toleration { key: key.into(), operator, value: value.into(), effect }
     }
 
     #[test]
     fn a_toleration_matches_by_effect_key_and_value() {
         use TaintEffect::{NoExecute, NoSchedule};
         use TolerationOperator::{Equal, Exists, Unknown};
-        let taint = Taint {
-            key: "k".into(),
-            value: "v".into(),
-            effect: NoSchedule,
-        };
+        let taint = Taint { key: "k".into(), value: "v".into(), effect: NoSchedule };
         let cases = [
-            (
-                "equal key, value and effect",
-                toleration("k", Equal, "v", Some(NoSchedule)),
-                true,
-            ),
-            (
-                "another value",
-                toleration("k", Equal, "w", Some(NoSchedule)),
-                false,
-            ),
-            (
-                "another effect",
-                toleration("k", Equal, "v", Some(NoExecute)),
-                false,
-            ),
-            (
-                "no effect means every effect",
-                toleration("k", Equal, "v", None),
-                true,
-            ),
-            (
-                "Exists ignores the value",
-                toleration("k", Exists, "", None),
-                true,
-            ),
-            (
-                "no key with Exists means everything",
-                toleration("", Exists, "", None),
-                true,
-            ),
+            ("equal key, value and effect", toleration("k", Equal, "v", Some(NoSchedule)), true),
+            ("another value", toleration("k", Equal, "w", Some(NoSchedule)), false),
+            ("another effect", toleration("k", Equal, "v", Some(NoExecute)), false),
+            ("no effect means every effect", toleration("k", Equal, "v", None), true),
+            ("Exists ignores the value", toleration("k", Exists, "", None), true),
+            ("no key with Exists means everything", toleration("", Exists, "", None), true),
             ("another key", toleration("x", Exists, "", None), false),
-            (
-                "an unknown operator tolerates nothing",
-                toleration("k", Unknown, "v", None),
-                false,
-            ),
+            ("an unknown operator tolerates nothing", toleration("k", Unknown, "v", None), false),
         ];
         for (name, toleration, expected) in cases {
             assert_eq!(toleration.tolerates(&taint), expected, "{name}");

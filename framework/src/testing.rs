@@ -32,10 +32,7 @@ pub fn pod(name: &str) -> PodBuilder {
             status_requests: None,
             status: PodStatus::default(),
         },
-        spec: PodSpec {
-            scheduler_name: "supercargo".into(),
-            ..PodSpec::default()
-        },
+        spec: PodSpec { scheduler_name: "supercargo".into(), ..PodSpec::default() },
         requests: RequestInputs {
             containers: vec![ContainerRequests::default()],
             ..RequestInputs::default()
@@ -75,11 +72,7 @@ pub fn node(name: &str) -> NodeBuilder {
 /// # Panics
 /// When the text is no quantity.
 pub fn amount(name: &str, text: &str) -> i64 {
-    let parsed = if name == names::CPU {
-        quantity::milli_value(text)
-    } else {
-        quantity::value(text)
-    };
+    let parsed = if name == names::CPU { quantity::milli_value(text) } else { quantity::value(text) };
     parsed.expect("builders are given well-formed quantities")
 }
 
@@ -108,27 +101,13 @@ pub struct PodBuilder {
 impl PodBuilder {
     /// The pod.
     pub fn build(self) -> PodInfo {
-        let Self {
-            mut pod,
-            mut spec,
-            requests,
-            labels,
-            node_selector,
-            affinity,
-            tolerations,
-            ports,
-            images,
-        } = self;
+        let Self { mut pod, mut spec, requests, labels, node_selector, affinity, tolerations, ports, images } =
+            self;
         spec.requests = requests.effective(RequestOptions::default());
-        let without_pod_level = requests.effective(RequestOptions {
-            skip_pod_level: true,
-            ..Default::default()
-        });
+        let without_pod_level =
+            requests.effective(RequestOptions { skip_pod_level: true, ..Default::default() });
         spec.container_requests = (without_pod_level != spec.requests).then(|| Box::new(without_pod_level));
-        let with_status = requests.effective(RequestOptions {
-            use_status: true,
-            ..Default::default()
-        });
+        let with_status = requests.effective(RequestOptions { use_status: true, ..Default::default() });
         pod.status_requests = (with_status != spec.requests).then(|| Arc::new(with_status));
         spec.node_selector = Labels::from(node_selector);
         spec.node_affinity = affinity;
@@ -225,29 +204,19 @@ impl PodBuilder {
     /// An init container with one request.
     pub fn init_request(mut self, name: &str, quantity: &str) -> Self {
         let requests = vec![(name.into(), amount(name, quantity))];
-        self.requests.init_containers.push(ContainerRequests {
-            requests,
-            ..Default::default()
-        });
+        self.requests.init_containers.push(ContainerRequests { requests, ..Default::default() });
         self
     }
 
     /// A pod-level request.
     pub fn pod_level_request(mut self, name: &str, quantity: &str) -> Self {
-        self.requests
-            .pod_level
-            .get_or_insert_default()
-            .push((name.into(), amount(name, quantity)));
+        self.requests.pod_level.get_or_insert_default().push((name.into(), amount(name, quantity)));
         self
     }
 
     /// A TCP host port.
     pub fn host_port(mut self, port: i32) -> Self {
-        self.ports.push(HostPort {
-            ip: "".into(),
-            protocol: Protocol::Tcp,
-            port,
-        });
+        self.ports.push(HostPort { ip: "".into(), protocol: Protocol::Tcp, port });
         self
     }
 
@@ -265,18 +234,12 @@ impl PodBuilder {
 
     /// Another required node affinity term, with one requirement on a label.
     pub fn required_affinity(self, key: &str, operator: &str, values: &[&str]) -> Self {
-        self.required_term(NodeSelectorTerm::parse(
-            vec![requirement(key, operator, values)],
-            vec![],
-        ))
+        self.required_term(NodeSelectorTerm::parse(vec![requirement(key, operator, values)], vec![]))
     }
 
     /// Another required node affinity term, with one requirement on a field.
     pub fn required_field(self, key: &str, operator: &str, values: &[&str]) -> Self {
-        self.required_term(NodeSelectorTerm::parse(
-            vec![],
-            vec![requirement(key, operator, values)],
-        ))
+        self.required_term(NodeSelectorTerm::parse(vec![], vec![requirement(key, operator, values)]))
     }
 
     /// Another required node affinity term.
@@ -292,10 +255,7 @@ impl PodBuilder {
         let affinity = self.affinity.get_or_insert_default();
         let term = NodeSelectorTerm::parse(vec![requirement(key, operator, values)], vec![]);
         let terms = std::mem::take(&mut affinity.preferred).into_vec();
-        affinity.preferred = terms
-            .into_iter()
-            .chain([PreferredTerm { weight, term }])
-            .collect();
+        affinity.preferred = terms.into_iter().chain([PreferredTerm { weight, term }]).collect();
         self
     }
 
@@ -331,15 +291,7 @@ pub struct NodeBuilder {
 impl NodeBuilder {
     /// The node.
     pub fn build(self) -> NodeRecord {
-        let Self {
-            mut node,
-            labels,
-            annotations,
-            conditions,
-            taints,
-            mut images,
-            allocatable,
-        } = self;
+        let Self { mut node, labels, annotations, conditions, taints, mut images, allocatable } = self;
         images.sort_by(|a, b| a.name.cmp(&b.name));
         node.labels = Arc::new(labels.into());
         node.annotations = Arc::new(annotations.into());
@@ -381,11 +333,7 @@ impl NodeBuilder {
 
     /// A taint.
     pub fn taint(mut self, key: &str, value: &str, effect: TaintEffect) -> Self {
-        self.taints.push(Taint {
-            key: key.into(),
-            value: value.into(),
-            effect,
-        });
+        self.taints.push(Taint { key: key.into(), value: value.into(), effect });
         self
     }
 
@@ -403,10 +351,7 @@ impl NodeBuilder {
 
     /// An image on the node.
     pub fn image(mut self, name: &str, size: i64) -> Self {
-        self.images.push(NodeImage {
-            name: name.into(),
-            size,
-        });
+        self.images.push(NodeImage { name: name.into(), size });
         self
     }
 }

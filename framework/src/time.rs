@@ -21,10 +21,7 @@ impl Timestamp {
 
     /// The moment `duration` later.
     pub fn plus(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// How long ago `earlier` was; zero when it is later.

@@ -43,11 +43,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(policy: BackoffPolicy) -> Self {
-        Self {
-            policy,
-            next: policy.initial,
-            last_used: None,
-        }
+        Self { policy, next: policy.initial, last_used: None }
     }
 
     /// The wait to make now.
@@ -104,10 +100,7 @@ mod tests {
         let mut backoff = Backoff::new(BackoffPolicy::default());
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
             let wait = backoff.next(&mut random);
-            assert!(
-                (base..2.0 * base).contains(&wait.as_secs_f64()),
-                "{wait:?} for {base}"
-            );
+            assert!((base..2.0 * base).contains(&wait.as_secs_f64()), "{wait:?} for {base}");
             tokio::time::sleep(wait).await;
         }
     }
@@ -115,19 +108,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn two_quiet_minutes_start_the_waits_over() {
         let mut random = SplitMix::new(Some(1));
-        let mut backoff = Backoff::new(BackoffPolicy {
-            jitter: 0.0,
-            ..BackoffPolicy::default()
-        });
+        let mut backoff = Backoff::new(BackoffPolicy { jitter: 0.0, ..BackoffPolicy::default() });
         let mut wait = async |quiet| {
             let wait = backoff.next(&mut random);
             tokio::time::sleep(wait + Duration::from_secs(quiet)).await;
             wait.as_millis()
         };
-        assert_eq!(
-            [wait(0).await, wait(119).await, wait(121).await, wait(0).await],
-            [800, 1600, 3200, 800]
-        );
+        assert_eq!([wait(0).await, wait(119).await, wait(121).await, wait(0).await], [800, 1600, 3200, 800]);
     }
 
     #[test]

@@ -60,10 +60,7 @@ impl FactoryBuilder {
     pub fn build(self) -> SharedInformerFactory {
         SharedInformerFactory {
             settings: self,
-            state: Mutex::new(State {
-                informers: HashMap::new(),
-                shut_down: false,
-            }),
+            state: Mutex::new(State { informers: HashMap::new(), shut_down: false }),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             failure: watch::Sender::new(None),
@@ -84,11 +81,7 @@ pub struct InformerParts<K: Kind> {
 impl<K: Kind> InformerParts<K> {
     /// An informer with these indices and otherwise nothing special.
     pub fn build(self, indexers: Indexers<K::Object>) -> Arc<SharedInformer<K>> {
-        let options = InformerOptions {
-            resync: self.resync,
-            indexers,
-            ..InformerOptions::default()
-        };
+        let options = InformerOptions { resync: self.resync, indexers, ..InformerOptions::default() };
         SharedInformer::new(self.kind, self.list_watch, options)
     }
 }
@@ -211,10 +204,10 @@ impl SharedInformerFactory {
     ) -> Arc<SharedInformer<K>> {
         let mut state = self.state.lock();
         let key = (TypeId::of::<K>(), kind.gvr().clone());
-        let entry = state.informers.entry(key).or_insert_with(|| Entry {
-            informer: make(self.parts(kind)),
-            started: false,
-        });
+        let entry = state
+            .informers
+            .entry(key)
+            .or_insert_with(|| Entry { informer: make(self.parts(kind)), started: false });
         let informer = Arc::clone(&entry.informer).as_any().downcast();
         informer.unwrap_or_else(|_| unreachable!("the key holds the type"))
     }
@@ -223,11 +216,7 @@ impl SharedInformerFactory {
     pub fn informer<K: Kind>(&self, kind: K) -> Arc<SharedInformer<K>> {
         self.informer_for(Arc::new(kind), |parts| {
             let namespaced = parts.kind.gvr().namespaced;
-            parts.build(if namespaced {
-                namespace_indexer()
-            } else {
-                Indexers::new()
-            })
+            parts.build(if namespaced { namespace_indexer() } else { Indexers::new() })
         })
     }
 
@@ -238,16 +227,8 @@ impl SharedInformerFactory {
         if let Some(tweak) = &settings.tweak {
             list_watch = list_watch.tweak(|selectors| tweak(selectors));
         }
-        let resync = settings
-            .custom_resync
-            .get(kind.gvr())
-            .copied()
-            .unwrap_or(settings.default_resync);
-        InformerParts {
-            kind,
-            list_watch,
-            resync,
-        }
+        let resync = settings.custom_resync.get(kind.gvr()).copied().unwrap_or(settings.default_resync);
+        InformerParts { kind, list_watch, resync }
     }
 
     /// Starts the informers that were made so far and do not run yet; call it again for later ones. Returns at
@@ -294,9 +275,7 @@ impl SharedInformerFactory {
         let started: Vec<_> = {
             let state = self.state.lock();
             let started = state.informers.iter().filter(|(_, entry)| entry.started);
-            started
-                .map(|((_, resource), entry)| (resource.clone(), Arc::clone(&entry.informer)))
-                .collect()
+            started.map(|((_, resource), entry)| (resource.clone(), Arc::clone(&entry.informer))).collect()
         };
         let waits = started.into_iter().map(|(resource, informer)| async move {
             let reached = tokio::select! {
@@ -305,14 +284,7 @@ impl SharedInformerFactory {
                 () = stop.cancelled() => false,
                 () = informer.stopped() => false,
             };
-            if reached {
-                Ok(resource)
-            } else {
-                Err(SyncFailure {
-                    resource,
-                    reason: informer.last_error(),
-                })
-            }
+            if reached { Ok(resource) } else { Err(SyncFailure { resource, reason: informer.last_error() }) }
         });
         let mut result = SyncResult::default();
         for outcome in join_all(waits).await {

@@ -62,11 +62,7 @@ pub struct HandlerFuncs<T> {
 impl<T> HandlerFuncs<T> {
     /// A handler that does nothing.
     pub fn new() -> Self {
-        Self {
-            add: None,
-            update: None,
-            delete: None,
-        }
+        Self { add: None, update: None, delete: None }
     }
 
     /// Sets what happens on add.
@@ -212,22 +208,13 @@ mod tests {
             .with_add(move |object, initial| added.lock().push(format!("{name}add {object} {initial}")))
             .with_update(move |old, new| updated.lock().push(format!("{name}update {old} {new}")))
             .with_delete(move |gone| {
-                let tombstone = if gone.is_final_state_unknown() {
-                    " tombstone"
-                } else {
-                    ""
-                };
-                deleted
-                    .lock()
-                    .push(format!("{name}delete {:?}{tombstone}", gone.object()));
+                let tombstone = if gone.is_final_state_unknown() { " tombstone" } else { "" };
+                deleted.lock().push(format!("{name}delete {:?}{tombstone}", gone.object()));
             })
     }
 
     fn tombstone(last: Option<i32>) -> Deleted<i32> {
-        Deleted::FinalStateUnknown {
-            key: ObjectKey::new(None, "k"),
-            last: last.map(Arc::new),
-        }
+        Deleted::FinalStateUnknown { key: ObjectKey::new(None, "k"), last: last.map(Arc::new) }
     }
 
     #[test]
@@ -248,10 +235,7 @@ mod tests {
         ];
         for (row, (call, expected)) in table.into_iter().enumerate() {
             let log = Log::default();
-            call(&mut Filtering {
-                filter: |object: &i32| *object > 0,
-                handler: logger("", &log),
-            });
+            call(&mut Filtering { filter: |object: &i32| *object > 0, handler: logger("", &log) });
             assert_eq!(log.lock().join("; "), expected, "row {row}");
         }
     }
@@ -259,10 +243,7 @@ mod tests {
     #[test]
     fn a_tombstone_whose_object_does_not_pass_is_not_shown() {
         let log = Log::default();
-        let mut filtering = Filtering {
-            filter: |object: &i32| *object > 0,
-            handler: logger("", &log),
-        };
+        let mut filtering = Filtering { filter: |object: &i32| *object > 0, handler: logger("", &log) };
         filtering.on_delete(&tombstone(Some(-1)));
         assert!(log.lock().is_empty());
     }
@@ -270,26 +251,15 @@ mod tests {
     #[test]
     fn a_fan_out_serves_its_handlers_in_order() {
         let log = Log::default();
-        let even = Filtering {
-            filter: |object: &i32| object % 2 == 0,
-            handler: logger("even ", &log),
-        };
-        let odd = Filtering {
-            filter: |object: &i32| object % 2 != 0,
-            handler: logger("odd ", &log),
-        };
+        let even = Filtering { filter: |object: &i32| object % 2 == 0, handler: logger("even ", &log) };
+        let odd = Filtering { filter: |object: &i32| object % 2 != 0, handler: logger("odd ", &log) };
         let mut both = FanOut::new().then(even).then(odd);
         both.on_add(&Arc::new(1), true);
         both.on_update(&Arc::new(1), &Arc::new(2));
         both.on_delete(&Deleted::Known(Arc::new(2)));
         assert_eq!(
             *log.lock(),
-            [
-                "odd add 1 true",
-                "even add 2 false",
-                "odd delete Some(1)",
-                "even delete Some(2)"
-            ]
+            ["odd add 1 true", "even add 2 false", "odd delete Some(1)", "even delete Some(2)"]
         );
     }
 

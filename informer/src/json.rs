@@ -126,13 +126,8 @@ impl ListSplitter {
 
 /// Whether a `[` here opens the value of the key `items`.
 fn follows_items_key(before: &[u8]) -> bool {
-    let key = before
-        .trim_ascii_end()
-        .strip_suffix(b":")
-        .map(<[u8]>::trim_ascii_end);
-    let rest = key
-        .and_then(|key| key.strip_suffix(b"\"items\""))
-        .map(<[u8]>::trim_ascii_end);
+    let key = before.trim_ascii_end().strip_suffix(b":").map(<[u8]>::trim_ascii_end);
+    let rest = key.and_then(|key| key.strip_suffix(b"\"items\"")).map(<[u8]>::trim_ascii_end);
     rest.is_some_and(|rest| rest.ends_with(b"{") || rest.ends_with(b","))
 }
 
@@ -144,30 +139,20 @@ mod tests {
     fn members_are_found_whatever_surrounds_them() {
         let frame = br#" {"type" : "ADDED", "object":{"type":"x","s":"}\"{","a":[1,{}]},"z":1 }"#;
         assert_eq!(member(frame, "type"), Some(&b"\"ADDED\""[..]));
-        assert_eq!(
-            member(frame, "object"),
-            Some(&br#"{"type":"x","s":"}\"{","a":[1,{}]}"#[..])
-        );
+        assert_eq!(member(frame, "object"), Some(&br#"{"type":"x","s":"}\"{","a":[1,{}]}"#[..]));
         assert_eq!(member(frame, "z"), Some(&b"1"[..]));
-        for (text, name) in [
-            (&b"{}"[..], "type"),
-            (b"nonsense", "type"),
-            (br#"{"type":"A"#, "type"),
-            (frame, "s"),
-        ] {
+        for (text, name) in
+            [(&b"{}"[..], "type"), (b"nonsense", "type"), (br#"{"type":"A"#, "type"), (frame, "s")]
+        {
             assert_eq!(member(text, name), None);
         }
     }
 
     #[test]
     fn a_text_that_broke_off_is_not_complete() {
-        for (text, complete) in [
-            ("{}", true),
-            ("{\"a\":\"}\"}", true),
-            ("{\"a\":\"}", false),
-            ("{[}", false),
-            (" ", false),
-        ] {
+        for (text, complete) in
+            [("{}", true), ("{\"a\":\"}\"}", true), ("{\"a\":\"}", false), ("{[}", false), (" ", false)]
+        {
             assert_eq!(is_complete(text.as_bytes()), complete, "{text}");
         }
     }
@@ -185,11 +170,7 @@ mod tests {
                     items.push(String::from_utf8(item.to_vec()).unwrap());
                 }
             }
-            assert_eq!(
-                items,
-                [r#"{"a":"]}\\\"{"}"#, r#"{"b":[[],{"c":{}}]}"#, "{}"],
-                "chunks of {size}"
-            );
+            assert_eq!(items, [r#"{"a":"]}\\\"{"}"#, r#"{"b":[[],{"c":{}}]}"#, "{}"], "chunks of {size}");
             let envelope: serde_json::Value = serde_json::from_slice(splitter.envelope()).unwrap();
             assert_eq!(envelope["metadata"]["resourceVersion"], "7");
             assert_eq!(envelope["items"], serde_json::json!([]));

@@ -117,10 +117,9 @@ impl<T> Clone for Deleted<T> {
     fn clone(&self) -> Self {
         match self {
             Self::Known(object) => Self::Known(Arc::clone(object)),
-            Self::FinalStateUnknown { key, last } => Self::FinalStateUnknown {
-                key: key.clone(),
-                last: last.clone(),
-            },
+            Self::FinalStateUnknown { key, last } => {
+                Self::FinalStateUnknown { key: key.clone(), last: last.clone() }
+            }
         }
     }
 }
@@ -139,10 +138,7 @@ mod tests {
         ] {
             let key = ObjectKey::new(namespace, name);
             assert_eq!(key.as_str(), text);
-            assert_eq!(
-                key.namespace(),
-                namespace.filter(|namespace| !namespace.is_empty())
-            );
+            assert_eq!(key.namespace(), namespace.filter(|namespace| !namespace.is_empty()));
             assert_eq!(key.name(), name);
             assert_eq!(ObjectKey::parse(text), Ok(key));
         }
@@ -150,18 +146,12 @@ mod tests {
 
     #[test]
     fn a_key_with_two_slashes_is_refused() {
-        assert_eq!(
-            ObjectKey::parse("a/b/c"),
-            Err(KeyError::TooManyParts("a/b/c".to_owned()))
-        );
+        assert_eq!(ObjectKey::parse("a/b/c"), Err(KeyError::TooManyParts("a/b/c".to_owned())));
     }
 
     #[test]
     fn a_tombstone_without_an_object_has_none() {
-        let deleted = Deleted::<u8>::FinalStateUnknown {
-            key: ObjectKey::new(None, "a"),
-            last: None,
-        };
+        let deleted = Deleted::<u8>::FinalStateUnknown { key: ObjectKey::new(None, "a"), last: None };
         assert!(deleted.object().is_none() && deleted.is_final_state_unknown());
         assert_eq!(Deleted::Known(Arc::new(1)).clone().object(), Some(&Arc::new(1)));
     }

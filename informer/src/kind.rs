@@ -32,12 +32,7 @@ impl GroupVersionResource {
         version: impl Into<Cow<'static, str>>,
         resource: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self {
-            group: group.into(),
-            version: version.into(),
-            resource: resource.into(),
-            namespaced: true,
-        }
+        Self { group: group.into(), version: version.into(), resource: resource.into(), namespaced: true }
     }
 
     /// A resource whose objects belong to the whole cluster.
@@ -46,10 +41,7 @@ impl GroupVersionResource {
         version: impl Into<Cow<'static, str>>,
         resource: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self {
-            namespaced: false,
-            ..Self::namespaced(group, version, resource)
-        }
+        Self { namespaced: false, ..Self::namespaced(group, version, resource) }
     }
 
     /// The path of the collection; `namespace` counts only where objects live in namespaces.
@@ -138,10 +130,7 @@ impl<K: Resource<DynamicType = ()> + 'static> Typed<K> {
             resource: K::plural(&()).into_owned().into(),
             namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
         };
-        Self {
-            gvr,
-            object: PhantomData,
-        }
+        Self { gvr, object: PhantomData }
     }
 }
 
@@ -194,10 +183,7 @@ impl Dynamic {
     }
 
     fn new(resource: ApiResource, namespaced: bool) -> Self {
-        let types = TypeMeta {
-            api_version: resource.api_version,
-            kind: resource.kind,
-        };
+        let types = TypeMeta { api_version: resource.api_version, kind: resource.kind };
         let gvr = GroupVersionResource {
             group: resource.group.into(),
             version: resource.version.into(),
@@ -235,10 +221,7 @@ impl Kind for Dynamic {
 
 fn resource_key(object: &impl Resource) -> ObjectKey {
     let meta = object.meta();
-    ObjectKey::new(
-        meta.namespace.as_deref(),
-        meta.name.as_deref().unwrap_or_default(),
-    )
+    ObjectKey::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -268,10 +251,7 @@ mod tests {
         let widgets = Dynamic::namespaced(resource);
         let bytes = br#"{"metadata":{"name":"w","namespace":"ns","resourceVersion":"7"},"spec":{"size":3}}"#;
         let widget = widgets.decode(ContentType::Json, bytes).unwrap();
-        assert_eq!(
-            widget.types.as_ref().map(|types| types.kind.as_str()),
-            Some("Widget")
-        );
+        assert_eq!(widget.types.as_ref().map(|types| types.kind.as_str()), Some("Widget"));
         assert_eq!(widgets.key(&widget).as_str(), "ns/w");
         assert_eq!(widgets.resource_version(&widget), "7");
         assert_eq!(widgets.gvr().url_path(None), "/apis/example.dev/v1/widgets");
@@ -279,9 +259,7 @@ mod tests {
 
     #[test]
     fn broken_bytes_are_a_decode_error() {
-        let error = Typed::<Pod>::new()
-            .decode(ContentType::Json, b"{\"spec\":3}")
-            .unwrap_err();
+        let error = Typed::<Pod>::new().decode(ContentType::Json, b"{\"spec\":3}").unwrap_err();
         assert!(matches!(error, DecodeError::Json(_)), "{error}");
     }
 }

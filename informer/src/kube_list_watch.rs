@@ -55,13 +55,7 @@ pub struct KubeListWatch<K> {
 impl<K: Kind> KubeListWatch<K> {
     /// All objects of the kind.
     pub fn new(client: Client, kind: Arc<K>) -> Self {
-        Self {
-            kind,
-            client,
-            namespace: None,
-            selectors: Selectors::default(),
-            watch_list: true,
-        }
+        Self { kind, client, namespace: None, selectors: Selectors::default(), watch_list: true }
     }
 
     /// Only the objects of one namespace; `None` is all. Means nothing for kinds without namespaces.
@@ -157,11 +151,7 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
     ) -> BoxFuture<'a, Result<WatchStream<K::Object>, ListWatchError>> {
         Box::pin(async move {
             let (content_type, body) = self.send(options, true).await?;
-            let frames = Frames {
-                body,
-                buffer: Vec::new(),
-                start: 0,
-            };
+            let frames = Frames { body, buffer: Vec::new(), start: 0 };
             let start = (frames, Arc::clone(&self.kind));
             let events = stream::unfold(start, move |(mut frames, kind)| async move {
                 // Decoding never waits, and a busy watch would otherwise keep the worker to itself.
@@ -198,10 +188,7 @@ fn append_query(uri: &mut String, selectors: &Selectors, options: &ListOptions, 
         ("resourceVersion", version),
         ("resourceVersionMatch", version_match),
         ("sendInitialEvents", flag(options.send_initial_events)),
-        (
-            "timeoutSeconds",
-            options.timeout.map(|timeout| timeout.as_secs().to_string()),
-        ),
+        ("timeoutSeconds", options.timeout.map(|timeout| timeout.as_secs().to_string())),
         ("watch", flag(true)),
     ];
     let mut separator = '?';
@@ -242,9 +229,7 @@ fn content_type(headers: &HeaderMap) -> Result<ContentType, ListWatchError> {
 
 async fn next_chunk(body: &mut Body) -> Result<Option<impl AsRef<[u8]> + use<>>, ListWatchError> {
     loop {
-        let frame = timeout(SILENCE, body.frame())
-            .await
-            .map_err(|_| ListWatchError::Silent(SILENCE))?;
+        let frame = timeout(SILENCE, body.frame()).await.map_err(|_| ListWatchError::Silent(SILENCE))?;
         let Some(frame) = frame else { return Ok(None) };
         let frame = frame.map_err(|error| ListWatchError::Body(Box::new(error)))?;
         if let Ok(data) = frame.into_data() {
@@ -257,10 +242,7 @@ async fn next_chunk(body: &mut Body) -> Result<Option<impl AsRef<[u8]> + use<>>,
 /// the HTTP status and the body's text.
 async fn refusal(answer: Response<Body>) -> Status {
     let code = answer.status().as_u16();
-    let wait = answer
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|wait| wait.to_str().ok()?.parse::<u32>().ok());
+    let wait = answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse::<u32>().ok());
     let mut body = answer.into_body();
     let mut text = Vec::new();
     while let Ok(Some(chunk)) = next_chunk(&mut body).await {
@@ -340,8 +322,7 @@ fn decode_event<K: Kind>(kind: &K, content_type: ContentType, frame: &[u8]) -> W
     let object = json::member(frame, "object").unwrap_or_default();
     let event_type = json::member(frame, "type").unwrap_or_default();
     let decode = |deleted, event: fn(K::Object) -> WatchEvent<K::Object>| {
-        kind.decode(content_type, object)
-            .map_or_else(|error| undecodable(object, deleted, error), event)
+        kind.decode(content_type, object).map_or_else(|error| undecodable(object, deleted, error), event)
     };
     match event_type {
         b"\"ADDED\"" => decode(false, WatchEvent::Added),
@@ -368,10 +349,7 @@ fn decode_event<K: Kind>(kind: &K, content_type: ContentType, frame: &[u8]) -> W
 }
 
 fn undecodable<T>(object: &[u8], deleted: bool, error: DecodeError) -> WatchEvent<T> {
-    WatchEvent::Undecodable {
-        deleted,
-        item: describe(object, error),
-    }
+    WatchEvent::Undecodable { deleted, item: describe(object, error) }
 }
 
 /// Names an object whose decoding failed, if at least its metadata is sound.

@@ -171,12 +171,7 @@ impl ListWatchError {
     /// The connection was lost before the answer began, as when the server has just been killed.
     pub fn is_connection_lost(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        self.is_io(|kind| {
-            matches!(
-                kind,
-                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
-            )
-        })
+        self.is_io(|kind| matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
     }
 
     fn is_io(&self, test: fn(io::ErrorKind) -> bool) -> bool {
@@ -262,10 +257,7 @@ mod tests {
             json!({"code": 504, "reason": "Timeout", "message": "Timeout: Too large resource version: 30, current: 20"}),
         ];
         for spelling in spellings {
-            assert!(
-                status(spelling.clone()).is_too_large_resource_version(),
-                "{spelling}"
-            );
+            assert!(status(spelling.clone()).is_too_large_resource_version(), "{spelling}");
         }
         for other in [
             json!({"code": 504, "reason": "Timeout"}),
@@ -281,10 +273,7 @@ mod tests {
         assert!(status(json!({"reason": "Expired"})).is_expired());
         assert!(status(json!({"reason": "TooManyRequests"})).is_too_many_requests());
         let patient = json!({"code": 429, "details": {"retryAfterSeconds": 7}});
-        assert_eq!(
-            retry_after(status(patient).status().unwrap()),
-            Duration::from_secs(7)
-        );
+        assert_eq!(retry_after(status(patient).status().unwrap()), Duration::from_secs(7));
         let error = status(json!({"code": 403, "reason": "Forbidden", "message": "no"}));
         assert_eq!(error.to_string(), "the server refused with 403 Forbidden: no");
         assert!(!error.is_expired() && !error.is_retriable());
@@ -294,10 +283,7 @@ mod tests {
     fn a_refused_connection_is_found_below_other_errors() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let nested = kube::Error::Service(Box::new(io::Error::other(refused())));
-        for cause in [
-            Box::new(refused()) as Box<dyn Error + Send + Sync>,
-            Box::new(nested),
-        ] {
+        for cause in [Box::new(refused()) as Box<dyn Error + Send + Sync>, Box::new(nested)] {
             assert!(ListWatchError::Transport(cause).is_connection_refused());
         }
         let reset = ListWatchError::Transport(Box::new(io::Error::from(io::ErrorKind::ConnectionReset)));

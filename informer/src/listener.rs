@@ -49,10 +49,7 @@ pub struct HandlerOptions {
 impl HandlerOptions {
     /// The defaults, with a name for the log.
     pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            name: name.into(),
-            ..Self::default()
-        }
+        Self { name: name.into(), ..Self::default() }
     }
 }
 
@@ -208,11 +205,7 @@ where
                 tracing::error!(handler = %self.progress.name, panic = panic_message(&panic),
                     "event handler panicked; skipping the change");
                 // The loop finds out about a removal by itself.
-                let _ = self
-                    .progress
-                    .removed
-                    .run_until_cancelled(tokio::time::sleep(pause))
-                    .await;
+                let _ = self.progress.removed.run_until_cancelled(tokio::time::sleep(pause)).await;
                 ControlFlow::Continue(())
             }
         }
@@ -232,6 +225,5 @@ where
 /// The text of a panic, as far as it has one.
 pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -12,9 +12,7 @@ pub struct Lister<T> {
 
 impl<T> Clone for Lister<T> {
     fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-        }
+        Self { store: self.store.clone() }
     }
 }
 
@@ -42,10 +40,7 @@ impl<T> Lister<T> {
 
     /// The objects of one namespace.
     pub fn namespace(&self, namespace: impl Into<String>) -> NamespaceLister<T> {
-        NamespaceLister {
-            store: self.store.clone(),
-            namespace: namespace.into(),
-        }
+        NamespaceLister { store: self.store.clone(), namespace: namespace.into() }
     }
 }
 
@@ -59,10 +54,7 @@ impl<T> NamespaceLister<T> {
     /// All objects of the namespace, in no particular order. Without a namespace index this looks at all keys.
     pub fn list(&self) -> Vec<Arc<T>> {
         let indexed = self.store.by_index(NAMESPACE_INDEX, &self.namespace);
-        indexed.unwrap_or_else(|_| {
-            self.store
-                .list_where(|key, _| key.namespace() == Some(&self.namespace))
-        })
+        indexed.unwrap_or_else(|_| self.store.list_where(|key, _| key.namespace() == Some(&self.namespace)))
     }
 
     /// The objects of the namespace for which `predicate` holds.
@@ -103,21 +95,11 @@ mod tests {
             store.apply(&Typed::<ConfigMap>::new(), deltas.into());
             let lister = Lister::new(store);
             assert_eq!(lister.list().len(), 3);
-            assert_eq!(
-                lister
-                    .list_where(|object| object.metadata.name.as_deref() == Some("x"))
-                    .len(),
-                2
-            );
+            assert_eq!(lister.list_where(|object| object.metadata.name.as_deref() == Some("x")).len(), 2);
             assert!(lister.get("b/x").is_some() && lister.get("b/y").is_none());
             let namespace = lister.namespace("a");
             assert_eq!(namespace.list().len(), 2);
-            assert_eq!(
-                namespace
-                    .list_where(|object| object.metadata.name.as_deref() == Some("x"))
-                    .len(),
-                1
-            );
+            assert_eq!(namespace.list_where(|object| object.metadata.name.as_deref() == Some("x")).len(), 1);
             assert!(namespace.get("y").is_some() && namespace.get("z").is_none());
             assert!(lister.namespace("c").list().is_empty());
         }

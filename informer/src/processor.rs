@@ -81,12 +81,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
             default_resync,
             synced: false,
         };
-        Self {
-            store,
-            state: Mutex::new(state),
-            tasks: TaskTracker::new(),
-            panics,
-        }
+        Self { store, state: Mutex::new(state), tasks: TaskTracker::new(), panics }
     }
 
     pub(crate) fn add(
@@ -109,21 +104,14 @@ impl<T: Send + Sync + 'static> Processor<T> {
             panics: self.panics.clone(),
             last_report: None,
         };
-        let outbox = Outbox {
-            progress: Arc::clone(&progress),
-            sender,
-        };
+        let outbox = Outbox { progress: Arc::clone(&progress), sender };
         for object in self.store.list() {
             outbox.send(Notification::Add(object, true));
         }
         if state.synced {
             outbox.mark_synced();
         }
-        let mut enrolled = Enrolled {
-            outbox,
-            task: Some(Box::pin(listener.run())),
-            schedule,
-        };
+        let mut enrolled = Enrolled { outbox, task: Some(Box::pin(listener.run())), schedule };
         if let Phase::Running(runtime) = &state.phase {
             enrolled.start(&self.tasks, runtime);
         }
@@ -164,11 +152,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
                 Change::Updated(old, new) => Notification::Update(old, new),
                 Change::Deleted(deleted) => Notification::Delete(deleted),
             };
-            for enrolled in state
-                .enrolled
-                .iter()
-                .filter(|enrolled| !sync || enrolled.schedule.syncing)
-            {
+            for enrolled in state.enrolled.iter().filter(|enrolled| !sync || enrolled.schedule.syncing) {
                 enrolled.outbox.send(notification.clone());
             }
         }
@@ -185,10 +169,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         let now = Instant::now();
         let mut state = self.state.lock();
         // Every listener is asked, also after the first that wants it.
-        state
-            .enrolled
-            .iter_mut()
-            .fold(false, |any, enrolled| enrolled.schedule.check(now) | any)
+        state.enrolled.iter_mut().fold(false, |any, enrolled| enrolled.schedule.check(now) | any)
     }
 
     /// How often `should_resync` is to be asked; zero is never.
@@ -198,11 +179,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
 
     pub(crate) fn registrations(&self) -> Vec<Registration> {
         let state = self.state.lock();
-        state
-            .enrolled
-            .iter()
-            .map(|enrolled| Registration(Arc::clone(&enrolled.outbox.progress)))
-            .collect()
+        state.enrolled.iter().map(|enrolled| Registration(Arc::clone(&enrolled.outbox.progress))).collect()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -255,12 +232,8 @@ impl<T> State<T> {
                 requested = self.check_period;
             }
         }
-        let mut schedule = Schedule {
-            requested,
-            period: Duration::ZERO,
-            next: Instant::now(),
-            syncing: true,
-        };
+        let mut schedule =
+            Schedule { requested, period: Duration::ZERO, next: Instant::now(), syncing: true };
         schedule.align(self.check_period);
         schedule.next += schedule.period;
         schedule
@@ -321,28 +294,17 @@ mod tests {
     }
 
     fn processor(default_resync: Duration) -> Processor<u8> {
-        Processor::new(
-            Store::new(Indexers::new()),
-            default_resync,
-            mpsc::unbounded_channel().0,
-        )
+        Processor::new(Store::new(Indexers::new()), default_resync, mpsc::unbounded_channel().0)
     }
 
     fn add(processor: &Processor<u8>, resync: Duration) {
-        let options = HandlerOptions {
-            resync: Some(resync),
-            ..HandlerOptions::default()
-        };
+        let options = HandlerOptions { resync: Some(resync), ..HandlerOptions::default() };
         processor.add(HandlerFuncs::new(), options).unwrap();
     }
 
     fn periods(processor: &Processor<u8>) -> Vec<u64> {
         let state = processor.state.lock();
-        state
-            .enrolled
-            .iter()
-            .map(|enrolled| enrolled.schedule.period.as_secs())
-            .collect()
+        state.enrolled.iter().map(|enrolled| enrolled.schedule.period.as_secs()).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -390,20 +352,14 @@ mod tests {
         processor.stop();
         let refused = processor.add(HandlerFuncs::new(), HandlerOptions::default());
         assert_eq!(refused.err(), Some(AddHandlerError::Stopped));
-        assert!(
-            AddHandlerError::Stopped
-                .to_string()
-                .ends_with("has stopped already")
-        );
+        assert!(AddHandlerError::Stopped.to_string().ends_with("has stopped already"));
         processor.stopped().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_listener_removed_before_the_start_has_stopped() {
         let processor = processor(Duration::ZERO);
-        let registration = processor
-            .add(HandlerFuncs::new(), HandlerOptions::default())
-            .unwrap();
+        let registration = processor.add(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
         processor.remove(&registration);
         processor.remove(&registration);
         registration.stopped().await;

@@ -34,15 +34,8 @@ enum FirstList {
 
 impl<T> RealFifo<T> {
     pub(crate) fn new() -> Self {
-        let state = State {
-            deltas: VecDeque::new(),
-            first_list: FirstList::Awaited,
-            closed: false,
-        };
-        Self {
-            state: Mutex::new(state),
-            changed: Notify::new(),
-        }
+        let state = State { deltas: VecDeque::new(), first_list: FirstList::Awaited, closed: false };
+        Self { state: Mutex::new(state), changed: Notify::new() }
     }
 }
 
@@ -108,11 +101,7 @@ impl<T> State<T> {
             }
             deltas.extend(self.deltas.pop_front());
         }
-        Some(Batch {
-            deltas,
-            in_initial_list,
-            synced: self.first_list == FirstList::Done,
-        })
+        Some(Batch { deltas, in_initial_list, synced: self.first_list == FirstList::Done })
     }
 }
 
@@ -138,11 +127,7 @@ mod tests {
 
     fn replaced(names: &[&str]) -> Delta<u32> {
         let objects = names.iter().map(|name| (key(name), Arc::new(0))).collect();
-        Delta::ReplacedAll(Replacement {
-            objects,
-            keep: Vec::new(),
-            resource_version: "1".to_owned(),
-        })
+        Delta::ReplacedAll(Replacement { objects, keep: Vec::new(), resource_version: "1".to_owned() })
     }
 
     fn name(delta: &Delta<u32>) -> String {
@@ -191,10 +176,8 @@ mod tests {
             ("=0", false),
             ("+b", false),
         ];
-        let expected: Vec<_> = expected
-            .into_iter()
-            .map(|(names, initial)| (names.to_owned(), initial, true))
-            .collect();
+        let expected: Vec<_> =
+            expected.into_iter().map(|(names, initial)| (names.to_owned(), initial, true)).collect();
         assert_eq!(batches(&queue).await, expected);
     }
 
@@ -217,17 +200,11 @@ mod tests {
         let queue = RealFifo::new();
         queue.push(Delta::SyncAll);
         queue.push(replaced(&[]));
-        assert_eq!(
-            batches(&queue).await,
-            [("sync".to_owned(), false, false), ("=0".to_owned(), true, true)]
-        );
+        assert_eq!(batches(&queue).await, [("sync".to_owned(), false, false), ("=0".to_owned(), true, true)]);
         let queue = RealFifo::new();
         queue.push(added("a"));
         queue.push(replaced(&[]));
-        assert_eq!(
-            batches(&queue).await,
-            [("+a".to_owned(), false, true), ("=0".to_owned(), false, true)]
-        );
+        assert_eq!(batches(&queue).await, [("+a".to_owned(), false, true), ("=0".to_owned(), false, true)]);
     }
 
     #[tokio::test(start_paused = true)]

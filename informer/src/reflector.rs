@@ -211,8 +211,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     async fn pause_for(&mut self, error: &ListWatchError) {
         tracing::debug!(resource = %self.kind.gvr(), %error, "watch not open yet; trying again");
         *self.status.last_error.lock() = Some(error.to_string());
-        self.pause(error.status().map_or(Duration::ZERO, retry_after))
-            .await;
+        self.pause(error.status().map_or(Duration::ZERO, retry_after)).await;
     }
 
     async fn pause(&mut self, at_least: Duration) {

@@ -68,16 +68,10 @@ mod tests {
     fn what_no_server_stores_is_refused() {
         assert_eq!(compare_rv("", "1"), Err(ResourceVersionError::Empty));
         for zero in ["0", "01", "007"] {
-            assert_eq!(
-                compare_rv(zero, "1"),
-                Err(ResourceVersionError::LeadingZero(zero.to_owned()))
-            );
+            assert_eq!(compare_rv(zero, "1"), Err(ResourceVersionError::LeadingZero(zero.to_owned())));
         }
         for letters in ["a", "1a", "-1", "1.5", "+3", " 1", "0x1"] {
-            assert_eq!(
-                compare_rv("1", letters),
-                Err(ResourceVersionError::NotDecimal(letters.to_owned()))
-            );
+            assert_eq!(compare_rv("1", letters), Err(ResourceVersionError::NotDecimal(letters.to_owned())));
         }
     }
 }

@@ -17,11 +17,7 @@ pub(crate) struct RetryWindow {
 impl RetryWindow {
     /// A window of zero length allows no retries.
     pub(crate) fn new(length: Duration) -> Self {
-        Self {
-            length,
-            first: None,
-            last: None,
-        }
+        Self { length, first: None, last: None }
     }
 
     /// Takes note of a failure, and says whether to try again.

@@ -37,11 +37,7 @@ pub struct InformerOptions<T> {
 // Derived, this would ask for `T: Default`.
 impl<T> Default for InformerOptions<T> {
     fn default() -> Self {
-        Self {
-            resync: Duration::ZERO,
-            indexers: Indexers::new(),
-            reflector: ReflectorOptions::default(),
-        }
+        Self { resync: Duration::ZERO, indexers: Indexers::new(), reflector: ReflectorOptions::default() }
     }
 }
 
@@ -92,12 +88,7 @@ impl<K: Kind> SharedInformer<K> {
     ) -> Arc<Self> {
         let (panicked, panics) = mpsc::unbounded_channel();
         let store = Store::new(options.indexers);
-        let settings = Settings {
-            started: false,
-            transform: None,
-            on_error: None,
-            panics: Some(panics),
-        };
+        let settings = Settings { started: false, transform: None, on_error: None, panics: Some(panics) };
         Arc::new(Self {
             kind,
             source: Arc::new(source),
@@ -163,12 +154,7 @@ impl<K: Kind> SharedInformer<K> {
     ///
     /// With the panic of a handler whose policy is to propagate it, or of a transform, after stopping.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let Some(Started {
-            transform,
-            on_error,
-            mut panics,
-        }) = self.begin()
-        else {
+        let Some(Started { transform, on_error, mut panics }) = self.begin() else {
             tracing::warn!(resource = %self.kind.gvr(), "the informer has been started already");
             return;
         };
@@ -208,11 +194,7 @@ impl<K: Kind> SharedInformer<K> {
         settings.started = true;
         let panics = settings.panics.take()?;
         self.processor.start(Handle::current());
-        Some(Started {
-            transform: settings.transform.take(),
-            on_error: settings.on_error.take(),
-            panics,
-        })
+        Some(Started { transform: settings.transform.take(), on_error: settings.on_error.take(), panics })
     }
 
     /// The single writer of the store. Ends with the queue, or with a handler's panic.

@@ -73,15 +73,8 @@ impl<T> Clone for Store<T> {
 
 impl<T> Store<T> {
     pub(crate) fn new(indexers: Indexers<T>) -> Self {
-        let indices = indexers
-            .into_iter()
-            .map(|(name, values_of)| (name, Index::new(values_of)))
-            .collect();
-        let content = Content {
-            objects: FxHashMap::default(),
-            indices,
-            resource_version: String::new(),
-        };
+        let indices = indexers.into_iter().map(|(name, values_of)| (name, Index::new(values_of))).collect();
+        let content = Content { objects: FxHashMap::default(), indices, resource_version: String::new() };
         Self(Arc::new(RwLock::new(content)))
     }
 
@@ -99,10 +92,7 @@ impl<T> Store<T> {
     /// and do not use the store in it.
     pub fn list_where(&self, mut predicate: impl FnMut(&ObjectKey, &T) -> bool) -> Vec<Arc<T>> {
         let content = self.0.read();
-        let passing = content
-            .objects
-            .iter()
-            .filter(|(key, object)| predicate(key, object));
+        let passing = content.objects.iter().filter(|(key, object)| predicate(key, object));
         passing.map(|(_, object)| Arc::clone(object)).collect()
     }
 
@@ -139,14 +129,7 @@ impl<T> Store<T> {
     /// The keys filed under `value` in the index `name`.
     pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
         let content = self.0.read();
-        Ok(content
-            .index(name)?
-            .keys
-            .get(value)
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect())
+        Ok(content.index(name)?.keys.get(value).into_iter().flatten().cloned().collect())
     }
 
     /// The values under which the index `name` files any object.
@@ -208,9 +191,7 @@ impl<T> Store<T> {
 
 impl<T> Content<T> {
     fn index(&self, name: &str) -> Result<&Index<T>, IndexError> {
-        self.indices
-            .get(name)
-            .ok_or_else(|| IndexError::Unknown(name.to_owned()))
+        self.indices.get(name).ok_or_else(|| IndexError::Unknown(name.to_owned()))
     }
 
     fn advance(&mut self, version: &str) {
@@ -238,39 +219,25 @@ impl<T> Content<T> {
             index.refile(key, Some(&stored), None);
         }
         Some(Change::Deleted(match deleted {
-            Deleted::FinalStateUnknown { key, last } => Deleted::FinalStateUnknown {
-                key,
-                last: last.or(Some(stored)),
-            },
+            Deleted::FinalStateUnknown { key, last } => {
+                Deleted::FinalStateUnknown { key, last: last.or(Some(stored)) }
+            }
             known @ Deleted::Known(_) => known,
         }))
     }
 
     fn replace(&mut self, list: Replacement<T>, changes: &mut Vec<Change<T>>) {
-        let listed: FxHashSet<&ObjectKey> = list
-            .objects
-            .iter()
-            .map(|(key, _)| key)
-            .chain(&list.keep)
-            .collect();
-        let mut gone: Vec<_> = self
-            .objects
-            .keys()
-            .filter(|key| !listed.contains(key))
-            .cloned()
-            .collect();
+        let listed: FxHashSet<&ObjectKey> =
+            list.objects.iter().map(|(key, _)| key).chain(&list.keep).collect();
+        let mut gone: Vec<_> = self.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
         // The map's order is arbitrary, and handlers should not depend on it.
         gone.sort_unstable();
         changes.reserve(gone.len() + list.objects.len());
         for key in gone {
-            let tombstone = Deleted::FinalStateUnknown {
-                key: key.clone(),
-                last: None,
-            };
+            let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last: None };
             changes.extend(self.delete(&key, tombstone));
         }
-        self.objects
-            .reserve(list.objects.len().saturating_sub(self.objects.len()));
+        self.objects.reserve(list.objects.len().saturating_sub(self.objects.len()));
         for (key, object) in list.objects {
             changes.push(self.upsert(key, object));
         }
@@ -280,10 +247,7 @@ impl<T> Content<T> {
 
 impl<T> Index<T> {
     fn new(values_of: IndexFn<T>) -> Self {
-        Self {
-            values_of,
-            keys: FxHashMap::default(),
-        }
+        Self { values_of, keys: FxHashMap::default() }
     }
 
     fn refile(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&T>) {

@@ -53,10 +53,7 @@ struct WireSpec {
 
 impl Records {
     fn new() -> Self {
-        Self {
-            gvr: GroupVersionResource::namespaced("", "v1", "pods"),
-            nodes: Mutex::default(),
-        }
+        Self { gvr: GroupVersionResource::namespaced("", "v1", "pods"), nodes: Mutex::default() }
     }
 }
 
@@ -86,11 +83,7 @@ impl Kind for Records {
             .node_name
             .map(|name| Arc::clone(nodes.entry(name.clone()).or_insert_with(|| name.into())));
         let key = ObjectKey::new(Some(&wire.metadata.namespace), &wire.metadata.name);
-        Ok(Record {
-            key,
-            version: wire.metadata.resource_version,
-            node,
-        })
+        Ok(Record { key, version: wire.metadata.resource_version, node })
     }
 }
 
@@ -134,14 +127,10 @@ fn client() -> Client {
         ("BOOKMARK", bookmark),
         ("MODIFIED", pod("b", "6", Some("n1"))),
     ];
-    let body: String = events
-        .map(|(event, object)| format!("{}\n", json!({"type": event, "object": object})))
-        .concat();
+    let body: String =
+        events.map(|(event, object)| format!("{}\n", json!({"type": event, "object": object}))).concat();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let first = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("sendInitialEvents"));
+        let first = request.uri().query().is_some_and(|query| query.contains("sendInitialEvents"));
         let body = body.clone();
         async move {
             if !first {
@@ -163,11 +152,7 @@ async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
             indexers: Indexers::from([("node".to_owned(), by_node)]),
             ..InformerOptions::default()
         };
-        SharedInformer::new(
-            parts.kind,
-            parts.list_watch.fields("status.phase!=Failed"),
-            options,
-        )
+        SharedInformer::new(parts.kind, parts.list_watch.fields("status.phase!=Failed"), options)
     });
     let log = Arc::<Mutex<Vec<String>>>::default();
     let both = FanOut::new()
@@ -179,9 +164,7 @@ async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
             filter: |record: &Record| record.node.is_none(),
             handler: Half("queue", Arc::clone(&log)),
         });
-    let registration = pods
-        .add_event_handler(both, HandlerOptions::named("pods"))
-        .unwrap();
+    let registration = pods.add_event_handler(both, HandlerOptions::named("pods")).unwrap();
 
     let stop = CancellationToken::new();
     factory.start(&stop);
@@ -193,24 +176,13 @@ async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
     });
     let factory = factory.await.unwrap();
     settle().await;
-    let expected = [
-        "cache add ns/a",
-        "queue add ns/b",
-        "cache add ns/c",
-        "cache add ns/b",
-        "queue delete ns/b",
-    ];
+    let expected =
+        ["cache add ns/a", "queue add ns/b", "cache add ns/c", "cache add ns/b", "queue delete ns/b"];
     assert_eq!(*log.lock(), expected);
     let on_node = pods.store().by_index("node", "n1").unwrap();
     assert_eq!(on_node.len(), 3);
     let nodes = on_node.iter().filter_map(|record| record.node.as_ref());
-    assert!(
-        nodes
-            .clone()
-            .zip(nodes.skip(1))
-            .all(|(one, next)| Arc::ptr_eq(one, next)),
-        "interned"
-    );
+    assert!(nodes.clone().zip(nodes.skip(1)).all(|(one, next)| Arc::ptr_eq(one, next)), "interned");
     assert_eq!(pods.last_sync_resource_version(), "6");
     assert_eq!((pods.undecodable(), registration.pending()), (0, 0));
     factory.shutdown().await;

@@ -70,10 +70,7 @@ pub(crate) fn resources_or_default(resources: Option<Vec<ResourceSpec>>) -> Vec<
     let given = resources.unwrap_or_default();
     if given.is_empty() {
         return [names::CPU, names::MEMORY]
-            .map(|name| ResourceSpec {
-                name: name.to_owned(),
-                weight: 1,
-            })
+            .map(|name| ResourceSpec { name: name.to_owned(), weight: 1 })
             .into();
     }
     given
@@ -110,21 +107,11 @@ mod tests {
                 json!({"apiVersion": "v1"}),
                 "apiVersion: must be \"kubescheduler.config.k8s.io/v1\", not \"v1\"",
             ),
-            (
-                json!([]),
-                "must be an object with the fields of NodePortsArgs, not []",
-            ),
-            (
-                json!({"ports": 1}),
-                "ports: unknown field `ports`, there are no fields",
-            ),
+            (json!([]), "must be an object with the fields of NodePortsArgs, not []"),
+            (json!({"ports": 1}), "ports: unknown field `ports`, there are no fields"),
         ];
         for (args, message) in bad {
-            assert_eq!(
-                args_error("NodePorts", args.clone()).as_deref(),
-                Some(message),
-                "{args}"
-            );
+            assert_eq!(args_error("NodePorts", args.clone()).as_deref(), Some(message), "{args}");
         }
     }
 }

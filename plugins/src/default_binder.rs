@@ -24,11 +24,7 @@ impl Plugin for DefaultBinder {
 
 impl BindPlugin for DefaultBinder {
     fn bind(&self, cx: BindingContext, pod: Arc<PodInfo>, node: Arc<str>) -> BoxFuture<BindOutcome> {
-        let call = cx.call(ApiCall::Bind {
-            pod: pod.key(),
-            uid: pod.uid.clone(),
-            node,
-        });
+        let call = cx.call(ApiCall::Bind { pod: pod.key(), uid: pod.uid.clone(), node });
         Box::pin(async move {
             match call.await {
                 Ok(_) => BindOutcome::Bound,
@@ -77,10 +73,7 @@ mod tests {
     }
 
     fn bind(answer: Result<Value, ApiError>) -> (BindOutcome, Vec<ApiCall>) {
-        let server = Arc::new(Server {
-            answer,
-            calls: Mutex::default(),
-        });
+        let server = Arc::new(Server { answer, calls: Mutex::default() });
         let cx = BindingContext::new(Arc::clone(&server) as Arc<dyn BindingCalls>);
         let pod = Arc::new(pod("p").namespace("ns").uid("u1").build());
         let mut future = DefaultBinder.bind(cx, pod, "n1".into());
@@ -97,20 +90,13 @@ mod tests {
         let (outcome, calls) = bind(Ok(json!({"status": "Success"})));
         assert_eq!(outcome, BindOutcome::Bound);
         let key = pod("p").namespace("ns").build().key();
-        let expected = ApiCall::Bind {
-            pod: key,
-            uid: "u1".into(),
-            node: "n1".into(),
-        };
+        let expected = ApiCall::Bind { pod: key, uid: "u1".into(), node: "n1".into() };
         assert_eq!(calls, [expected]);
     }
 
     #[test]
     fn an_error_is_handed_on_with_what_is_known() {
-        let error = ApiError {
-            certainty: Certainty::Unknown,
-            message: "context deadline exceeded".into(),
-        };
+        let error = ApiError { certainty: Certainty::Unknown, message: "context deadline exceeded".into() };
         assert_eq!(bind(Err(error.clone())).0, BindOutcome::Failed(error));
     }
 }

@@ -13,23 +13,17 @@ pub(crate) type Hint = Result<QueueingHint, String>;
 
 /// The pod after the event.
 pub(crate) fn new_pod(change: &Change) -> Result<&Arc<PodInfo>, String> {
-    change
-        .new_pod()
-        .ok_or_else(|| "expected a pod after the event".to_owned())
+    change.new_pod().ok_or_else(|| "expected a pod after the event".to_owned())
 }
 
 /// The pod before the event.
 pub(crate) fn old_pod(change: &Change) -> Result<&Arc<PodInfo>, String> {
-    change
-        .old_pod()
-        .ok_or_else(|| "expected a pod before the event".to_owned())
+    change.old_pod().ok_or_else(|| "expected a pod before the event".to_owned())
 }
 
 /// The node after the event.
 pub(crate) fn new_node(change: &Change) -> Result<&Arc<NodeRecord>, String> {
-    change
-        .new_node()
-        .ok_or_else(|| "expected a node after the event".to_owned())
+    change.new_node().ok_or_else(|| "expected a node after the event".to_owned())
 }
 
 /// Whether the event is about the waiting pod itself.

@@ -82,13 +82,7 @@ mod tests {
         let plugin = Driver::new(NAME);
         let cluster = nodes([
             node_info(node("a").image("big:1", 1000 * MIB).build(), []),
-            node_info(
-                node("b")
-                    .image("big:1", 900 * MIB)
-                    .image("small:latest", 20 * MIB)
-                    .build(),
-                [],
-            ),
+            node_info(node("b").image("big:1", 900 * MIB).image("small:latest", 20 * MIB).build(), []),
             node_info(node("c").image("own:1", 400 * MIB).build(), []),
             node_info(node("d").build(), []),
         ]);
@@ -100,22 +94,14 @@ mod tests {
                 pod("p").image("big:1"),
                 [48, 48, 0, 0],
             ),
-            (
-                "a small image is below the threshold",
-                pod("p").image("small"),
-                [0, 0, 0, 0],
-            ),
+            ("a small image is below the threshold", pod("p").image("small"), [0, 0, 0, 0]),
             ("one node in four has it", pod("p").image("own:1"), [0, 0, 7, 0]),
             (
                 "the maximum grows with the containers",
                 pod("p").image("big:1").image("absent"),
                 [24, 24, 0, 0],
             ),
-            (
-                "an image counts once per container",
-                pod("p").image("big:1").image("big:1"),
-                [49, 49, 0, 0],
-            ),
+            ("an image counts once per container", pod("p").image("big:1").image("big:1"), [49, 49, 0, 0]),
         ];
         for (name, pod, expected) in cases {
             assert_eq!(plugin.scores(&pod.build(), &cluster), expected, "{name}");
@@ -124,13 +110,8 @@ mod tests {
 
     #[test]
     fn image_volumes_are_summed_but_do_not_raise_the_maximum() {
-        let cluster = nodes([node_info(
-            node("a")
-                .image("app:1", 500 * MIB)
-                .image("data:1", 5000 * MIB)
-                .build(),
-            [],
-        )]);
+        let cluster =
+            nodes([node_info(node("a").image("app:1", 500 * MIB).image("data:1", 5000 * MIB).build(), [])]);
         let mut with_volume = pod("p").image("app:1").image("data:1").build();
         Arc::make_mut(&mut with_volume.spec).image_containers = 1;
         assert_eq!(Driver::new(NAME).scores(&with_volume, &cluster), [100]);
@@ -147,9 +128,7 @@ mod tests {
         let pod = pod("p").image("app:1").build();
         let reads_of = |name: &str| {
             let node = cluster.get(name).expect("the node is there");
-            ImageLocality
-                .score(&cx, &state, &pod, node)
-                .expect("the score never fails");
+            ImageLocality.score(&cx, &state, &pod, node).expect("the score never fails");
             cx.take_reads()
         };
         assert_eq!(reads_of("a"), [Read::Images, Read::NodeCount]);

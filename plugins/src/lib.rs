@@ -29,42 +29,18 @@ pub mod unsupported_constraints;
 
 /// Every plugin of this crate.
 const PLUGINS: &[(&str, Factory)] = &[
-    (
-        scheduling_gates::NAME,
-        args::without_args::<scheduling_gates::SchedulingGates>,
-    ),
-    (
-        priority_sort::NAME,
-        args::without_args::<priority_sort::PrioritySort>,
-    ),
-    (
-        unsupported_constraints::NAME,
-        args::without_args::<unsupported_constraints::UnsupportedConstraints>,
-    ),
-    (
-        node_unschedulable::NAME,
-        args::without_args::<node_unschedulable::NodeUnschedulable>,
-    ),
+    (scheduling_gates::NAME, args::without_args::<scheduling_gates::SchedulingGates>),
+    (priority_sort::NAME, args::without_args::<priority_sort::PrioritySort>),
+    (unsupported_constraints::NAME, args::without_args::<unsupported_constraints::UnsupportedConstraints>),
+    (node_unschedulable::NAME, args::without_args::<node_unschedulable::NodeUnschedulable>),
     (node_name::NAME, args::without_args::<node_name::NodeName>),
-    (
-        taint_toleration::NAME,
-        args::without_args::<taint_toleration::TaintToleration>,
-    ),
+    (taint_toleration::NAME, args::without_args::<taint_toleration::TaintToleration>),
     (node_affinity::NAME, node_affinity::from_args),
     (node_ports::NAME, args::without_args::<node_ports::NodePorts>),
     (node_resources_fit::NAME, node_resources_fit::from_args),
-    (
-        node_resources_balanced_allocation::NAME,
-        node_resources_balanced_allocation::from_args,
-    ),
-    (
-        image_locality::NAME,
-        args::without_args::<image_locality::ImageLocality>,
-    ),
-    (
-        default_binder::NAME,
-        args::without_args::<default_binder::DefaultBinder>,
-    ),
+    (node_resources_balanced_allocation::NAME, node_resources_balanced_allocation::from_args),
+    (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
+    (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
 ];
 
 /// The factories of all plugins of this crate.

@@ -43,10 +43,7 @@ fn required_terms(pod: &PodInfo) -> Option<&[NodeSelectorTerm]> {
 }
 
 fn preferred_terms(pod: &PodInfo) -> &[PreferredTerm] {
-    pod.spec
-        .node_affinity
-        .as_ref()
-        .map_or(&[], |affinity| &affinity.preferred)
+    pod.spec.node_affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
 /// Whether the pod's own selector and affinity let it on the node. A term that cannot be evaluated matches nothing.
@@ -69,11 +66,7 @@ fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
         .enumerate()
         .flat_map(|(i, term)| located_errors(&format!("nodeSelectorTerms[{i}]"), term))
         .collect();
-    if errors.is_empty() {
-        Ok(false)
-    } else {
-        Err(aggregate(errors))
-    }
+    if errors.is_empty() { Ok(false) } else { Err(aggregate(errors)) }
 }
 
 /// The names of the only nodes that can match; `None` when the terms do not tell. Terms are alternatives, so every one of
@@ -88,9 +81,7 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
             .map(|field| &field.values);
         let first = lists.next()?;
         let others: Vec<_> = lists.collect();
-        let common = first
-            .iter()
-            .filter(|name| others.iter().all(|values| values.contains(name)));
+        let common = first.iter().filter(|name| others.iter().all(|values| values.contains(name)));
         names.extend(common.cloned());
     }
     (!terms.is_empty()).then_some(names)
@@ -98,10 +89,7 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
 
 /// Why a term cannot be evaluated, each reason under the term's path.
 fn located_errors(path: &str, term: &NodeSelectorTerm) -> Vec<String> {
-    term.invalid
-        .iter()
-        .map(|reason| format!("{path}.{reason}"))
-        .collect()
+    term.invalid.iter().map(|reason| format!("{path}.{reason}")).collect()
 }
 
 /// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.

@@ -21,10 +21,7 @@ impl Plugin for NodeName {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new()
-            .filter(&self)
-            .enqueue_extensions(&self)
-            .sign(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
     }
 }
 
@@ -82,14 +79,6 @@ mod tests {
             Some(Ok(QueueingHint::Queue))
         );
         let updated = node_updated(node("n1").build(), node("n1").label("a", "b").build());
-        assert_eq!(
-            plugin.hint(
-                EventResource::Node,
-                ActionType::UPDATE_NODE_LABEL,
-                &waiting,
-                &updated
-            ),
-            None
-        );
+        assert_eq!(plugin.hint(EventResource::Node, ActionType::UPDATE_NODE_LABEL, &waiting, &updated), None);
     }
 }

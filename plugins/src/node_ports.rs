@@ -44,11 +44,7 @@ impl Plugin for NodePorts {
 
 impl PreFilterPlugin for NodePorts {
     fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
-        if pod.spec.host_ports.is_empty() {
-            PreFilter::Skip
-        } else {
-            PreFilter::AllNodes
-        }
+        if pod.spec.host_ports.is_empty() { PreFilter::Skip } else { PreFilter::AllNodes }
     }
 }
 
@@ -107,35 +103,16 @@ mod tests {
         // The builder only makes TCP ports of every address, and fills the spec when it builds.
         let with_port = |ip: &str, protocol| {
             let mut pod = pod("p").build();
-            let port = HostPort {
-                ip: ip.into(),
-                protocol,
-                port: 80,
-            };
+            let port = HostPort { ip: ip.into(), protocol, port: 80 };
             Arc::make_mut(&mut pod.spec).host_ports = [port].into();
             pod
         };
         let local = || with_port("127.0.0.1", Protocol::Tcp);
         let cases = [
             ("the same address", local(), local(), false),
-            (
-                "another address",
-                local(),
-                with_port("10.0.0.1", Protocol::Tcp),
-                true,
-            ),
-            (
-                "every address",
-                local(),
-                with_port("0.0.0.0", Protocol::Tcp),
-                false,
-            ),
-            (
-                "another protocol",
-                local(),
-                with_port("127.0.0.1", Protocol::Udp),
-                true,
-            ),
+            ("another address", local(), with_port("10.0.0.1", Protocol::Tcp), true),
+            ("every address", local(), with_port("0.0.0.0", Protocol::Tcp), false),
+            ("another protocol", local(), with_port("127.0.0.1", Protocol::Udp), true),
         ];
         for (name, wanted, used, fits) in cases {
             let status = Driver::new(NAME).filter(&wanted, &node_info(node("n").build(), [used]));
@@ -147,10 +124,7 @@ mod tests {
     fn a_pod_without_ports_is_not_filtered() {
         let plugin = Driver::new(NAME);
         assert!(matches!(plugin.pre_filter(&pod("p").build()), PreFilter::Skip));
-        assert!(matches!(
-            plugin.pre_filter(&pod("p").host_port(80).build()),
-            PreFilter::AllNodes
-        ));
+        assert!(matches!(plugin.pre_filter(&pod("p").host_port(80).build()), PreFilter::AllNodes));
     }
 
     #[test]

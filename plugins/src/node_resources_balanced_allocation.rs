@@ -36,10 +36,7 @@ pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
     let resources = resources_or_default(args.resources);
     validate(&resources)?;
     Ok(Arc::new(BalancedAllocation {
-        resources: resources
-            .iter()
-            .filter_map(|spec| ScoredResource::from_name(&spec.name))
-            .collect(),
+        resources: resources.iter().filter_map(|spec| ScoredResource::from_name(&spec.name)).collect(),
     }))
 }
 
@@ -48,10 +45,7 @@ fn validate(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
         if resources[..i].iter().any(|earlier| earlier.name == spec.name) {
             return Err(ArgsError::new(
                 format!("resources[{i}].name"),
-                format!(
-                    "{:?} is listed twice: each resource must be listed once",
-                    spec.name
-                ),
+                format!("{:?} is listed twice: each resource must be listed once", spec.name),
             ));
         }
         if spec.weight != 1 {
@@ -68,17 +62,13 @@ impl BalancedAllocation {
     /// Pods that ask for none of the resources are left out, or all of them would gather on one node.
     fn is_best_effort(&self, pod: &PodInfo) -> bool {
         let requested = &pod.requests().resource;
-        self.resources
-            .iter()
-            .all(|resource| resource.amount(requested) == 0)
+        self.resources.iter().all(|resource| resource.amount(requested) == 0)
     }
 }
 
 /// 100 when all resources are used to the same share, less the more the shares differ.
 fn balance(usages: &[Usage], used: impl Fn(&Usage) -> i64) -> i64 {
-    let shares = usages
-        .iter()
-        .map(|usage| (used(usage) as f64 / usage.capacity as f64).min(1.0));
+    let shares = usages.iter().map(|usage| (used(usage) as f64 / usage.capacity as f64).min(1.0));
     let shares: SmallVec<[f64; 4]> = shares.collect();
     ((1.0 - deviation(&shares)) * MAX_NODE_SCORE as f64) as i64
 }
@@ -103,11 +93,7 @@ impl Plugin for BalancedAllocation {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new()
-            .pre_score(&self)
-            .score(&self)
-            .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+        ExtensionPoints::new().pre_score(&self).score(&self).sign(&self).incremental(&Arc::new(Unaffected))
     }
 }
 
@@ -129,11 +115,8 @@ impl ScorePlugin for BalancedAllocation {
             return Ok(0);
         }
         let requested = &pod.requests().resource;
-        let usages: SmallVec<[Usage; 4]> = self
-            .resources
-            .iter()
-            .filter_map(|resource| resource.usage(requested, node))
-            .collect();
+        let usages: SmallVec<[Usage; 4]> =
+            self.resources.iter().filter_map(|resource| resource.usage(requested, node)).collect();
         let gain = balance(&usages, |usage| usage.after) - balance(&usages, |usage| usage.before);
         let half = MAX_NODE_SCORE / 2;
         // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
@@ -171,13 +154,7 @@ mod tests {
     #[test]
     fn a_node_scores_by_what_the_pod_does_to_its_balance() {
         let cases = [
-            (
-                "a balanced pod on an empty node",
-                asking("1", "1Gi"),
-                sized("4", "4Gi"),
-                vec![],
-                75,
-            ),
+            ("a balanced pod on an empty node", asking("1", "1Gi"), sized("4", "4Gi"), vec![], 75),
             (
                 "an unbalanced pod on an empty node",
                 asking("4", "1Gi"),
@@ -202,27 +179,9 @@ mod tests {
                 // Shares 1/4 and 0: 87 after 100, so (50 - 13) / 2 = 18.
                 68,
             ),
-            (
-                "a share is never above one",
-                asking("8", "4Gi"),
-                sized("4", "4Gi"),
-                vec![],
-                75,
-            ),
-            (
-                "requests only, no scoring defaults",
-                asking("1", "1Gi"),
-                sized("4", "4Gi"),
-                vec![pod("q")],
-                75,
-            ),
-            (
-                "a node without memory has only one share",
-                asking("1", "1Gi"),
-                sized("4", "0"),
-                vec![],
-                75,
-            ),
+            ("a share is never above one", asking("8", "4Gi"), sized("4", "4Gi"), vec![], 75),
+            ("requests only, no scoring defaults", asking("1", "1Gi"), sized("4", "4Gi"), vec![pod("q")], 75),
+            ("a node without memory has only one share", asking("1", "1Gi"), sized("4", "0"), vec![], 75),
         ];
         for (name, new, node, pods, expected) in cases {
             let info = node_info(node.build(), pods.into_iter().map(PodBuilder::build));
@@ -247,17 +206,10 @@ mod tests {
 
     #[test]
     fn a_pod_that_asks_for_nothing_is_left_out() {
-        let (plugin, cluster) = (
-            Driver::new(NAME),
-            nodes([node_info(sized("4", "4Gi").build(), [])]),
-        );
+        let (plugin, cluster) = (Driver::new(NAME), nodes([node_info(sized("4", "4Gi").build(), [])]));
         let cases = [
             ("nothing", pod("p").build(), Code::Skip),
-            (
-                "only what is not scored",
-                pod("p").request("example.com/gpu", "1").build(),
-                Code::Skip,
-            ),
+            ("only what is not scored", pod("p").request("example.com/gpu", "1").build(), Code::Skip),
             ("cpu", pod("p").request("cpu", "1m").build(), Code::Success),
         ];
         for (name, pod, expected) in cases {
@@ -287,10 +239,7 @@ mod tests {
                 json!({"resources": [{"name": "cpu", "weight": "1"}]}),
                 "resources[0].weight: invalid type: string \"1\", expected i64",
             ),
-            (
-                json!({"resource": []}),
-                "resource: unknown field `resource`, expected `resources`",
-            ),
+            (json!({"resource": []}), "resource: unknown field `resource`, expected `resources`"),
         ];
         for (args, message) in bad {
             assert_eq!(args_error(NAME, args.clone()).as_deref(), Some(message), "{args}");

@@ -111,11 +111,7 @@ impl Shortages {
         if self.reasons.is_empty() {
             return Status::success();
         }
-        let code = if self.unresolvable {
-            Code::UnschedulableAndUnresolvable
-        } else {
-            Code::Unschedulable
-        };
+        let code = if self.unresolvable { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable };
         Status::with_reasons(code, self.reasons)
     }
 }
@@ -155,12 +151,7 @@ impl FilterPlugin for NodeResourcesFit {
             shortages.add("Too many pods", false);
         }
         let basic = [
-            (
-                "Insufficient cpu",
-                wanted.milli_cpu,
-                offered.milli_cpu,
-                taken.milli_cpu,
-            ),
+            ("Insufficient cpu", wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu),
             ("Insufficient memory", wanted.memory, offered.memory, taken.memory),
             (
                 "Insufficient ephemeral-storage",

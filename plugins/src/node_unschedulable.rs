@@ -56,10 +56,7 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new()
-            .filter(&self)
-            .enqueue_extensions(&self)
-            .sign(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
     }
 }
 
@@ -115,12 +112,7 @@ mod tests {
         let cases = [
             ("an open node", pod("p"), node("n").build(), Status::success()),
             ("a cordoned node", pod("p"), cordoned(), closed()),
-            (
-                "with the toleration",
-                tolerant("p"),
-                cordoned(),
-                Status::success(),
-            ),
+            ("with the toleration", tolerant("p"), cordoned(), Status::success()),
             (
                 "with a toleration of something else",
                 pod("p").tolerates("other", "", TaintEffect::NoSchedule),
@@ -144,30 +136,15 @@ mod tests {
     fn an_open_new_node_or_an_uncordoned_one_helps() {
         let (open, closed) = (|| node("n").build(), || node("n").unschedulable().build());
         let cases = [
-            (
-                "a new open node",
-                ActionType::ADD,
-                node_added(open()),
-                QueueingHint::Queue,
-            ),
-            (
-                "a new cordoned node",
-                ActionType::ADD,
-                node_added(closed()),
-                QueueingHint::Skip,
-            ),
+            ("a new open node", ActionType::ADD, node_added(open()), QueueingHint::Queue),
+            ("a new cordoned node", ActionType::ADD, node_added(closed()), QueueingHint::Skip),
             (
                 "uncordoned",
                 ActionType::UPDATE_NODE_TAINT,
                 node_updated(closed(), open()),
                 QueueingHint::Queue,
             ),
-            (
-                "still open",
-                ActionType::UPDATE_NODE_TAINT,
-                node_updated(open(), open()),
-                QueueingHint::Skip,
-            ),
+            ("still open", ActionType::UPDATE_NODE_TAINT, node_updated(open(), open()), QueueingHint::Skip),
             (
                 "still cordoned",
                 ActionType::UPDATE_NODE_TAINT,

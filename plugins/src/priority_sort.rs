@@ -37,18 +37,8 @@ mod tests {
     #[test]
     fn priority_comes_before_age_and_no_pod_before_itself() {
         let cases = [
-            (
-                "a higher priority wins though it came later",
-                (2, 9),
-                (1, 1),
-                true,
-            ),
-            (
-                "a lower priority loses though it came earlier",
-                (1, 1),
-                (2, 9),
-                false,
-            ),
+            ("a higher priority wins though it came later", (2, 9), (1, 1), true),
+            ("a lower priority loses though it came earlier", (1, 1), (2, 9), false),
             ("a negative priority is below none", (-1, 1), (0, 9), false),
             ("of equals the earlier wins", (1, 1), (1, 2), true),
             ("of equals the later loses", (1, 2), (1, 1), false),
@@ -56,15 +46,8 @@ mod tests {
         ];
         for (name, a, b, expected) in cases {
             let (pod_a, pod_b) = (pod("a").priority(a.0).build(), pod("b").priority(b.0).build());
-            let queued = |pod, seconds| Queued {
-                pod,
-                timestamp: Timestamp(seconds),
-            };
-            assert_eq!(
-                PrioritySort.less(queued(&pod_a, a.1), queued(&pod_b, b.1)),
-                expected,
-                "{name}"
-            );
+            let queued = |pod, seconds| Queued { pod, timestamp: Timestamp(seconds) };
+            assert_eq!(PrioritySort.less(queued(&pod_a, a.1), queued(&pod_b, b.1)), expected, "{name}");
         }
     }
 }

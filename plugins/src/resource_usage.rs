@@ -58,11 +58,7 @@ impl ScoredResource {
     fn scored(&self, node: &NodeInfo, before: i64, added: i64) -> Option<Usage> {
         let capacity = self.amount(node.allocatable());
         let unwanted = added == 0 && matches!(self, Self::Scalar(_));
-        (capacity != 0 && !unwanted).then(|| Usage {
-            before,
-            after: before.saturating_add(added),
-            capacity,
-        })
+        (capacity != 0 && !unwanted).then(|| Usage { before, after: before.saturating_add(added), capacity })
     }
 }
 
@@ -92,20 +88,11 @@ mod tests {
                 .allocatable("memory", "1Gi")
                 .allocatable("example.com/gpu", "4")
                 .build(),
-            [
-                pod("a").request("cpu", "500m").build(),
-                pod("b").request("example.com/gpu", "1").build(),
-            ],
+            [pod("a").request("cpu", "500m").build(), pod("b").request("example.com/gpu", "1").build()],
         );
         let new = pod("p").request("example.com/gpu", "2").build();
         let gpu = ScoredResource::Scalar("example.com/gpu".into());
-        let usage = |before, after, capacity| {
-            Some(Usage {
-                before,
-                after,
-                capacity,
-            })
-        };
+        let usage = |before, after, capacity| Some(Usage { before, after, capacity });
         let requests = &new.spec.requests;
         let cpu = ScoredResource::Cpu;
         assert_eq!(cpu.usage(&requests.resource, &node), usage(500, 500, 2000));
@@ -126,12 +113,7 @@ mod tests {
 
     #[test]
     fn names_that_are_no_amounts_are_not_scored() {
-        for (name, scored) in [
-            ("cpu", true),
-            ("hugepages-2Mi", true),
-            ("pods", false),
-            ("nonsense", false),
-        ] {
+        for (name, scored) in [("cpu", true), ("hugepages-2Mi", true), ("pods", false), ("nonsense", false)] {
             assert_eq!(ScoredResource::from_name(name).is_some(), scored, "{name}");
         }
     }

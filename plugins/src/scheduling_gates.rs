@@ -20,9 +20,7 @@ impl Plugin for SchedulingGates {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new()
-            .pre_enqueue(&self)
-            .enqueue_extensions(&self)
+        ExtensionPoints::new().pre_enqueue(&self).enqueue_extensions(&self)
     }
 }
 
@@ -67,10 +65,7 @@ mod tests {
     #[test]
     fn only_the_end_of_the_pods_own_gates_helps() {
         let waiting = pod("p").gate("a").build();
-        let cases = [
-            ("its own", "p", QueueingHint::Queue),
-            ("another pod's", "q", QueueingHint::Skip),
-        ];
+        let cases = [("its own", "p", QueueingHint::Queue), ("another pod's", "q", QueueingHint::Skip)];
         for (name, uid, expected) in cases {
             let change = pod_updated(pod(uid).gate("a").build(), pod(uid).build());
             let hint = Driver::new(NAME).hint(

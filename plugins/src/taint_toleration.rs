@@ -127,12 +127,7 @@ mod tests {
     }
 
     fn exists(key: &str, effect: Option<TaintEffect>) -> Toleration {
-        Toleration {
-            key: key.into(),
-            operator: TolerationOperator::Exists,
-            value: "".into(),
-            effect,
-        }
+        Toleration { key: key.into(), operator: TolerationOperator::Exists, value: "".into(), effect }
     }
 
     #[test]
@@ -141,24 +136,9 @@ mod tests {
         let cases = [
             ("no taint", pod("p"), node("n"), Status::success()),
             ("NoSchedule", pod("p"), tainted(NO_SCHEDULE), untolerated()),
-            (
-                "NoExecute",
-                pod("p"),
-                tainted(TaintEffect::NoExecute),
-                untolerated(),
-            ),
-            (
-                "PreferNoSchedule does not forbid",
-                pod("p"),
-                tainted(PREFER),
-                Status::success(),
-            ),
-            (
-                "tolerated",
-                pod("p").tolerates("k", "v", NO_SCHEDULE),
-                tainted(NO_SCHEDULE),
-                Status::success(),
-            ),
+            ("NoExecute", pod("p"), tainted(TaintEffect::NoExecute), untolerated()),
+            ("PreferNoSchedule does not forbid", pod("p"), tainted(PREFER), Status::success()),
+            ("tolerated", pod("p").tolerates("k", "v", NO_SCHEDULE), tainted(NO_SCHEDULE), Status::success()),
             (
                 "tolerated with another value",
                 pod("p").tolerates("k", "w", NO_SCHEDULE),
@@ -194,12 +174,7 @@ mod tests {
         let three = nodes(three.map(|node| node_info(node.build(), [])));
         let cases = [
             ("no toleration", pod("p"), [0, 1, 2], [100, 50, 0]),
-            (
-                "one tolerated",
-                pod("p").tolerates("k", "v", PREFER),
-                [0, 0, 1],
-                [100, 100, 0],
-            ),
+            ("one tolerated", pod("p").tolerates("k", "v", PREFER), [0, 0, 1], [100, 100, 0]),
             (
                 "a toleration of another effect does not count",
                 pod("p").tolerates("k", "v", NO_SCHEDULE),
@@ -230,18 +205,8 @@ mod tests {
     fn a_node_that_becomes_tolerable_helps() {
         let (good, bad) = (|| node("n").build(), || tainted(NO_SCHEDULE).build());
         let cases = [
-            (
-                "a new tolerable node",
-                ActionType::ADD,
-                node_added(good()),
-                QueueingHint::Queue,
-            ),
-            (
-                "a new intolerable node",
-                ActionType::ADD,
-                node_added(bad()),
-                QueueingHint::Skip,
-            ),
+            ("a new tolerable node", ActionType::ADD, node_added(good()), QueueingHint::Queue),
+            ("a new intolerable node", ActionType::ADD, node_added(bad()), QueueingHint::Skip),
             (
                 "the taint is gone",
                 ActionType::UPDATE_NODE_TAINT,

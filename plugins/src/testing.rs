@@ -14,9 +14,7 @@ use supercargo_framework::{
 
 /// What is wrong with a plugin's arguments, if anything.
 pub(crate) fn args_error(plugin: &str, args: Value) -> Option<String> {
-    let factory = crate::registry()
-        .get(plugin)
-        .expect("tests name plugins that exist");
+    let factory = crate::registry().get(plugin).expect("tests name plugins that exist");
     factory(&args).err().map(|error| error.to_string())
 }
 
@@ -39,34 +37,22 @@ pub(crate) fn nodes(infos: impl IntoIterator<Item = NodeInfo>) -> Nodes {
 
 /// A pod that is gone.
 pub(crate) fn pod_deleted(pod: PodInfo) -> Change {
-    Change::Pod {
-        old: Some(Arc::new(pod)),
-        new: None,
-    }
+    Change::Pod { old: Some(Arc::new(pod)), new: None }
 }
 
 /// A pod that changed.
 pub(crate) fn pod_updated(old: PodInfo, new: PodInfo) -> Change {
-    Change::Pod {
-        old: Some(Arc::new(old)),
-        new: Some(Arc::new(new)),
-    }
+    Change::Pod { old: Some(Arc::new(old)), new: Some(Arc::new(new)) }
 }
 
 /// A new node.
 pub(crate) fn node_added(node: NodeRecord) -> Change {
-    Change::Node {
-        old: None,
-        new: Some(Arc::new(node)),
-    }
+    Change::Node { old: None, new: Some(Arc::new(node)) }
 }
 
 /// A node that changed.
 pub(crate) fn node_updated(old: NodeRecord, new: NodeRecord) -> Change {
-    Change::Node {
-        old: Some(Arc::new(old)),
-        new: Some(Arc::new(new)),
-    }
+    Change::Node { old: Some(Arc::new(old)), new: Some(Arc::new(new)) }
 }
 
 /// One plugin, built from arguments.
@@ -82,13 +68,9 @@ impl Driver {
 
     /// The plugin with arguments that must be good.
     pub(crate) fn with_args(plugin: &str, args: Value) -> Self {
-        let factory = crate::registry()
-            .get(plugin)
-            .expect("tests name plugins that exist");
+        let factory = crate::registry().get(plugin).expect("tests name plugins that exist");
         let plugin = factory(&args).unwrap_or_else(|error| panic!("{plugin}: {error}"));
-        Self {
-            points: plugin.extension_points(),
-        }
+        Self { points: plugin.extension_points() }
     }
 
     /// The answer of PreFilter, without nodes.
@@ -141,11 +123,9 @@ impl Driver {
             return None;
         }
         let plugin = self.points.score.as_ref()?;
-        let scores = nodes.iter().map(|(_, node)| {
-            plugin
-                .score(&cx, &state, pod, node)
-                .expect("in-tree scores do not fail")
-        });
+        let scores = nodes
+            .iter()
+            .map(|(_, node)| plugin.score(&cx, &state, pod, node).expect("in-tree scores do not fail"));
         Some(scores.collect())
     }
 
@@ -182,10 +162,8 @@ impl Driver {
         change: &Change,
     ) -> Option<Result<QueueingHint, String>> {
         let incoming = ClusterEvent::new(resource, action);
-        let registration = self
-            .events()
-            .into_iter()
-            .find(|registration| registration.event.matches(&incoming))?;
+        let registration =
+            self.events().into_iter().find(|registration| registration.event.matches(&incoming))?;
         Some(match registration.hint {
             Some(hint) => hint(pod, change),
             None => Ok(QueueingHint::Queue),

@@ -81,10 +81,7 @@ fn plugins_hear_of_what_upstreams_hear_of() {
     type Registered = (EventResource, ActionType, bool);
     const ADD: ActionType = ActionType::ADD;
     let cases: [(&str, &[Registered]); 8] = [
-        (
-            "SchedulingGates",
-            &[(Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, true)],
-        ),
+        ("SchedulingGates", &[(Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, true)]),
         ("UnsupportedConstraints", &[(Pod, ActionType::UPDATE, true)]),
         (
             "NodeUnschedulable",
@@ -101,22 +98,12 @@ fn plugins_hear_of_what_upstreams_hear_of() {
                 (Pod, ActionType::UPDATE_POD_TOLERATION, true),
             ],
         ),
-        (
-            "NodeAffinity",
-            &[(Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true)],
-        ),
-        (
-            "NodePorts",
-            &[(Pod, ActionType::DELETE, true), (Node, ADD, false)],
-        ),
+        ("NodeAffinity", &[(Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true)]),
+        ("NodePorts", &[(Pod, ActionType::DELETE, true), (Node, ADD, false)]),
         (
             "NodeResourcesFit",
             &[
-                (
-                    Pod,
-                    ActionType::DELETE.union(ActionType::UPDATE_POD_SCALE_DOWN),
-                    true,
-                ),
+                (Pod, ActionType::DELETE.union(ActionType::UPDATE_POD_SCALE_DOWN), true),
                 (Node, ADD.union(ActionType::UPDATE_NODE_ALLOCATABLE), true),
             ],
         ),
@@ -230,10 +217,7 @@ fn random_node(name: &'static str) -> impl Strategy<Value = NodeInfo> {
 }
 
 fn drivers() -> Vec<Driver> {
-    DEFAULT_PLUGINS
-        .iter()
-        .map(|plugin| Driver::new(plugin.name))
-        .collect()
+    DEFAULT_PLUGINS.iter().map(|plugin| Driver::new(plugin.name)).collect()
 }
 
 /// The pod's signature over all plugins.

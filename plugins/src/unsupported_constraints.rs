@@ -40,23 +40,17 @@ impl PreFilterPlugin for UnsupportedConstraints {
             return PreFilter::Skip;
         }
         let fields = pod.spec.unsupported.join(", ");
-        PreFilter::Reject(Status::unresolvable(format!(
-            "supercargo does not evaluate {fields} yet"
-        )))
+        PreFilter::Reject(Status::unresolvable(format!("supercargo does not evaluate {fields} yet")))
     }
 }
 
 impl EnqueueExtensions for UnsupportedConstraints {
     /// Nothing but a change of the pod itself can help, and no one kind of update tells that a constraint is gone.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::hinted(
-            EventResource::Pod,
-            ActionType::UPDATE,
-            |pod, change| {
-                let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
-                Ok(QueueingHint::queue_if(free))
-            },
-        )]
+        vec![EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, |pod, change| {
+            let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
+            Ok(QueueingHint::queue_if(free))
+        })]
     }
 }
 
@@ -96,15 +90,9 @@ mod tests {
         ];
         let node = node_info(node("n").build(), []);
         for (fields, expected) in cases {
-            assert_eq!(
-                Driver::new(NAME).filter(&constrained("p", fields), &node),
-                expected
-            );
+            assert_eq!(Driver::new(NAME).filter(&constrained("p", fields), &node), expected);
         }
-        assert!(matches!(
-            Driver::new(NAME).pre_filter(&constrained("p", &[])),
-            PreFilter::Skip
-        ));
+        assert!(matches!(Driver::new(NAME).pre_filter(&constrained("p", &[])), PreFilter::Skip));
     }
 
     #[test]

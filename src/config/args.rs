@@ -31,10 +31,7 @@ pub(super) fn read<'a>(configs: &[FileArgs<'a>], report: &mut Report<'_>) -> BTr
     for config in configs {
         let args = read_one(config, report);
         if all.insert(config.name.clone(), args).is_some() {
-            report.invalid(
-                &config.place,
-                format!("{} is configured twice; keep one", config.name),
-            );
+            report.invalid(&config.place, format!("{} is configured twice; keep one", config.name));
         }
     }
     all
@@ -43,11 +40,7 @@ pub(super) fn read<'a>(configs: &[FileArgs<'a>], report: &mut Report<'_>) -> BTr
 fn read_one<'a>(config: &FileArgs<'a>, report: &mut Report<'_>) -> Args<'a> {
     let none = || Value::Object(Map::new());
     let Some(cursor) = &config.args else {
-        return Args {
-            value: none(),
-            place: config.args_place.clone(),
-            node: None,
-        };
+        return Args { value: none(), place: config.args_place.clone(), node: None };
     };
     let mut value = cursor.node.to_json();
     if let Value::Object(fields) = &mut value {
@@ -59,11 +52,7 @@ fn read_one<'a>(config: &FileArgs<'a>, report: &mut Report<'_>) -> Args<'a> {
         report.add(&cursor.place, Problem::WrongType { wanted, found });
         value = none();
     }
-    Args {
-        value,
-        place: config.args_place.clone(),
-        node: Some(cursor.node),
-    }
+    Args { value, place: config.args_place.clone(), node: Some(cursor.node) }
 }
 
 fn check_type(plugin: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
@@ -93,11 +82,7 @@ impl Args<'_> {
         // Serde's words. An unknown field is wrong itself, everything else is wrong with what it holds.
         let wrong_key = error.message.starts_with("unknown field");
         let position = self.node.and_then(|node| locate(node, &error.path, wrong_key));
-        let dot = if error.path.is_empty() || error.path.starts_with('[') {
-            ""
-        } else {
-            "."
-        };
+        let dot = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
         let place = Place {
             position: position.or(self.place.position),
             path: format!("{}{dot}{}", self.place.path, error.path),

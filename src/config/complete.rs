@@ -28,10 +28,8 @@ pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Re
         file.profiles.push(FileProfile::default());
     }
     let names = scheduler_names(&file.profiles, report);
-    let percentage = |of: Option<i32>| {
-        of.or(file.percentage_of_nodes_to_score)
-            .filter(|percent| *percent != 0)
-    };
+    let percentage =
+        |of: Option<i32>| of.or(file.percentage_of_nodes_to_score).filter(|percent| *percent != 0);
     let profiles: Vec<Option<ProfileConfig>> = file
         .profiles
         .iter()
@@ -63,10 +61,7 @@ fn scheduler_names<'a>(profiles: &'a [FileProfile<'_>], report: &mut Report<'_>)
             continue;
         };
         if let Some(Some(first)) = taken.insert(name, place.position) {
-            report.invalid(
-                place,
-                format!("the profile at {first} is named {name:?} too; rename one"),
-            );
+            report.invalid(place, format!("the profile at {first} is named {name:?} too; rename one"));
         }
         names.push(name);
     }
@@ -82,11 +77,7 @@ fn check_common_queue_sort(
     let mut queue_sorts = files.iter().zip(profiles).filter_map(|(file, profile)| {
         let profile = profile.as_ref()?;
         let name = profile.plugins.queue_sort.first()?;
-        let args = profile
-            .args
-            .get(name)
-            .and_then(|args| args.as_object())
-            .filter(|args| !args.is_empty());
+        let args = profile.args.get(name).and_then(|args| args.as_object()).filter(|args| !args.is_empty());
         Some((file, name, args))
     });
     let Some((_, first_name, first_args)) = queue_sorts.next() else {

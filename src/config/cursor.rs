@@ -47,10 +47,8 @@ impl<'a> Cursor<'a> {
         let Content::List(items) = &self.node.content else {
             return self.wrong_type("a list", report).unwrap_or_default();
         };
-        let item = |(index, node): (usize, &'a Node)| Cursor {
-            place: self.place.item(index).at(node.at),
-            node,
-        };
+        let item =
+            |(index, node): (usize, &'a Node)| Cursor { place: self.place.item(index).at(node.at), node };
         items.iter().enumerate().map(item).collect()
     }
 

@@ -13,9 +13,8 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     loop {
         let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let (number, unit_on) = rest.split_at(digits);
-        let letters = unit_on
-            .find(|letter: char| letter.is_ascii_digit() || letter == '.')
-            .unwrap_or(unit_on.len());
+        let letters =
+            unit_on.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(unit_on.len());
         let (unit, next) = unit_on.split_at(letters);
         nanoseconds = nanoseconds.checked_add(scaled(number, nanoseconds_of(unit)?)?)?;
         if next.is_empty() {
@@ -24,9 +23,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
         rest = next;
     }
     // Go's durations are signed.
-    i64::try_from(nanoseconds)
-        .is_ok()
-        .then(|| Duration::from_nanos(nanoseconds))
+    i64::try_from(nanoseconds).is_ok().then(|| Duration::from_nanos(nanoseconds))
 }
 
 fn nanoseconds_of(unit: &str) -> Option<u64> {
@@ -48,17 +45,11 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
         return None;
     }
     let digits = |text: &str| {
-        if text.is_empty() {
-            Some(0)
-        } else {
-            text.parse::<u64>().ok()
-        }
+        if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() }
     };
     // Twelve digits are finer than a nanosecond of an hour; more would overflow.
     let fraction = fraction.get(..12).unwrap_or(fraction);
     let divisor = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let part = u128::from(digits(fraction)?) * u128::from(unit) / divisor;
-    digits(whole)?
-        .checked_mul(unit)?
-        .checked_add(u64::try_from(part).ok()?)
+    digits(whole)?.checked_mul(unit)?.checked_add(u64::try_from(part).ok()?)
 }

@@ -68,9 +68,7 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
     refuse_unsupported(&object, report);
     read_leader_election(&object, report);
     let (initial, max) = read_backoff(&object, report);
-    let profiles = object
-        .get("profiles")
-        .map(|list| profile_file::read_all(&list, registry, report));
+    let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, registry, report));
     File {
         parallelism: read_parallelism(&object, report),
         percentage_of_nodes_to_score: read_percentage(&object, report),
@@ -129,10 +127,7 @@ fn read_leader_election(top: &Object<'_>, report: &mut Report<'_>) {
     refuse_true(&object, "leaderElect", report);
     for field in ["leaseDuration", "renewDeadline", "retryPeriod"] {
         let Some(cursor) = object.get(field) else { continue };
-        if cursor
-            .string(report)
-            .is_some_and(|text| duration::parse(text).is_none())
-        {
+        if cursor.string(report).is_some_and(|text| duration::parse(text).is_none()) {
             report.invalid(&cursor.place, "must be a duration such as 15s or 1m30s");
         }
     }
@@ -155,10 +150,7 @@ fn read_client_connection(top: &Object<'_>, report: &mut Report<'_>) -> ClientCo
     };
     let kubeconfig = object.get("kubeconfig").and_then(|cursor| cursor.string(report));
     connection.kubeconfig = kubeconfig.filter(|path| !path.is_empty()).map(PathBuf::from);
-    connection.qps = object
-        .get("qps")
-        .and_then(|cursor| cursor.number(report))
-        .filter(|qps| *qps > 0.0);
+    connection.qps = object.get("qps").and_then(|cursor| cursor.number(report)).filter(|qps| *qps > 0.0);
     connection.burst = read_burst(&object, report);
     if let Some(cursor) = object.get("contentType") {
         let name = cursor.string(report).filter(|name| !name.is_empty());
@@ -220,10 +212,7 @@ fn read_backoff(object: &Object<'_>, report: &mut Report<'_>) -> (Option<u64>, O
     if max_or_default < initial_or_default {
         // One of the two is in the file, for the defaults go together.
         let blamed = ["podMaxBackoffSeconds", "podInitialBackoffSeconds"];
-        let place = blamed
-            .iter()
-            .find_map(|field| object.get(field))
-            .map(|cursor| cursor.place);
+        let place = blamed.iter().find_map(|field| object.get(field)).map(|cursor| cursor.place);
         let message = format!(
             "podMaxBackoffSeconds ({max_or_default}) must not be less than podInitialBackoffSeconds \
              ({initial_or_default})"

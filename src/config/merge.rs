@@ -30,11 +30,7 @@ impl Sets {
 pub(super) fn sets(user: &FilePlugins, defaults: &[DefaultPlugin], place: &Place) -> Sets {
     let defaults: Vec<Enabled> = defaults
         .iter()
-        .map(|plugin| Enabled {
-            name: plugin.name.to_owned(),
-            weight: plugin.weight,
-            place: place.clone(),
-        })
+        .map(|plugin| Enabled { name: plugin.name.to_owned(), weight: plugin.weight, place: place.clone() })
         .collect();
     let empty = FileSet::default();
     let merged = |point: &Point| {
@@ -44,10 +40,7 @@ pub(super) fn sets(user: &FilePlugins, defaults: &[DefaultPlugin], place: &Place
             point => (*point, user.clone()),
         }
     };
-    Sets {
-        sets: Point::ALL.iter().map(merged).collect(),
-        empty: FileSet::default(),
-    }
+    Sets { sets: Point::ALL.iter().map(merged).collect(), empty: FileSet::default() }
 }
 
 /// The user's set over the defaults: what is disabled goes, what is listed again is replaced in its slot,
@@ -55,18 +48,14 @@ pub(super) fn sets(user: &FilePlugins, defaults: &[DefaultPlugin], place: &Place
 fn merge(defaults: &[Enabled], user: &FileSet) -> FileSet {
     let listed = |name: &str| user.enabled.iter().find(|plugin| plugin.name == name);
     let kept = defaults.iter().filter(|plugin| !is_disabled(user, &plugin.name));
-    let mut enabled: Vec<Enabled> = kept
-        .map(|plugin| listed(&plugin.name).unwrap_or(plugin).clone())
-        .collect();
+    let mut enabled: Vec<Enabled> =
+        kept.map(|plugin| listed(&plugin.name).unwrap_or(plugin).clone()).collect();
     for plugin in &user.enabled {
         if !contains(&enabled, &plugin.name) {
             enabled.push(plugin.clone());
         }
     }
-    FileSet {
-        enabled,
-        ..user.clone()
-    }
+    FileSet { enabled, ..user.clone() }
 }
 
 /// The plugins that take part at a point, in order: those that the point itself lists of MultiPoint's, the
@@ -81,18 +70,13 @@ pub(super) fn expand(sets: &Sets, point: Point, implements: impl Fn(&Enabled) ->
         .collect();
     let overrides = |plugin: &&Enabled| from_multi_point.iter().any(|other| other.name == plugin.name);
     let overriding = own.enabled.iter().filter(overrides);
-    let inherited = from_multi_point
-        .iter()
-        .copied()
-        .filter(|plugin| !contains(&own.enabled, &plugin.name));
+    let inherited = from_multi_point.iter().copied().filter(|plugin| !contains(&own.enabled, &plugin.name));
     let additional = own.enabled.iter().filter(|plugin| !overrides(plugin));
     overriding.chain(inherited).chain(additional).collect()
 }
 
 fn is_disabled(set: &FileSet, name: &str) -> bool {
-    set.disabled
-        .iter()
-        .any(|disabled| disabled == "*" || disabled == name)
+    set.disabled.iter().any(|disabled| disabled == "*" || disabled == name)
 }
 
 fn contains(plugins: &[Enabled], name: &str) -> bool {

@@ -222,12 +222,7 @@ impl Config {
 
 /// What is wrong with a file as a whole.
 fn whole(file_name: &str, position: Option<Position>, problem: Problem) -> ConfigErrors {
-    ConfigErrors::from(ConfigError {
-        file: file_name.to_owned(),
-        position,
-        path: String::new(),
-        problem,
-    })
+    ConfigErrors::from(ConfigError { file: file_name.to_owned(), position, path: String::new(), problem })
 }
 
 /// The text of a file, or what is wrong with it, and where.
@@ -239,21 +234,13 @@ fn read_text(path: &Path) -> Result<String, (Option<Position>, Problem)> {
         return Err((None, Problem::Unreadable(error.to_string())));
     }
     if bytes.len() as u64 > MOST_BYTES {
-        return Err((
-            None,
-            Problem::Unreadable(format!("it has more than {MOST_BYTES} bytes")),
-        ));
+        return Err((None, Problem::Unreadable(format!("it has more than {MOST_BYTES} bytes"))));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
         let last_line = good.rsplit('\n').next().unwrap_or_default();
-        let position = Position {
-            line: good.matches('\n').count() + 1,
-            column: last_line.chars().count() + 1,
-        };
-        (
-            Some(position),
-            Problem::Syntax("the text is not UTF-8".to_owned()),
-        )
+        let position =
+            Position { line: good.matches('\n').count() + 1, column: last_line.chars().count() + 1 };
+        (Some(position), Problem::Syntax("the text is not UTF-8".to_owned()))
     })
 }

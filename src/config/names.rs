@@ -62,8 +62,5 @@ fn unknown(name: &str, registry: &Registry) -> Problem {
     let names = || registry.names().chain(UPSTREAM.iter().copied());
     let plugins = || registry.names().collect::<Vec<_>>().join(", ");
     let help = suggest::near(name, names()).unwrap_or_else(|| format!("the plugins are {}", plugins()));
-    Problem::UnknownPlugin {
-        name: name.to_owned(),
-        help,
-    }
+    Problem::UnknownPlugin { name: name.to_owned(), help }
 }

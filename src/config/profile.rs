@@ -41,10 +41,7 @@ pub(super) fn complete(
     }
     let mut plugins = expand(&sets, &built);
     check(&plugins, profile, report);
-    plugins.instances = built
-        .into_iter()
-        .map(|(name, built)| (name, built.plugin))
-        .collect();
+    plugins.instances = built.into_iter().map(|(name, built)| (name, built.plugin)).collect();
     Some(ProfileConfig {
         scheduler_name: scheduler_name.into(),
         percentage_of_nodes_to_score,
@@ -60,15 +57,9 @@ fn build(
     registry: &Registry,
     report: &mut Report<'_>,
 ) -> BTreeMap<String, Built> {
-    let enabled: BTreeMap<&str, &Place> = sets
-        .enabled()
-        .map(|plugin| (plugin.name.as_str(), &plugin.place))
-        .collect();
-    let names: BTreeSet<&str> = enabled
-        .keys()
-        .copied()
-        .chain(args.keys().map(String::as_str))
-        .collect();
+    let enabled: BTreeMap<&str, &Place> =
+        sets.enabled().map(|plugin| (plugin.name.as_str(), &plugin.place)).collect();
+    let names: BTreeSet<&str> = enabled.keys().copied().chain(args.keys().map(String::as_str)).collect();
     let mut built = BTreeMap::new();
     for name in names {
         let args = args.get(name);
@@ -95,9 +86,7 @@ fn build(
 
 fn build_one(name: &str, args: Option<&Args<'_>>, registry: &Registry) -> Result<Arc<dyn Plugin>, ArgsError> {
     // Names in the file have been checked, so that this is about the default plugins.
-    let factory = registry
-        .get(name)
-        .ok_or_else(|| ArgsError::new("", "it is not registered"))?;
+    let factory = registry.get(name).ok_or_else(|| ArgsError::new("", "it is not registered"))?;
     let none = Value::Object(serde_json::Map::new());
     factory(args.map_or(&none, |args| &args.value))
 }
@@ -106,10 +95,7 @@ fn build_one(name: &str, args: Option<&Args<'_>>, registry: &Registry) -> Result
 fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, Built>, report: &mut Report<'_>) {
     for point in Point::ALL {
         for plugin in &sets.at(*point).enabled {
-            if built
-                .get(&plugin.name)
-                .is_some_and(|built| !point.is_in(&built.points))
-            {
+            if built.get(&plugin.name).is_some_and(|built| !point.is_in(&built.points)) {
                 let message = format!("{} has no {}; remove it here", plugin.name, point.name());
                 report.invalid(&plugin.place, message);
             }
@@ -119,17 +105,10 @@ fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, Built>, report: &mut R
 
 fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
     let implements = |plugin: &Enabled, point: Point| {
-        built
-            .get(&plugin.name)
-            .is_some_and(|built| point.is_in(&built.points))
+        built.get(&plugin.name).is_some_and(|built| point.is_in(&built.points))
     };
     let expanded = |point| merge::expand(sets, point, |plugin| implements(plugin, point));
-    let names = |point| {
-        expanded(point)
-            .into_iter()
-            .map(|plugin| plugin.name.clone())
-            .collect()
-    };
+    let names = |point| expanded(point).into_iter().map(|plugin| plugin.name.clone()).collect();
     // No weight is no opinion, but a plugin that should have none is disabled.
     let weight = |plugin: &Enabled| if plugin.weight == 0 { 1 } else { plugin.weight };
     PluginSet {
@@ -156,29 +135,19 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
 fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>) {
     match plugins.queue_sort.as_slice() {
         [_] => {}
-        [] => report.invalid(
-            &place_of(profile, Point::QueueSort),
-            "no queue sort plugin is enabled; enable one",
-        ),
+        [] => report
+            .invalid(&place_of(profile, Point::QueueSort), "no queue sort plugin is enabled; enable one"),
         several => {
-            let message = format!(
-                "only one queue sort plugin can be enabled, these are: {}",
-                several.join(", ")
-            );
+            let message =
+                format!("only one queue sort plugin can be enabled, these are: {}", several.join(", "));
             report.invalid(&place_of(profile, Point::QueueSort), message);
         }
     }
     if plugins.bind.is_empty() {
-        report.invalid(
-            &place_of(profile, Point::Bind),
-            "no bind plugin is enabled; enable one",
-        );
+        report.invalid(&place_of(profile, Point::Bind), "no bind plugin is enabled; enable one");
     }
     if !total_fits(plugins.score.iter().map(|(_, weight)| *weight)) {
-        report.invalid(
-            &place_of(profile, Point::Score),
-            "the weights are too large together",
-        );
+        report.invalid(&place_of(profile, Point::Score), "the weights are too large together");
     }
 }
 
@@ -193,7 +162,5 @@ pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> Place {
 /// Whether the best total score is a score.
 pub(super) fn total_fits(mut weights: impl Iterator<Item = i32>) -> bool {
     let best = |weight: i32| i64::from(weight).checked_mul(MAX_NODE_SCORE);
-    weights
-        .try_fold(0_i64, |total, weight| total.checked_add(best(weight)?))
-        .is_some()
+    weights.try_fold(0_i64, |total, weight| total.checked_add(best(weight)?)).is_some()
 }

@@ -11,12 +11,7 @@ use super::names;
 use super::points::Point;
 use super::report::{Place, Report};
 
-const FIELDS: &[&str] = &[
-    "schedulerName",
-    "percentageOfNodesToScore",
-    "plugins",
-    "pluginConfig",
-];
+const FIELDS: &[&str] = &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"];
 const SET_FIELDS: &[&str] = &["enabled", "disabled"];
 const PLUGIN_FIELDS: &[&str] = &["name", "weight"];
 const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
@@ -84,10 +79,7 @@ pub(super) fn read_all<'a>(
 ) -> Vec<FileProfile<'a>> {
     let profiles = list.items(report);
     let alone = profiles.len() == 1;
-    profiles
-        .iter()
-        .filter_map(|profile| read(profile, alone, registry, report))
-        .collect()
+    profiles.iter().filter_map(|profile| read(profile, alone, registry, report)).collect()
 }
 
 fn read<'a>(
@@ -132,20 +124,15 @@ fn read_scheduler_name(object: &Object<'_>, alone: bool, report: &mut Report<'_>
 }
 
 fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'_>) -> FilePlugins {
-    let known: Vec<&str> = Point::ALL
-        .iter()
-        .map(|point| point.name())
-        .chain(GATED_POINTS.iter().copied())
-        .collect();
+    let known: Vec<&str> =
+        Point::ALL.iter().map(|point| point.name()).chain(GATED_POINTS.iter().copied()).collect();
     let mut plugins = FilePlugins::default();
     let cursor = profile.get("plugins");
     let Some(object) = cursor.and_then(|cursor| cursor.object(&known, report)) else {
         return plugins;
     };
     for point in Point::ALL {
-        let set = object
-            .get(point.name())
-            .and_then(|set| read_set(&set, registry, report));
+        let set = object.get(point.name()).and_then(|set| read_set(&set, registry, report));
         plugins.sets.extend(set.map(|set| (*point, set)));
     }
     for point in GATED_POINTS {
@@ -163,25 +150,16 @@ fn refuse_gated(point: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
         return;
     };
     if !enabled.items(report).is_empty() {
-        report.add(
-            &cursor.place,
-            Problem::Unsupported(format!("the extension point {point}")),
-        );
+        report.add(&cursor.place, Problem::Unsupported(format!("the extension point {point}")));
     }
 }
 
 fn read_set(cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) -> Option<FileSet> {
     let object = cursor.object(SET_FIELDS, report)?;
-    let mut set = FileSet {
-        place: cursor.place.clone(),
-        ..FileSet::default()
-    };
+    let mut set = FileSet { place: cursor.place.clone(), ..FileSet::default() };
     for plugin in read_list(&object, "enabled", report) {
         if set.enabled.iter().any(|other| other.name == plugin.name) {
-            report.invalid(
-                &plugin.place,
-                format!("{} is enabled twice here; keep one", plugin.name),
-            );
+            report.invalid(&plugin.place, format!("{} is enabled twice here; keep one", plugin.name));
         } else if let Some(problem) = refusal_to_enable(&plugin.name, registry) {
             report.add(&plugin.place, problem);
         } else {
@@ -208,20 +186,14 @@ fn refusal_to_enable(name: &str, registry: &Registry) -> Option<Problem> {
 fn read_list(set: &Object<'_>, field: &str, report: &mut Report<'_>) -> Vec<Enabled> {
     let items = set.get(field).map(|list| list.items(report));
     let plugins = items.into_iter().flatten();
-    plugins
-        .filter_map(|plugin| read_plugin(&plugin, report))
-        .collect()
+    plugins.filter_map(|plugin| read_plugin(&plugin, report)).collect()
 }
 
 fn read_plugin(cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<Enabled> {
     let object = cursor.object(PLUGIN_FIELDS, report)?;
     let weight = object.get("weight").and_then(|weight| weight.integer(report));
     let name = object.require("name", report)?;
-    Some(Enabled {
-        name: name.string(report)?.to_owned(),
-        weight: weight.unwrap_or(0),
-        place: name.place,
-    })
+    Some(Enabled { name: name.string(report)?.to_owned(), weight: weight.unwrap_or(0), place: name.place })
 }
 
 fn read_plugin_config<'a>(
@@ -239,9 +211,7 @@ fn read_plugin_config<'a>(
     }
     Some(FileArgs {
         name: text.to_owned(),
-        args_place: args
-            .as_ref()
-            .map_or_else(|| cursor.place.field("args"), |args| args.place.clone()),
+        args_place: args.as_ref().map_or_else(|| cursor.place.field("args"), |args| args.place.clone()),
         place: name.place,
         args,
     })

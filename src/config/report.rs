@@ -17,26 +17,17 @@ impl Place {
         let dot = if self.path.is_empty() { "" } else { "." };
         // A quoted key can hold anything, but an error is one line.
         let path = format!("{}{dot}{}", self.path, name.escape_debug());
-        Self {
-            position: self.position,
-            path,
-        }
+        Self { position: self.position, path }
     }
 
     /// An item of this list, as far as known at the same position.
     pub(super) fn item(&self, index: usize) -> Self {
-        Self {
-            position: self.position,
-            path: format!("{}[{index}]", self.path),
-        }
+        Self { position: self.position, path: format!("{}[{index}]", self.path) }
     }
 
     /// The same field, at a position that is known better.
     pub(super) fn at(self, position: Position) -> Self {
-        Self {
-            position: Some(position),
-            ..self
-        }
+        Self { position: Some(position), ..self }
     }
 }
 
@@ -50,10 +41,7 @@ pub(super) struct Report<'a> {
 impl<'a> Report<'a> {
     /// No problem yet.
     pub(super) fn new(file: &'a str) -> Self {
-        Self {
-            file,
-            errors: Vec::new(),
-        }
+        Self { file, errors: Vec::new() }
     }
 
     /// Adds a problem. What an alias repeats is told once: it stands in the file once.

@@ -97,11 +97,7 @@ impl Identity {
         let mut found = Self::default();
         let mut json = serde_json::Deserializer::from_slice(document);
         // The document is known to be broken; what came before the break has been noted.
-        let _ = Search {
-            found: &mut found,
-            in_metadata: false,
-        }
-        .deserialize(&mut json);
+        let _ = Search { found: &mut found, in_metadata: false }.deserialize(&mut json);
         (found.namespace, found.name)
     }
 }
@@ -131,10 +127,9 @@ impl<'de> Visitor<'de> for Search<'_> {
         let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
         while let Some(key) = map.next_key::<Str<'_>>()? {
             match (self.in_metadata, &*key) {
-                (false, "metadata") => map.next_value_seed(Search {
-                    found: self.found,
-                    in_metadata: true,
-                })?,
+                (false, "metadata") => {
+                    map.next_value_seed(Search { found: self.found, in_metadata: true })?
+                }
                 (true, "name") => self.found.name = text(map.next_value()?),
                 (true, "namespace") => self.found.namespace = text(map.next_value()?),
                 _ => {

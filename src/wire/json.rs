@@ -194,24 +194,15 @@ mod tests {
     fn text_is_borrowed_unless_it_holds_escapes() {
         let document = r#"["plain", "a \"quoted\" \u00fc"]"#;
         let texts: List<Str<'_>> = serde_json::from_str(document).unwrap();
-        assert_eq!(
-            texts.iter().map(|text| &**text).collect::<Vec<_>>(),
-            ["plain", "a \"quoted\" ü"]
-        );
-        assert_eq!(
-            texts.iter().map(Str::is_borrowed).collect::<Vec<_>>(),
-            [true, false]
-        );
+        assert_eq!(texts.iter().map(|text| &**text).collect::<Vec<_>>(), ["plain", "a \"quoted\" ü"]);
+        assert_eq!(texts.iter().map(Str::is_borrowed).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
     fn null_is_absent_and_an_array_is_no_object() {
         assert_eq!(serde_json::from_str::<Str<'_>>("null").unwrap().non_empty(), None);
         assert!(serde_json::from_str::<List<Str<'_>>>("null").unwrap().is_empty());
-        assert_eq!(
-            serde_json::from_str::<Pairs<'_>>("null").unwrap().iter().count(),
-            0
-        );
+        assert_eq!(serde_json::from_str::<Pairs<'_>>("null").unwrap().iter().count(), 0);
         assert!(serde_json::from_str::<Pairs<'_>>("[]").is_err());
         assert!(serde_json::from_str::<Obj<(i32,)>>("[1]").is_err());
     }

@@ -29,9 +29,7 @@ impl Kind for PodKind {
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<PodInfo, DecodeError> {
         match content_type {
-            ContentType::Json => self
-                .decode(bytes)
-                .map_err(|error| DecodeError::Invalid(Box::new(error))),
+            ContentType::Json => self.decode(bytes).map_err(|error| DecodeError::Invalid(Box::new(error))),
             other => Err(DecodeError::UnsupportedContentType(other)),
         }
     }
@@ -54,9 +52,7 @@ impl Kind for NodeKind {
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<NodeRecord, DecodeError> {
         match content_type {
-            ContentType::Json => self
-                .decode(bytes)
-                .map_err(|error| DecodeError::Invalid(Box::new(error))),
+            ContentType::Json => self.decode(bytes).map_err(|error| DecodeError::Invalid(Box::new(error))),
             other => Err(DecodeError::UnsupportedContentType(other)),
         }
     }

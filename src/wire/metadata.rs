@@ -42,10 +42,7 @@ struct OwnerReference<'a> {
 impl Metadata<'_> {
     /// The UID of the owner that controls the object.
     pub(super) fn controller(&self) -> Option<&str> {
-        let owner = self
-            .owner_references
-            .iter()
-            .find(|o| o.controller == Some(true))?;
+        let owner = self.owner_references.iter().find(|o| o.controller == Some(true))?;
         Some(&owner.uid)
     }
 }

@@ -24,10 +24,7 @@ pub struct NodeKind {
 impl NodeKind {
     /// A kind that keeps the annotations with these keys.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
-        Self {
-            annotations: annotations.into_iter().collect(),
-            shared: Mutex::default(),
-        }
+        Self { annotations: annotations.into_iter().collect(), shared: Mutex::default() }
     }
 
     /// The record of a node in JSON.
@@ -162,10 +159,7 @@ impl Shared {
 
     fn allocatable(&mut self, amounts: &Pairs<'_>) -> Result<Arc<Resource>, Misfit> {
         let mut resource = Resource::default();
-        for (name, amount) in self
-            .common
-            .resource_list(amounts, format_args!("status.allocatable"))?
-        {
+        for (name, amount) in self.common.resource_list(amounts, format_args!("status.allocatable"))? {
             resource.set(&name, amount);
         }
         Ok(share(&mut self.resources, resource))
@@ -180,10 +174,7 @@ impl Shared {
         let mut named: Vec<(&str, i64)> = named.collect();
         named.sort_by_key(|(name, _)| *name);
         named.dedup_by_key(|(name, _)| *name);
-        let shared = named.into_iter().map(|(name, size)| NodeImage {
-            name: self.common.text(name),
-            size,
-        });
+        let shared = named.into_iter().map(|(name, size)| NodeImage { name: self.common.text(name), size });
         self.images.intern(shared.collect::<Vec<_>>())
     }
 

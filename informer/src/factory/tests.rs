@@ -39,43 +39,23 @@ fn server(refuse: &'static str) -> (Client, Uris) {
 fn answer(uri: &str, refuse: bool) -> Option<Response<Body>> {
     let text = |code: u16, body: Value| {
         let body = Body::from(body.to_string().into_bytes());
-        Some(
-            Response::builder()
-                .status(code)
-                .header("content-type", "application/json")
-                .body(body)
-                .unwrap(),
-        )
+        Some(Response::builder().status(code).header("content-type", "application/json").body(body).unwrap())
     };
     if refuse {
-        return text(
-            403,
-            json!({"code": 403, "reason": "Forbidden", "message": "not for you"}),
-        );
+        return text(403, json!({"code": 403, "reason": "Forbidden", "message": "not for you"}));
     }
     if uri.contains("sendInitialEvents") {
-        return text(
-            422,
-            json!({"code": 422, "reason": "Invalid", "message": "no initial events here"}),
-        );
+        return text(422, json!({"code": 422, "reason": "Invalid", "message": "no initial events here"}));
     }
     if uri.contains("watch=true") {
         return None;
     }
     let object = json!({"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1"}});
-    text(
-        200,
-        json!({"metadata": {"resourceVersion": "7"}, "items": [object]}),
-    )
+    text(200, json!({"metadata": {"resourceVersion": "7"}, "items": [object]}))
 }
 
 fn lists(uris: &Uris) -> Vec<String> {
-    let mut lists: Vec<_> = uris
-        .lock()
-        .iter()
-        .filter(|uri| !uri.contains("watch=true"))
-        .cloned()
-        .collect();
+    let mut lists: Vec<_> = uris.lock().iter().filter(|uri| !uri.contains("watch=true")).cloned().collect();
     lists.sort();
     lists
 }
@@ -91,11 +71,7 @@ async fn one_informer_per_resource_however_many_ask() {
     // Whoever comes first decides how the informer is made.
     let first = factory.informer_for(pods(), |parts| {
         let InformerParts { kind, list_watch, .. } = parts;
-        SharedInformer::new(
-            kind,
-            list_watch.fields("status.phase!=Failed"),
-            InformerOptions::default(),
-        )
+        SharedInformer::new(kind, list_watch.fields("status.phase!=Failed"), InformerOptions::default())
     });
     let second = factory.informer_for(pods(), |_| unreachable!("made already"));
     let third = factory.informer(Typed::<Pod>::new());
@@ -106,14 +82,8 @@ async fn one_informer_per_resource_however_many_ask() {
     let resource = |kind| ApiResource::from_gvk(&GroupVersionKind::gvk("example.dev", "v1", kind));
     let widgets = factory.informer(Dynamic::namespaced(resource("Widget")));
     let gadgets = factory.informer(Dynamic::namespaced(resource("Gadget")));
-    assert!(
-        !Arc::ptr_eq(&widgets, &gadgets),
-        "the same type of descriptor, but another resource"
-    );
-    assert!(Arc::ptr_eq(
-        &widgets,
-        &factory.informer(Dynamic::namespaced(resource("Widget")))
-    ));
+    assert!(!Arc::ptr_eq(&widgets, &gadgets), "the same type of descriptor, but another resource");
+    assert!(Arc::ptr_eq(&widgets, &factory.informer(Dynamic::namespaced(resource("Widget")))));
     assert!(widgets.store().has_index(NAMESPACE_INDEX) && !nodes.store().has_index(NAMESPACE_INDEX));
 
     let stop = CancellationToken::new();
@@ -171,10 +141,7 @@ async fn waiting_names_what_failed_and_why() {
     assert_eq!(result.failed.len(), 1);
     assert_eq!(&result.failed[0].resource, nodes.kind().gvr());
     let reason = result.failed[0].reason.as_deref();
-    assert_eq!(
-        reason,
-        Some("failed to list: the server refused with 403 Forbidden: not for you")
-    );
+    assert_eq!(reason, Some("failed to list: the server refused with 403 Forbidden: not for you"));
     factory.shutdown().await;
     // Nothing is left to wait for.
     let result = factory.wait_for_cache_sync(&CancellationToken::new()).await;
@@ -241,9 +208,7 @@ async fn a_shutdown_ends_everything_and_nothing_starts_after_it() {
     let (client, uris) = server("");
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer(Typed::<Pod>::new());
-    let registration = pods
-        .add_event_handler(HandlerFuncs::new(), HandlerOptions::default())
-        .unwrap();
+    let registration = pods.add_event_handler(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
     let stop = CancellationToken::new();
     factory.start(&stop);
     registration.synced().await;
@@ -266,18 +231,11 @@ async fn an_informer_that_panics_is_reported_and_the_others_go_on() {
     let pods = factory.informer(Typed::<Pod>::new());
     let nodes = factory.informer(Typed::<Node>::new());
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
-    pods.add_event_handler(handler, HandlerOptions::default())
-        .unwrap();
+    pods.add_event_handler(handler, HandlerOptions::default()).unwrap();
     let stop = CancellationToken::new();
     factory.start(&stop);
-    assert_eq!(
-        factory.failed().await,
-        "the informer of v1/pods panicked: on purpose"
-    );
-    assert_eq!(
-        factory.failed().await,
-        "the informer of v1/pods panicked: on purpose"
-    );
+    assert_eq!(factory.failed().await, "the informer of v1/pods panicked: on purpose");
+    assert_eq!(factory.failed().await, "the informer of v1/pods panicked: on purpose");
     nodes.synced().await;
     assert!(!nodes.is_stopped());
     factory.shutdown().await;

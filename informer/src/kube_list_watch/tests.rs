@@ -33,9 +33,8 @@ fn chunked(body: Vec<u8>, size: usize) -> Client {
         let chunks: Vec<_> = body.chunks(size).map(<[u8]>::to_vec).collect();
         // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
         let frames = stream::iter(chunks).then(async |chunk| Body::from(chunk).frame().await.unwrap());
-        let answer = Response::builder()
-            .header(CONTENT_TYPE, "application/json")
-            .body(StreamBody::new(frames));
+        let answer =
+            Response::builder().header(CONTENT_TYPE, "application/json").body(StreamBody::new(frames));
         async move { Ok::<_, Infallible>(answer.unwrap()) }
     });
     Client::new(service, "default")
@@ -43,10 +42,7 @@ fn chunked(body: Vec<u8>, size: usize) -> Client {
 
 fn ok(body: impl Into<Vec<u8>>) -> Answer {
     let body = Body::from(body.into());
-    Response::builder()
-        .header(CONTENT_TYPE, "application/json")
-        .body(body)
-        .unwrap()
+    Response::builder().header(CONTENT_TYPE, "application/json").body(body).unwrap()
 }
 
 fn error(code: u16, body: &str) -> Answer {
@@ -80,23 +76,14 @@ fn describe(event: Result<WatchEvent<Pod>, ListWatchError>) -> String {
         Ok(WatchEvent::Added(pod)) => format!("+{}", name(&pod)),
         Ok(WatchEvent::Modified(pod)) => format!("~{}", name(&pod)),
         Ok(WatchEvent::Deleted(pod)) => format!("-{}", name(&pod)),
-        Ok(WatchEvent::Bookmark {
-            resource_version,
-            initial_events_end,
-        }) => {
-            format!(
-                "@{resource_version}{}",
-                if initial_events_end { " end" } else { "" }
-            )
+        Ok(WatchEvent::Bookmark { resource_version, initial_events_end }) => {
+            format!("@{resource_version}{}", if initial_events_end { " end" } else { "" })
         }
         Ok(WatchEvent::Error(status)) => format!("error {} {}", status.code, status.reason),
         Ok(WatchEvent::Undecodable { deleted, item }) => {
             let key = item.key.map_or("?".to_owned(), |key| key.to_string());
             let deleted = if deleted { " deleted" } else { "" };
-            format!(
-                "undecodable {key} {}{deleted}",
-                item.resource_version.unwrap_or_default()
-            )
+            format!("undecodable {key} {}{deleted}", item.resource_version.unwrap_or_default())
         }
         Err(error) => format!("failed: {error}"),
     }
@@ -120,16 +107,10 @@ async fn requests_carry_selectors_and_options_in_alphabetical_order() {
     };
     source.list(&list("0", Some(500))).await.unwrap();
     source.list(&list("10", None)).await.unwrap();
-    let next = ListOptions {
-        continue_token: Some("a+b/c=".to_owned()),
-        ..list("", Some(4))
-    };
+    let next = ListOptions { continue_token: Some("a+b/c=".to_owned()), ..list("", Some(4)) };
     source.list(&next).await.unwrap();
-    let watch = ListOptions {
-        allow_bookmarks: true,
-        timeout: Some(Duration::from_secs(345)),
-        ..list("10", None)
-    };
+    let watch =
+        ListOptions { allow_bookmarks: true, timeout: Some(Duration::from_secs(345)), ..list("10", None) };
     let _ = source.watch(&watch).await.unwrap();
     let source = source.labels("a in (x, ü)").namespace(Some("ns".to_owned()));
     let watch_list = ListOptions {
@@ -178,21 +159,10 @@ async fn a_list_yields_items_version_and_token_and_skips_what_is_broken() {
     });
     let (client, _) = server(move |_| ok(list.to_string()));
     let page = pods(client).list(&ListOptions::default()).await.unwrap();
-    let names: Vec<_> = page
-        .items
-        .iter()
-        .map(|pod| pod.metadata.name.as_deref().unwrap())
-        .collect();
+    let names: Vec<_> = page.items.iter().map(|pod| pod.metadata.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["a", "c"]);
-    assert_eq!(
-        (page.resource_version.as_str(), page.continue_token.as_deref()),
-        ("7", Some("next"))
-    );
-    let keys: Vec<_> = page
-        .undecodable
-        .iter()
-        .map(|item| item.key.as_ref().map(ObjectKey::as_str))
-        .collect();
+    assert_eq!((page.resource_version.as_str(), page.continue_token.as_deref()), ("7", Some("next")));
+    let keys: Vec<_> = page.undecodable.iter().map(|item| item.key.as_ref().map(ObjectKey::as_str)).collect();
     assert_eq!(keys, [Some("ns/b"), None]);
     assert!(matches!(page.undecodable[0].error, DecodeError::Json(_)));
 }
@@ -214,16 +184,10 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
     let (client, _) = server(move |_| error(403, &status.to_string()));
     let source = pods(client);
     let refused = source.list(&ListOptions::default()).await.unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "the server refused with 403 Forbidden: pods is forbidden"
-    );
+    assert_eq!(refused.to_string(), "the server refused with 403 Forbidden: pods is forbidden");
     let details = refused.status().unwrap().details.as_ref().unwrap();
     assert_eq!(details.retry_after_seconds, 3);
-    assert!(matches!(
-        source.watch(&ListOptions::default()).await,
-        Err(ListWatchError::Status(_))
-    ));
+    assert!(matches!(source.watch(&ListOptions::default()).await, Err(ListWatchError::Status(_))));
 
     let (client, _) = server(|_| {
         let mut answer = error(429, "slow down\n");
@@ -239,12 +203,7 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_list_is_an_error() {
-    for body in [
-        "",
-        "[]",
-        "nonsense",
-        r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#,
-    ] {
+    for body in ["", "[]", "nonsense", r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#] {
         let (client, _) = server(move |_| ok(body));
         let error = pods(client).list(&ListOptions::default()).await.unwrap_err();
         assert!(matches!(error, ListWatchError::NotAList(_)), "{body}: {error}");
@@ -266,10 +225,7 @@ async fn a_connection_that_is_refused_is_told_apart() {
     let service = tower::service_fn(|_: Request<Body>| async {
         Err::<Answer, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     });
-    let error = pods(Client::new(service, "default"))
-        .list(&ListOptions::default())
-        .await
-        .unwrap_err();
+    let error = pods(Client::new(service, "default")).list(&ListOptions::default()).await.unwrap_err();
     assert!(error.is_connection_refused(), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
@@ -313,21 +269,13 @@ async fn events_are_read_wherever_the_chunks_end() {
         "+last",
     ];
     for chunk in [1, 2, 3, 7, 64, 1000, body.len()] {
-        assert_eq!(
-            watched(body.as_bytes(), chunk).await,
-            expected,
-            "chunks of {chunk}"
-        );
+        assert_eq!(watched(body.as_bytes(), chunk).await, expected, "chunks of {chunk}");
     }
 }
 
 #[tokio::test]
 async fn an_event_that_broke_off_is_the_end_and_no_more() {
-    let body = format!(
-        "{}{}",
-        frame("ADDED", &pod("a", "1")),
-        r#"{"type":"ADDED","object":{"meta"#
-    );
+    let body = format!("{}{}", frame("ADDED", &pod("a", "1")), r#"{"type":"ADDED","object":{"meta"#);
     assert_eq!(watched(body.as_bytes(), 10).await, ["+a"]);
 }
 
@@ -339,35 +287,20 @@ async fn an_object_of_several_megabytes_is_read_whole() {
     assert_eq!(watched(body.as_bytes(), 16 << 10).await, ["+large", "+small"]);
     let list = json!({"metadata": {"resourceVersion": "7"}, "items": [large, pod("small", "2")]}).to_string();
     let (client, _) = server(move |_| ok(list.clone()));
-    assert_eq!(
-        pods(client)
-            .list(&ListOptions::default())
-            .await
-            .unwrap()
-            .items
-            .len(),
-        2
-    );
+    assert_eq!(pods(client).list(&ListOptions::default()).await.unwrap().items.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_is_given_up() {
     let service = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, Infallible>>());
-    let error = pods(Client::new(service, "default"))
-        .list(&ListOptions::default())
-        .await
-        .unwrap_err();
+    let error = pods(Client::new(service, "default")).list(&ListOptions::default()).await.unwrap_err();
     assert!(matches!(error, ListWatchError::Silent(_)), "{error}");
 }
 
 #[tokio::test]
 async fn a_refused_connection_is_told_apart_on_a_real_socket() {
     // A port that was free a moment ago, and on which nobody listens.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
     config.default_retry = false;
     let source = pods(Client::try_from(config).unwrap());

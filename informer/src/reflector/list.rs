@@ -30,12 +30,7 @@ impl<T> Listing<T> {
 
     /// The outcome of initial events; no key is in it twice.
     pub(super) fn collect(objects: BTreeMap<ObjectKey, Result<T, Undecodable>>, version: String) -> Self {
-        let mut listing = Self {
-            items: Vec::new(),
-            undecodable: Vec::new(),
-            version,
-            paginated: false,
-        };
+        let mut listing = Self { items: Vec::new(), undecodable: Vec::new(), version, paginated: false };
         for object in objects.into_values() {
             match object {
                 Ok(item) => listing.items.push(item),
@@ -87,12 +82,8 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         };
         let mut page = self.source.list(&options).await?;
         let paginated = page.continue_token.is_some();
-        let mut listing = Listing {
-            items: Vec::new(),
-            undecodable: Vec::new(),
-            version: String::new(),
-            paginated,
-        };
+        let mut listing =
+            Listing { items: Vec::new(), undecodable: Vec::new(), version: String::new(), paginated };
         loop {
             let next = page.continue_token.take();
             listing.append(page);
@@ -108,10 +99,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             };
         }
         // The first page is too old for the next one: everything at once.
-        let whole = ListOptions {
-            resource_version: version.to_owned(),
-            ..ListOptions::default()
-        };
+        let whole = ListOptions { resource_version: version.to_owned(), ..ListOptions::default() };
         let page = self.source.list(&whole).await?;
         listing.items.clear();
         listing.undecodable.clear();
@@ -120,11 +108,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     pub(super) async fn replace(&mut self, listing: Listing<K::Object>) {
-        let keep = listing
-            .undecodable
-            .iter()
-            .filter_map(|item| item.key.clone())
-            .collect();
+        let keep = listing.undecodable.iter().filter_map(|item| item.key.clone()).collect();
         for item in &listing.undecodable {
             self.report_undecodable("listed", item);
         }
@@ -137,10 +121,6 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         self.advance(&resource_version);
         self.version_unavailable = false;
         *self.status.last_error.lock() = None;
-        self.queue.push(Delta::ReplacedAll(Replacement {
-            objects,
-            keep,
-            resource_version,
-        }));
+        self.queue.push(Delta::ReplacedAll(Replacement { objects, keep, resource_version }));
     }
 }

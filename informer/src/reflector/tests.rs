@@ -41,10 +41,7 @@ fn page(version: &str, pods: &[(&str, &str)]) -> Page<Pod> {
 }
 
 fn bookmark(version: &str, initial_events_end: bool) -> WatchEvent<Pod> {
-    WatchEvent::Bookmark {
-        resource_version: version.to_owned(),
-        initial_events_end,
-    }
+    WatchEvent::Bookmark { resource_version: version.to_owned(), initial_events_end }
 }
 
 /// A script for plain watches; watch-lists are refused, as by a server that does not know them.
@@ -52,11 +49,7 @@ fn no_watch_list(
     watch: impl Fn(usize, &ListOptions) -> Result<Script<Pod>, ListWatchError> + Send + Sync + 'static,
 ) -> impl Fn(usize, &ListOptions) -> Result<Script<Pod>, ListWatchError> + Send + Sync + 'static {
     move |n, options| {
-        if options.send_initial_events {
-            Err(refused(422, "Invalid"))
-        } else {
-            watch(n, options)
-        }
+        if options.send_initial_events { Err(refused(422, "Invalid")) } else { watch(n, options) }
     }
 }
 
@@ -71,13 +64,7 @@ struct Rig {
 
 impl Rig {
     fn start(source: impl ListerWatcher<Typed<Pod>>) -> Self {
-        Self::with(
-            source,
-            ReflectorOptions {
-                seed: Some(1),
-                ..ReflectorOptions::default()
-            },
-        )
+        Self::with(source, ReflectorOptions { seed: Some(1), ..ReflectorOptions::default() })
     }
 
     fn with(source: impl ListerWatcher<Typed<Pod>>, options: ReflectorOptions) -> Self {
@@ -95,13 +82,7 @@ impl Rig {
             options,
         );
         let task = tokio::spawn(reflector.with_error_handler(Some(on_error)).run(stop.clone()));
-        Self {
-            queue,
-            status,
-            errors,
-            stop,
-            task,
-        }
+        Self { queue, status, errors, stop, task }
     }
 
     /// Stops, and returns what had been queued, in short.
@@ -121,22 +102,13 @@ fn describe(delta: &Delta<Pod>) -> String {
     match delta {
         Delta::Added(key, pod) => format!("+{}@{}", key.name(), version(pod)),
         Delta::Updated(key, pod) => format!("~{}@{}", key.name(), version(pod)),
-        Delta::Deleted(key, deleted) => format!(
-            "-{}@{}",
-            key.name(),
-            deleted.object().map_or("?".to_owned(), |pod| version(pod))
-        ),
+        Delta::Deleted(key, deleted) => {
+            format!("-{}@{}", key.name(), deleted.object().map_or("?".to_owned(), |pod| version(pod)))
+        }
         Delta::ReplacedAll(list) => {
-            let names: Vec<_> = list
-                .objects
-                .iter()
-                .map(|(key, pod)| format!("{}@{}", key.name(), version(pod)))
-                .collect();
-            let kept: Vec<_> = list
-                .keep
-                .iter()
-                .map(|key| format!(" keep {}", key.name()))
-                .collect();
+            let names: Vec<_> =
+                list.objects.iter().map(|(key, pod)| format!("{}@{}", key.name(), version(pod))).collect();
+            let kept: Vec<_> = list.keep.iter().map(|key| format!(" keep {}", key.name())).collect();
             format!("={}[{}]{}", list.resource_version, names.join(" "), kept.join(""))
         }
         Delta::SyncAll => "sync".to_owned(),
@@ -154,18 +126,11 @@ fn summaries(requests: &[Request]) -> Vec<String> {
 
 /// Asserts that cycles of `cycle` requests each begin after waits within [d, 2d) of 0.8 s, 1.6 s and so on.
 fn assert_backoff(requests: &[Request], cycle: usize) {
-    let starts: Vec<_> = requests
-        .iter()
-        .step_by(cycle)
-        .map(|request| request.at.as_secs_f64())
-        .collect();
+    let starts: Vec<_> = requests.iter().step_by(cycle).map(|request| request.at.as_secs_f64()).collect();
     let mut base = 0.8;
     for pair in starts.windows(2) {
         let wait = pair[1] - pair[0];
-        assert!(
-            (base..2.0 * base).contains(&wait),
-            "waited {wait} for {base}: {starts:?}"
-        );
+        assert!((base..2.0 * base).contains(&wait), "waited {wait} for {base}: {starts:?}");
         base = f64::min(2.0 * base, 30.0);
     }
 }

@@ -80,22 +80,13 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         let opened = Instant::now();
         let stream = self.source.watch(&options).await?;
         *self.status.last_error.lock() = None;
-        Ok(OpenWatch {
-            stream,
-            opened,
-            deadline: opened + timeout + GRACE,
-            events: 0,
-        })
+        Ok(OpenWatch { stream, opened, deadline: opened + timeout + GRACE, events: 0 })
     }
 
     /// Lists by way of a watch that begins with what exists. `Err` says why a list has to do.
     pub(super) async fn watch_list(&mut self) -> Result<OpenWatch<K::Object>, String> {
         loop {
-            let version = if self.version_unavailable {
-                String::new()
-            } else {
-                self.status.version()
-            };
+            let version = if self.version_unavailable { String::new() } else { self.status.version() };
             let options = ListOptions {
                 resource_version: version,
                 version_match: Some(VersionMatch::NotOlderThan),
@@ -169,10 +160,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 WatchEvent::Deleted(object) => {
                     objects.remove(&self.kind.key(&object));
                 }
-                WatchEvent::Bookmark {
-                    resource_version,
-                    initial_events_end: true,
-                } => {
+                WatchEvent::Bookmark { resource_version, initial_events_end: true } => {
                     return Ok(Listing::collect(objects, resource_version));
                 }
                 WatchEvent::Undecodable { deleted, item } => match (&item.key, deleted) {
@@ -287,10 +275,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 advance(item.resource_version.as_deref().unwrap_or_default());
                 // That the object is gone is news enough; its last state is not needed for it.
                 if let (true, Some(key)) = (deleted, item.key) {
-                    let tombstone = Deleted::FinalStateUnknown {
-                        key: key.clone(),
-                        last: None,
-                    };
+                    let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last: None };
                     self.queue.push(Delta::Deleted(key, tombstone));
                 }
             }

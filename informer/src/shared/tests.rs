@@ -44,10 +44,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 fn every(period: u64) -> HandlerOptions {
-    HandlerOptions {
-        resync: Some(secs(period)),
-        ..HandlerOptions::default()
-    }
+    HandlerOptions { resync: Some(secs(period)), ..HandlerOptions::default() }
 }
 
 /// An informer on a fake server.
@@ -68,11 +65,7 @@ impl Rig {
             source.apply(pod(name));
         }
         let informer = SharedInformer::new(source.kind(), source.clone(), options);
-        Self {
-            source,
-            informer,
-            stop: CancellationToken::new(),
-        }
+        Self { source, informer, stop: CancellationToken::new() }
     }
 
     fn log(&self, options: HandlerOptions) -> (EventLog<Pods>, Registration) {

@@ -5,10 +5,7 @@ use super::*;
 use crate::kind::Typed;
 
 fn pod(name: &str, version: &str, labels: &[&str]) -> Arc<Pod> {
-    let labels = labels
-        .iter()
-        .map(|label| ((*label).to_owned(), String::new()))
-        .collect();
+    let labels = labels.iter().map(|label| ((*label).to_owned(), String::new())).collect();
     Arc::new(Pod {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -31,24 +28,15 @@ fn put(name: &str, version: &str, labels: &[&str]) -> Delta<Pod> {
 
 fn list(version: &str, pods: &[(&str, &str)], keep: &[&str]) -> Delta<Pod> {
     Delta::ReplacedAll(Replacement {
-        objects: pods
-            .iter()
-            .map(|(name, version)| (key(name), pod(name, version, &[])))
-            .collect(),
+        objects: pods.iter().map(|(name, version)| (key(name), pod(name, version, &[]))).collect(),
         keep: keep.iter().map(|name| key(name)).collect(),
         resource_version: version.to_owned(),
     })
 }
 
 fn by_label() -> Indexers<Pod> {
-    let labels: IndexFn<Pod> = Arc::new(|_, pod| {
-        pod.metadata
-            .labels
-            .iter()
-            .flatten()
-            .map(|(label, _)| label.clone())
-            .collect()
-    });
+    let labels: IndexFn<Pod> =
+        Arc::new(|_, pod| pod.metadata.labels.iter().flatten().map(|(label, _)| label.clone()).collect());
     Indexers::from([("label".to_owned(), labels)])
 }
 
@@ -63,11 +51,7 @@ fn apply(store: &Store<Pod>, deltas: Vec<Delta<Pod>>) -> Vec<String> {
         Change::Updated(old, new) => format!("{}>{}", version(old), version(new)),
         Change::Deleted(Deleted::Known(last)) => format!("-{}", version(last)),
         Change::Deleted(Deleted::FinalStateUnknown { key, last }) => {
-            format!(
-                "-{}?{}",
-                key.name(),
-                last.as_ref().map_or("", |last| version(last))
-            )
+            format!("-{}?{}", key.name(), last.as_ref().map_or("", |last| version(last)))
         }
     });
     text.collect()
@@ -88,10 +72,7 @@ fn names(store: &Store<Pod>, value: &str) -> Vec<String> {
 fn the_store_decides_what_is_new() {
     let store = Store::new(Indexers::new());
     let added_twice = || Delta::Added(key("a"), pod("a", "2", &[]));
-    assert_eq!(
-        apply(&store, vec![put("a", "1", &[]), added_twice()]),
-        ["+1", "1>2"]
-    );
+    assert_eq!(apply(&store, vec![put("a", "1", &[]), added_twice()]), ["+1", "1>2"]);
     let gone = |name: &str| Delta::Deleted(key(name), Deleted::Known(pod(name, "3", &[])));
     assert_eq!(apply(&store, vec![gone("a"), gone("a"), gone("never")]), ["-3"]);
     assert!(store.is_empty());
@@ -100,14 +81,8 @@ fn the_store_decides_what_is_new() {
 #[test]
 fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
     let store = Store::new(Indexers::new());
-    apply(
-        &store,
-        vec![list("10", &[("a", "1"), ("b", "2"), ("c", "3")], &[])],
-    );
-    let changes = apply(
-        &store,
-        vec![list("20", &[("a", "1"), ("b", "12"), ("d", "13")], &[])],
-    );
+    apply(&store, vec![list("10", &[("a", "1"), ("b", "2"), ("c", "3")], &[])]);
+    let changes = apply(&store, vec![list("20", &[("a", "1"), ("b", "12"), ("d", "13")], &[])]);
     assert_eq!(changes, ["-c?3", "1>1", "2>12", "+13"]);
     assert_eq!(store.resource_version(), "20");
     assert_eq!(store.len(), 3);
@@ -117,10 +92,7 @@ fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
 fn a_list_spares_what_it_has_but_could_not_be_decoded() {
     let store = Store::new(Indexers::new());
     apply(&store, vec![list("10", &[("a", "1"), ("b", "2")], &[])]);
-    assert_eq!(
-        apply(&store, vec![list("20", &[("a", "1")], &["b", "unknown"])]),
-        ["1>1"]
-    );
+    assert_eq!(apply(&store, vec![list("20", &[("a", "1")], &["b", "unknown"])]), ["1>1"]);
     assert!(store.get("ns/b").is_some() && store.get("ns/unknown").is_none());
 }
 
@@ -128,10 +100,7 @@ fn a_list_spares_what_it_has_but_could_not_be_decoded() {
 fn a_tombstone_without_an_object_is_given_the_stored_one() {
     let store = Store::new(Indexers::new());
     apply(&store, vec![put("a", "1", &[])]);
-    let tombstone = Deleted::FinalStateUnknown {
-        key: key("a"),
-        last: None,
-    };
+    let tombstone = Deleted::FinalStateUnknown { key: key("a"), last: None };
     assert_eq!(apply(&store, vec![Delta::Deleted(key("a"), tombstone)]), ["-a?1"]);
 }
 
@@ -152,20 +121,8 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
         (put("a", "11", &[]), "11"),
         (Delta::Bookmark("15".to_owned()), "15"),
         (Delta::SyncAll, "15"),
-        (
-            Delta::Deleted(key("a"), Deleted::Known(pod("a", "16", &[]))),
-            "16",
-        ),
-        (
-            Delta::Deleted(
-                key("b"),
-                Deleted::FinalStateUnknown {
-                    key: key("b"),
-                    last: None,
-                },
-            ),
-            "16",
-        ),
+        (Delta::Deleted(key("a"), Deleted::Known(pod("a", "16", &[]))), "16"),
+        (Delta::Deleted(key("b"), Deleted::FinalStateUnknown { key: key("b"), last: None }), "16"),
         // An object that a transform robbed of its metadata.
         (put("c", "", &[]), "16"),
     ];
@@ -178,24 +135,14 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
 #[test]
 fn an_index_follows_values_that_grow_shrink_and_overlap() {
     let store = Store::new(by_label());
-    let steps: [(&str, &[&str]); 5] = [
-        ("1", &["x"]),
-        ("2", &["x", "y"]),
-        ("3", &["y", "z"]),
-        ("4", &[]),
-        ("5", &["z"]),
-    ];
+    let steps: [(&str, &[&str]); 5] =
+        [("1", &["x"]), ("2", &["x", "y"]), ("3", &["y", "z"]), ("4", &[]), ("5", &["z"])];
     apply(&store, vec![put("other", "1", &["x", "z"])]);
     for (version, labels) in steps {
         apply(&store, vec![put("a", version, labels)]);
         for value in ["x", "y", "z"] {
             let other = ["x", "z"].contains(&value).then_some("other");
-            let expected: Vec<_> = labels
-                .contains(&value)
-                .then_some("a")
-                .into_iter()
-                .chain(other)
-                .collect();
+            let expected: Vec<_> = labels.contains(&value).then_some("a").into_iter().chain(other).collect();
             assert_eq!(names(&store, value), expected, "{value} at {version}");
         }
     }
@@ -205,10 +152,7 @@ fn an_index_follows_values_that_grow_shrink_and_overlap() {
 fn empty_index_sets_are_removed_and_their_neighbours_stay() {
     let store = Store::new(by_label());
     apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"])]);
-    apply(
-        &store,
-        vec![Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &[])))],
-    );
+    apply(&store, vec![Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &[])))]);
     assert_eq!(store.index_values("label").unwrap(), ["y"]);
     assert_eq!(store.index_keys("label", "y").unwrap(), [key("b")]);
     apply(&store, vec![list("9", &[], &[])]);
@@ -219,10 +163,7 @@ fn empty_index_sets_are_removed_and_their_neighbours_stay() {
 fn an_index_added_late_answers_for_what_is_stored() {
     let store = Store::new(namespace_indexer());
     apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &[])]);
-    assert_eq!(
-        store.by_index("label", "x"),
-        Err(IndexError::Unknown("label".to_owned()))
-    );
+    assert_eq!(store.by_index("label", "x"), Err(IndexError::Unknown("label".to_owned())));
     store.add_indexers(by_label()).unwrap();
     assert_eq!(names(&store, "x"), ["a"]);
     assert_eq!(store.by_index(NAMESPACE_INDEX, "ns").unwrap().len(), 2);
@@ -233,10 +174,7 @@ fn a_taken_index_name_is_refused_and_nothing_is_added() {
     let store = Store::new(by_label());
     let mut both = by_label();
     both.extend(namespace_indexer());
-    assert_eq!(
-        store.add_indexers(both),
-        Err(IndexError::Conflict("label".to_owned()))
-    );
+    assert_eq!(store.add_indexers(both), Err(IndexError::Conflict("label".to_owned())));
     assert!(!store.has_index(NAMESPACE_INDEX));
 }
 

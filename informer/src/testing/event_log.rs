@@ -25,20 +25,14 @@ struct State {
 
 impl<K: Kind> Clone for EventLog<K> {
     fn clone(&self) -> Self {
-        Self {
-            kind: Arc::clone(&self.kind),
-            state: Arc::clone(&self.state),
-        }
+        Self { kind: Arc::clone(&self.kind), state: Arc::clone(&self.state) }
     }
 }
 
 impl<K: Kind> EventLog<K> {
     /// An empty log.
     pub fn new(kind: Arc<K>) -> Self {
-        Self {
-            kind,
-            state: Arc::default(),
-        }
+        Self { kind, state: Arc::default() }
     }
 
     /// What was told, one line each, such as `add ns/a 1 initial`, `update ns/a 1>2`, `delete ns/a 3` or
@@ -64,10 +58,7 @@ impl<K: Kind> EventLog<K> {
     }
 
     fn key_and_version(&self, object: &K::Object) -> (String, String) {
-        (
-            self.kind.key(object).to_string(),
-            self.kind.resource_version(object).to_owned(),
-        )
+        (self.kind.key(object).to_string(), self.kind.resource_version(object).to_owned())
     }
 }
 
@@ -104,18 +95,10 @@ impl<K: Kind> EventHandler<K::Object> for EventLog<K> {
             (_, Some(object)) => self.key_and_version(object),
             (Deleted::Known(_), None) => unreachable!("a known state has an object"),
         };
-        let word = if deleted.is_final_state_unknown() {
-            "tombstone"
-        } else {
-            "delete"
-        };
+        let word = if deleted.is_final_state_unknown() { "tombstone" } else { "delete" };
         let mut state = self.state.lock();
         // The final state is newer than the last one told, so only that there was one is checked.
-        let before = state
-            .content
-            .get(&key)
-            .cloned()
-            .unwrap_or_else(|| "anything".to_owned());
+        let before = state.content.get(&key).cloned().unwrap_or_else(|| "anything".to_owned());
         state.note(format!("{word} {key} {version}"), &key, Some(&before));
         state.content.remove(&key);
     }

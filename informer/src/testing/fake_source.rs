@@ -112,12 +112,7 @@ where
             requests: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
-        Self {
-            kind,
-            set_version: Arc::new(set_version),
-            state,
-            since: Instant::now(),
-        }
+        Self { kind, set_version: Arc::new(set_version), state, since: Instant::now() }
     }
 
     /// The descriptor.
@@ -228,11 +223,7 @@ where
     pub fn content(&self) -> BTreeMap<String, String> {
         let state = self.state.lock();
         let version = |object| self.kind.resource_version(object).to_owned();
-        state
-            .objects
-            .iter()
-            .map(|(key, object)| (key.to_string(), version(object)))
-            .collect()
+        state.objects.iter().map(|(key, object)| (key.to_string(), version(object))).collect()
     }
 
     /// How many watches are open.
@@ -253,10 +244,7 @@ where
     }
 
     fn log(&self, watch: bool, options: &ListOptions) {
-        self.state
-            .lock()
-            .requests
-            .push(Request::new(self.since, watch, options));
+        self.state.lock().requests.push(Request::new(self.since, watch, options));
     }
 }
 

@@ -43,9 +43,7 @@ pub fn refused(code: u16, reason: &str) -> ListWatchError {
 
 /// What a request gets while nobody listens.
 pub fn connection_refused() -> ListWatchError {
-    ListWatchError::Transport(Box::new(std::io::Error::from(
-        std::io::ErrorKind::ConnectionRefused,
-    )))
+    ListWatchError::Transport(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)))
 }
 
 /// A request that a source was sent.
@@ -61,11 +59,7 @@ pub struct Request {
 
 impl Request {
     fn new(since: Instant, watch: bool, options: &ListOptions) -> Self {
-        Self {
-            at: since.elapsed(),
-            watch,
-            options: options.clone(),
-        }
+        Self { at: since.elapsed(), watch, options: options.clone() }
     }
 
     /// The request in short: `list rv=0 limit=500`, `watch rv=10`, or `watch-list rv=`.

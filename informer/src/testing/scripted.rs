@@ -22,18 +22,12 @@ pub struct Script<T> {
 impl<T> Script<T> {
     /// These events, and then the end.
     pub fn end_after(events: Vec<WatchEvent<T>>) -> Self {
-        Self {
-            events,
-            stay_open: false,
-        }
+        Self { events, stay_open: false }
     }
 
     /// These events, and then silence.
     pub fn stay_after(events: Vec<WatchEvent<T>>) -> Self {
-        Self {
-            events,
-            stay_open: true,
-        }
+        Self { events, stay_open: true }
     }
 }
 
@@ -108,11 +102,7 @@ impl<K: Kind> ListerWatcher<K> for Scripted<K::Object> {
         Box::pin(async move {
             let script = (self.on_watch)(self.log(true, options), options)?;
             let events = stream::iter(script.events.into_iter().map(Ok));
-            Ok(if script.stay_open {
-                events.chain(stream::pending()).boxed()
-            } else {
-                events.boxed()
-            })
+            Ok(if script.stay_open { events.chain(stream::pending()).boxed() } else { events.boxed() })
         })
     }
 }

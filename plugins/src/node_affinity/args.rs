@@ -88,22 +88,13 @@ pub(super) fn parse(args: &Value) -> Result<NodeAffinity, ArgsError> {
         .preferred
         .unwrap_or_default()
         .into_iter()
-        .map(|Preferred { weight, preference }| PreferredTerm {
-            weight,
-            term: preference.into(),
-        })
+        .map(|Preferred { weight, preference }| PreferredTerm { weight, term: preference.into() })
         .collect();
     for (i, term) in required.iter().flatten().enumerate() {
-        check(
-            term,
-            format!("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{i}]"),
-        )?;
+        check(term, format!("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{i}]"))?;
     }
     for (i, preferred) in preferred.iter().enumerate().filter(|(_, term)| term.weight != 0) {
-        check(
-            &preferred.term,
-            format!("preferredDuringSchedulingIgnoredDuringExecution[{i}]"),
-        )?;
+        check(&preferred.term, format!("preferredDuringSchedulingIgnoredDuringExecution[{i}]"))?;
     }
     Ok(NodeAffinity { required, preferred })
 }

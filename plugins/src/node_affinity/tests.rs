@@ -32,42 +32,21 @@ fn a_node_must_match_selector_and_affinity() {
     let mismatch = || Status::unresolvable("node(s) didn't match Pod's node affinity/selector");
     let none = |pod: PodBuilder| {
         let mut pod = pod.build();
-        Arc::make_mut(&mut pod.spec).node_affinity = Some(affinity::NodeAffinity {
-            required: Some([].into()),
-            ..Default::default()
-        });
+        Arc::make_mut(&mut pod.spec).node_affinity =
+            Some(affinity::NodeAffinity { required: Some([].into()), ..Default::default() });
         pod
     };
     let cases = [
         ("no demand", pod("p").build(), Status::success()),
-        (
-            "the selector matches",
-            pod("p").node_selector("zone", "a").build(),
-            Status::success(),
-        ),
-        (
-            "another value",
-            pod("p").node_selector("zone", "b").build(),
-            mismatch(),
-        ),
+        ("the selector matches", pod("p").node_selector("zone", "a").build(), Status::success()),
+        ("another value", pod("p").node_selector("zone", "b").build(), mismatch()),
         (
             "one of two labels",
-            pod("p")
-                .node_selector("zone", "a")
-                .node_selector("rack", "1")
-                .build(),
+            pod("p").node_selector("zone", "a").node_selector("rack", "1").build(),
             mismatch(),
         ),
-        (
-            "the affinity matches",
-            wanting_zone("a").build(),
-            Status::success(),
-        ),
-        (
-            "the affinity does not match",
-            wanting_zone("b").build(),
-            mismatch(),
-        ),
+        ("the affinity matches", wanting_zone("a").build(), Status::success()),
+        ("the affinity does not match", wanting_zone("b").build(), mismatch()),
         (
             "one term of two matches",
             wanting_zone("b").required_affinity("zone", "Exists", &[]).build(),
@@ -84,11 +63,7 @@ fn a_node_must_match_selector_and_affinity() {
             pod("p").required_term(NodeSelectorTerm::default()).build(),
             mismatch(),
         ),
-        (
-            "a term that cannot be evaluated matches nothing",
-            broken().build(),
-            mismatch(),
-        ),
+        ("a term that cannot be evaluated matches nothing", broken().build(), mismatch()),
         (
             "but another term beside it may",
             broken().required_affinity("zone", "Exists", &[]).build(),
@@ -146,31 +121,11 @@ fn pre_filter_names_the_nodes_when_every_term_does() {
     };
     let cases: [(&str, PodBuilder, Names<'_>); 8] = [
         ("one name", field(pod("p"), "n1"), Ok(Some(&["n1"]))),
-        (
-            "a name per term",
-            field(field(pod("p"), "n2"), "n1"),
-            Ok(Some(&["n1", "n2"])),
-        ),
-        (
-            "one term names none",
-            field(pod("p"), "n1").required_affinity("zone", "Exists", &[]),
-            Ok(None),
-        ),
-        (
-            "NotIn names none",
-            pod("p").required_field(METADATA_NAME, "NotIn", &["n1"]),
-            Ok(None),
-        ),
-        (
-            "a selector names none",
-            pod("p").node_selector("a", "b"),
-            Ok(None),
-        ),
-        (
-            "the same name twice in a term",
-            pod("p").required_term(both("n1", "n1")),
-            Ok(Some(&["n1"])),
-        ),
+        ("a name per term", field(field(pod("p"), "n2"), "n1"), Ok(Some(&["n1", "n2"]))),
+        ("one term names none", field(pod("p"), "n1").required_affinity("zone", "Exists", &[]), Ok(None)),
+        ("NotIn names none", pod("p").required_field(METADATA_NAME, "NotIn", &["n1"]), Ok(None)),
+        ("a selector names none", pod("p").node_selector("a", "b"), Ok(None)),
+        ("the same name twice in a term", pod("p").required_term(both("n1", "n1")), Ok(Some(&["n1"]))),
         (
             "a term that contradicts itself",
             pod("p").required_term(both("n1", "n2")),
@@ -207,10 +162,7 @@ fn pre_filter_names_the_nodes_when_every_term_does() {
 fn a_pod_without_demands_is_not_filtered_unless_the_profile_has_some() {
     let plain = pod("p").preferred_affinity(1, "a", "Exists", &[]).build();
     assert!(matches!(Driver::new(NAME).pre_filter(&plain), PreFilter::Skip));
-    assert!(matches!(
-        Driver::with_args(NAME, added()).pre_filter(&plain),
-        PreFilter::AllNodes
-    ));
+    assert!(matches!(Driver::with_args(NAME, added()).pre_filter(&plain), PreFilter::AllNodes));
 }
 
 #[test]
@@ -226,18 +178,10 @@ fn matching_preferences_add_their_weights() {
         )
     };
     let preferring = || {
-        pod("p")
-            .preferred_affinity(30, "zone", "In", &["a"])
-            .preferred_affinity(10, "disk", "Exists", &[])
+        pod("p").preferred_affinity(30, "zone", "In", &["a"]).preferred_affinity(10, "disk", "Exists", &[])
     };
     let cases = [
-        (
-            "the pod's own",
-            json!({}),
-            preferring(),
-            [40, 30, 0],
-            [100, 75, 0],
-        ),
+        ("the pod's own", json!({}), preferring(), [40, 30, 0], [100, 75, 0]),
         ("the added too", added(), preferring(), [47, 30, 0], [100, 63, 0]),
         ("only the added", added(), pod("p"), [7, 0, 0], [100, 0, 0]),
         (
@@ -320,11 +264,7 @@ fn pre_score_skips_what_has_no_preference_and_fails_on_what_cannot_be_evaluated(
 #[test]
 fn errors_are_told_once_each() {
     let strings = |errors: &[&str]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-    for (errors, expected) in [
-        (&["a"][..], "a"),
-        (&["a", "a"], "a"),
-        (&["a", "b", "a"], "[a, b]"),
-    ] {
+    for (errors, expected) in [(&["a"][..], "a"), (&["a", "a"], "a"), (&["a", "b", "a"], "[a, b]")] {
         assert_eq!(aggregate(strings(errors)), expected);
     }
 }
@@ -339,11 +279,7 @@ fn a_node_that_comes_to_match_helps() {
         ("a new node that does not", node_added(b()), Skip),
         ("the label came", node_updated(b(), a()), Queue),
         ("the label went", node_updated(a(), b()), Skip),
-        (
-            "it matched before",
-            node_updated(a(), in_zone("a").label("x", "y").build()),
-            Skip,
-        ),
+        ("it matched before", node_updated(a(), in_zone("a").label("x", "y").build()), Skip),
         ("it still does not match", node_updated(b(), b()), Skip),
     ];
     for (name, change, expected) in cases {
@@ -362,12 +298,7 @@ fn a_node_that_comes_to_match_helps() {
 fn the_added_affinity_must_match_the_new_node_but_is_not_compared_with_the_old_one() {
     let plugin = Driver::with_args(NAME, added());
     let hint = |change: &Change| {
-        plugin.hint(
-            EventResource::Node,
-            ActionType::UPDATE_NODE_LABEL,
-            &wanting_zone("a").build(),
-            change,
-        )
+        plugin.hint(EventResource::Node, ActionType::UPDATE_NODE_LABEL, &wanting_zone("a").build(), change)
     };
     let pool = |zone: &str| in_zone(zone).label("pool", "a").build();
     let cases = [
@@ -376,16 +307,8 @@ fn the_added_affinity_must_match_the_new_node_but_is_not_compared_with_the_old_o
             node_updated(in_zone("b").build(), in_zone("a").build()),
             QueueingHint::Skip,
         ),
-        (
-            "the pod's label came, the pool is right",
-            node_updated(pool("b"), pool("a")),
-            QueueingHint::Queue,
-        ),
-        (
-            "only the pool came",
-            node_updated(in_zone("a").build(), pool("a")),
-            QueueingHint::Skip,
-        ),
+        ("the pod's label came, the pool is right", node_updated(pool("b"), pool("a")), QueueingHint::Queue),
+        ("only the pool came", node_updated(in_zone("a").build(), pool("a")), QueueingHint::Skip),
     ];
     for (name, change, expected) in cases {
         assert_eq!(hint(&change), Some(Ok(expected)), "{name}");
@@ -412,8 +335,5 @@ fn a_hint_fails_on_a_term_that_cannot_be_evaluated_unless_the_question_is_settle
         Ok(QueueingHint::Skip),
         "the selector does not match"
     );
-    assert!(
-        hint(broken(), &Change::Unspecified).is_err(),
-        "no node to look at"
-    );
+    assert!(hint(broken(), &Change::Unspecified).is_err(), "no node to look at");
 }

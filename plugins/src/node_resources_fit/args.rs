@@ -49,10 +49,7 @@ pub(super) fn parse(args: &Value) -> Result<(IgnoredResources, Strategy), ArgsEr
     let groups = args.ignored_resource_groups.unwrap_or_default();
     check_names(&names)?;
     check_groups(&groups)?;
-    let ignored = IgnoredResources {
-        names: names.into(),
-        groups: groups.into(),
-    };
+    let ignored = IgnoredResources { names: names.into(), groups: groups.into() };
     // A strategy that is given must say its type; only a missing one has a default.
     let strategy = args.scoring_strategy.unwrap_or_else(|| ScoringStrategy {
         r#type: Some("LeastAllocated".into()),
@@ -73,10 +70,7 @@ fn check_names(names: &[String]) -> Result<(), ArgsError> {
 }
 
 fn check_groups(groups: &[String]) -> Result<(), ArgsError> {
-    match groups
-        .iter()
-        .position(|group| group.contains('/') || !is_label_key(group))
-    {
+    match groups.iter().position(|group| group.contains('/') || !is_label_key(group)) {
         Some(i) => Err(ArgsError::new(
             format!("ignoredResourceGroups[{i}]"),
             format!(
@@ -91,10 +85,7 @@ fn check_groups(groups: &[String]) -> Result<(), ArgsError> {
 fn parse_strategy(strategy: ScoringStrategy) -> Result<Strategy, ArgsError> {
     let name = strategy.r#type.unwrap_or_default();
     let resources = resources_or_default(strategy.resources);
-    if !matches!(
-        &*name,
-        "LeastAllocated" | "MostAllocated" | "RequestedToCapacityRatio"
-    ) {
+    if !matches!(&*name, "LeastAllocated" | "MostAllocated" | "RequestedToCapacityRatio") {
         return Err(ArgsError::new(
             "scoringStrategy.type",
             format!("{name:?} must be LeastAllocated, MostAllocated or RequestedToCapacityRatio"),
@@ -124,10 +115,7 @@ fn parse_strategy(strategy: ScoringStrategy) -> Result<Strategy, ArgsError> {
 }
 
 fn check_weights(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
-    match resources
-        .iter()
-        .position(|spec| !(1..=100).contains(&spec.weight))
-    {
+    match resources.iter().position(|spec| !(1..=100).contains(&spec.weight)) {
         Some(i) => Err(ArgsError::new(
             format!("scoringStrategy.resources[{i}].weight"),
             format!(

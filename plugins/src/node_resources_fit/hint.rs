@@ -29,9 +29,7 @@ pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     let new = &new_node(change)?.allocatable;
     let request = &pod.spec.requests.resource;
     let helps = fits_when_empty(request, new)
-        && change
-            .old_node()
-            .is_none_or(|old| offers_more(request, &old.allocatable, new));
+        && change.old_node().is_none_or(|old| offers_more(request, &old.allocatable, new));
     Ok(QueueingHint::queue_if(helps))
 }
 
@@ -51,8 +49,5 @@ fn any_requested(request: &Resource, condition: impl Fn(&dyn Fn(&Resource) -> i6
     holds(&|of| of.milli_cpu)
         || holds(&|of| of.memory)
         || holds(&|of| of.ephemeral_storage)
-        || request
-            .scalars()
-            .iter()
-            .any(|(name, _)| holds(&|of| of.scalar(name)))
+        || request.scalars().iter().any(|(name, _)| holds(&|of| of.scalar(name)))
 }

@@ -40,10 +40,7 @@ impl Strategy {
         let scored = |spec: &ResourceSpec| {
             ScoredResource::from_name(&spec.name).map(|resource| (resource, spec.weight))
         };
-        Self {
-            method,
-            resources: resources.iter().filter_map(scored).collect(),
-        }
+        Self { method, resources: resources.iter().filter_map(scored).collect() }
     }
 
     /// The weighted mean over the resources. The pod counts without pod-level resources, as it does in upstream's score
@@ -52,9 +49,8 @@ impl Strategy {
         let requests = pod.spec.container_requests();
         let (mut sum, mut weights) = (0_i64, 0);
         for (resource, weight) in &self.resources {
-            if let Some(score) = resource
-                .usage_with_defaults(requests, node)
-                .and_then(|usage| self.method.judge(usage))
+            if let Some(score) =
+                resource.usage_with_defaults(requests, node).and_then(|usage| self.method.judge(usage))
             {
                 sum = sum.wrapping_add(score.wrapping_mul(*weight));
                 weights += weight;
@@ -78,11 +74,7 @@ impl Method {
             Self::LeastAllocated => Some(share(capacity.wrapping_sub(after), capacity)),
             Self::MostAllocated => Some(share(after.min(capacity), capacity)),
             Self::RequestedToCapacityRatio(points) => {
-                let utilization = if after > capacity {
-                    100
-                } else {
-                    share(after, capacity)
-                };
+                let utilization = if after > capacity { 100 } else { share(after, capacity) };
                 // Resources that score nothing do not pull the mean down.
                 Some(on_line(points, utilization)).filter(|score| *score > 0)
             }
@@ -137,13 +129,7 @@ mod tests {
     fn least_allocated_prefers_the_emptier_node() {
         let args = || json!({});
         let cases = [
-            (
-                "quarter and half used",
-                asking("1", "2Gi"),
-                sized("4", "4Gi"),
-                vec![],
-                62,
-            ),
+            ("quarter and half used", asking("1", "2Gi"), sized("4", "4Gi"), vec![], 62),
             (
                 "the pods on the node count",
                 asking("1", "1Gi"),
@@ -172,25 +158,11 @@ mod tests {
                 vec![pod("q").container()],
                 47,
             ),
-            (
-                "a resource that the node lacks is left out",
-                asking("1", "1Gi"),
-                sized("4", "0"),
-                vec![],
-                75,
-            ),
-            (
-                "a node with nothing scores nothing",
-                asking("1", "1Gi"),
-                sized("0", "0"),
-                vec![],
-                0,
-            ),
+            ("a resource that the node lacks is left out", asking("1", "1Gi"), sized("4", "0"), vec![], 75),
+            ("a node with nothing scores nothing", asking("1", "1Gi"), sized("0", "0"), vec![], 0),
             (
                 "pod-level requests do not count, the containers' defaults do",
-                pod("p")
-                    .pod_level_request("cpu", "2")
-                    .pod_level_request("memory", "1Gi"),
+                pod("p").pod_level_request("cpu", "2").pod_level_request("memory", "1Gi"),
                 sized("1", "400Mi"),
                 vec![],
                 70,
@@ -223,19 +195,10 @@ mod tests {
     fn most_allocated_prefers_the_fuller_node() {
         let cases = [
             ("quarter and half used", asking("1", "2Gi"), sized("4", "4Gi"), 37),
-            (
-                "more than all counts as all",
-                asking("8", "1Gi"),
-                sized("4", "4Gi"),
-                62,
-            ),
+            ("more than all counts as all", asking("8", "1Gi"), sized("4", "4Gi"), 62),
         ];
         for (name, new, node, expected) in cases {
-            assert_eq!(
-                score(strategy("MostAllocated", json!([])), new, node, vec![]),
-                expected,
-                "{name}"
-            );
+            assert_eq!(score(strategy("MostAllocated", json!([])), new, node, vec![]), expected, "{name}");
         }
     }
 
@@ -276,11 +239,6 @@ mod tests {
     #[test]
     fn absurd_amounts_do_not_panic() {
         let huge = sized("4", "9223372036854775807");
-        score(
-            json!({}),
-            asking("1", "9223372036854775807"),
-            huge,
-            vec![asking("1", "1Gi")],
-        );
+        score(json!({}), asking("1", "9223372036854775807"), huge, vec![asking("1", "1Gi")]);
     }
 }

@@ -149,9 +149,7 @@ fn ignored_resources_are_not_filtered_if_they_are_extended() {
         ),
         (
             "beside one that counts",
-            pod("p")
-                .request("example.com/fpga", "1")
-                .request("vendor.io/x", "1"),
+            pod("p").request("example.com/fpga", "1").request("vendor.io/x", "1"),
             &["Insufficient example.com/fpga"],
         ),
     ];
@@ -172,20 +170,13 @@ fn the_reasons_of_a_pod_are_made_once() {
     let info = node_info(small().build(), []);
     let mut state = CycleState::new();
     let without_state = filter.filter(&cx, &state, &new, &info);
-    assert!(matches!(
-        pre_filter.pre_filter(&cx, &mut state, &new),
-        PreFilter::AllNodes
-    ));
+    assert!(matches!(pre_filter.pre_filter(&cx, &mut state, &new), PreFilter::AllNodes));
     let reasons = [(); 2].map(|()| filter.filter(&cx, &state, &new, &info).reasons()[0].clone());
     let [Text::Shared(first), Text::Shared(second)] = &reasons else {
         panic!("a scalar's reason is made at run time");
     };
     assert!(Arc::ptr_eq(first, second));
-    assert_eq!(
-        without_state.reasons(),
-        &reasons[..1],
-        "without PreFilter the answer is the same"
-    );
+    assert_eq!(without_state.reasons(), &reasons[..1], "without PreFilter the answer is the same");
 }
 
 fn hint(resource: EventResource, action: ActionType, waiting: &PodInfo, change: &Change) -> QueueingHint {
@@ -218,36 +209,16 @@ fn a_pod_that_shrinks_helps_when_it_is_the_pod_or_frees_what_the_pod_wants() {
     let assigned = |resource: &str, amount: &str| pod("q").node("n").request(resource, amount);
     let gpu = "example.com/gpu";
     let cases = [
-        (
-            "the pod itself",
-            pod("p").request("cpu", "2"),
-            pod("p").request("cpu", "1"),
-            QueueingHint::Queue,
-        ),
-        (
-            "an assigned pod, of cpu",
-            assigned("cpu", "2"),
-            assigned("cpu", "1"),
-            QueueingHint::Queue,
-        ),
-        (
-            "an assigned pod, of a scalar",
-            assigned(gpu, "2"),
-            assigned(gpu, "1"),
-            QueueingHint::Queue,
-        ),
+        ("the pod itself", pod("p").request("cpu", "2"), pod("p").request("cpu", "1"), QueueingHint::Queue),
+        ("an assigned pod, of cpu", assigned("cpu", "2"), assigned("cpu", "1"), QueueingHint::Queue),
+        ("an assigned pod, of a scalar", assigned(gpu, "2"), assigned(gpu, "1"), QueueingHint::Queue),
         (
             "an assigned pod, of what is not wanted",
             assigned("memory", "2Gi"),
             assigned("memory", "1Gi"),
             QueueingHint::Skip,
         ),
-        (
-            "an assigned pod that grows",
-            assigned("cpu", "1"),
-            assigned("cpu", "2"),
-            QueueingHint::Skip,
-        ),
+        ("an assigned pod that grows", assigned("cpu", "1"), assigned("cpu", "2"), QueueingHint::Skip),
         (
             "another waiting pod",
             pod("q").request("cpu", "2"),
@@ -259,12 +230,7 @@ fn a_pod_that_shrinks_helps_when_it_is_the_pod_or_frees_what_the_pod_wants() {
     for (name, old, new, expected) in cases {
         let change = pod_updated(old.build(), new.build());
         assert_eq!(
-            hint(
-                EventResource::AssignedPod,
-                ActionType::UPDATE_POD_SCALE_DOWN,
-                &waiting,
-                &change
-            ),
+            hint(EventResource::AssignedPod, ActionType::UPDATE_POD_SCALE_DOWN, &waiting, &change),
             expected,
             "{name}"
         );
@@ -277,12 +243,7 @@ fn what_the_kubelet_reports_decides_whether_a_pod_shrank() {
     let waiting = pod("p").request("cpu", "1").build();
     let change = pod_updated(reporting(2000), reporting(1000));
     assert_eq!(
-        hint(
-            EventResource::AssignedPod,
-            ActionType::UPDATE_POD_SCALE_DOWN,
-            &waiting,
-            &change
-        ),
+        hint(EventResource::AssignedPod, ActionType::UPDATE_POD_SCALE_DOWN, &waiting, &change),
         QueueingHint::Queue
     );
 }
@@ -296,10 +257,7 @@ impl BuildWithStatus for PodBuilder {
     fn build_with_status(self, milli_cpu: i64) -> PodInfo {
         let mut pod = self.build();
         let resource = supercargo_framework::Resource::new(milli_cpu, 0);
-        pod.status_requests = Some(Arc::new(PodRequests {
-            resource,
-            ..PodRequests::default()
-        }));
+        pod.status_requests = Some(Arc::new(PodRequests { resource, ..PodRequests::default() }));
         pod
     }
 }
@@ -307,26 +265,14 @@ impl BuildWithStatus for PodBuilder {
 #[test]
 fn a_new_node_helps_when_the_empty_node_would_do() {
     let cases = [
-        (
-            "big enough",
-            pod("p").request("cpu", "2").request("example.com/gpu", "4"),
-            QueueingHint::Queue,
-        ),
+        ("big enough", pod("p").request("cpu", "2").request("example.com/gpu", "4"), QueueingHint::Queue),
         ("too little cpu", pod("p").request("cpu", "3"), QueueingHint::Skip),
-        (
-            "too little of a scalar",
-            pod("p").request("example.com/gpu", "5"),
-            QueueingHint::Skip,
-        ),
+        ("too little of a scalar", pod("p").request("example.com/gpu", "5"), QueueingHint::Skip),
         ("nothing asked for", pod("p"), QueueingHint::Queue),
     ];
     for (name, waiting, expected) in cases {
         let change = node_added(small().build());
-        assert_eq!(
-            hint(EventResource::Node, ActionType::ADD, &waiting.build(), &change),
-            expected,
-            "{name}"
-        );
+        assert_eq!(hint(EventResource::Node, ActionType::ADD, &waiting.build(), &change), expected, "{name}");
     }
     let full = node_added(small().allocatable("pods", "0").build());
     assert_eq!(
@@ -340,73 +286,37 @@ fn a_new_node_helps_when_the_empty_node_would_do() {
 fn a_hint_does_not_know_of_ignored_resources() {
     let plugin = Driver::with_args(NAME, json!({"ignoredResources": ["example.com/ignored"]}));
     let waiting = pod("p").request("example.com/ignored", "1").build();
-    let added = plugin.hint(
-        EventResource::Node,
-        ActionType::ADD,
-        &waiting,
-        &node_added(small().build()),
-    );
+    let added = plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &node_added(small().build()));
     assert_eq!(added, Some(Ok(QueueingHint::Skip)));
 }
 
 #[test]
 fn a_node_that_offers_more_helps_when_it_is_of_what_the_pod_wants() {
     let cases = [
-        (
-            "more of what is wanted",
-            small().allocatable("cpu", "4"),
-            QueueingHint::Queue,
-        ),
-        (
-            "more of a scalar that is wanted",
-            small().allocatable("example.com/gpu", "8"),
-            QueueingHint::Queue,
-        ),
-        (
-            "room for more pods",
-            small().allocatable("pods", "3"),
-            QueueingHint::Queue,
-        ),
-        (
-            "more of what is not wanted",
-            small().allocatable("memory", "8Gi"),
-            QueueingHint::Skip,
-        ),
+        ("more of what is wanted", small().allocatable("cpu", "4"), QueueingHint::Queue),
+        ("more of a scalar that is wanted", small().allocatable("example.com/gpu", "8"), QueueingHint::Queue),
+        ("room for more pods", small().allocatable("pods", "3"), QueueingHint::Queue),
+        ("more of what is not wanted", small().allocatable("memory", "8Gi"), QueueingHint::Skip),
         ("nothing more", small(), QueueingHint::Skip),
         ("less", small().allocatable("cpu", "1500m"), QueueingHint::Skip),
         (
             "more, but still too little",
-            small()
-                .allocatable("cpu", "4")
-                .allocatable("example.com/gpu", "0"),
+            small().allocatable("cpu", "4").allocatable("example.com/gpu", "0"),
             QueueingHint::Skip,
         ),
     ];
-    let waiting = pod("p")
-        .request("cpu", "1")
-        .request("example.com/gpu", "1")
-        .build();
+    let waiting = pod("p").request("cpu", "1").request("example.com/gpu", "1").build();
     for (name, new, expected) in cases {
         let change = node_updated(small().build(), new.build());
         assert_eq!(
-            hint(
-                EventResource::Node,
-                ActionType::UPDATE_NODE_ALLOCATABLE,
-                &waiting,
-                &change
-            ),
+            hint(EventResource::Node, ActionType::UPDATE_NODE_ALLOCATABLE, &waiting, &change),
             expected,
             "{name}"
         );
     }
     let more_memory = node_updated(small().build(), small().allocatable("memory", "8Gi").build());
     assert_eq!(
-        hint(
-            EventResource::Node,
-            ActionType::UPDATE_NODE_ALLOCATABLE,
-            &pod("p").build(),
-            &more_memory
-        ),
+        hint(EventResource::Node, ActionType::UPDATE_NODE_ALLOCATABLE, &pod("p").build(), &more_memory),
         QueueingHint::Skip,
         "a pod that asks for nothing is only helped by room for pods"
     );

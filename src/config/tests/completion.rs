@@ -24,12 +24,9 @@ fn without_a_file_there_is_one_profile_with_the_defaults() {
     assert_eq!(config.pod_initial_backoff, Duration::from_secs(1));
     assert_eq!(config.pod_max_backoff, Duration::from_secs(10));
     assert_eq!(config.client_connection, ClientConnection::default());
-    for text in [
-        "",
-        "profiles: []\n",
-        "profiles: [{}]\n",
-        "profiles: null\nparallelism: ~\nleaderElection: {}\n",
-    ] {
+    for text in
+        ["", "profiles: []\n", "profiles: [{}]\n", "profiles: null\nparallelism: ~\nleaderElection: {}\n"]
+    {
         assert_eq!(shown(&valid(text)), shown(&config), "{text}");
     }
 }
@@ -62,22 +59,13 @@ profiles:
     assert_eq!(config.pod_initial_backoff, Duration::from_secs(2));
     assert_eq!(config.pod_max_backoff, Duration::from_mins(1));
     let connection = &config.client_connection;
-    assert_eq!(
-        connection.kubeconfig.as_deref(),
-        Some(Path::new("/etc/kubeconfig"))
-    );
+    assert_eq!(connection.kubeconfig.as_deref(), Some(Path::new("/etc/kubeconfig")));
     assert_eq!((connection.qps, connection.burst), (Some(12.5), Some(20)));
     assert_eq!(connection.content_type, MediaType::Json);
-    assert_eq!(
-        connection.accept_content_types,
-        [MediaType::Protobuf, MediaType::Json]
-    );
+    assert_eq!(connection.accept_content_types, [MediaType::Protobuf, MediaType::Json]);
     let profile = &config.profiles[0];
     assert_eq!(&*profile.scheduler_name, "mine");
-    assert_eq!(
-        profile.args["NodeResourcesFit"],
-        serde_json::json!({"ignoredResources": ["example.com/a"]})
-    );
+    assert_eq!(profile.args["NodeResourcesFit"], serde_json::json!({"ignoredResources": ["example.com/a"]}));
 }
 
 #[test]
@@ -92,11 +80,8 @@ profiles:
   percentageOfNodesToScore: 0
 ";
     let config = valid(text);
-    let percentages: Vec<Option<i32>> = config
-        .profiles
-        .iter()
-        .map(|profile| profile.percentage_of_nodes_to_score)
-        .collect();
+    let percentages: Vec<Option<i32>> =
+        config.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score).collect();
     assert_eq!(percentages, [Some(30), Some(50), None]);
 }
 
@@ -104,10 +89,7 @@ profiles:
 fn a_limit_of_zero_or_below_is_none() {
     for qps in ["0", "-1"] {
         let config = valid(&format!("clientConnection: {{qps: {qps}, burst: 0}}\n"));
-        assert_eq!(
-            (config.client_connection.qps, config.client_connection.burst),
-            (None, None)
-        );
+        assert_eq!((config.client_connection.qps, config.client_connection.burst), (None, None));
     }
 }
 
@@ -120,9 +102,7 @@ profiles:
   plugins: {score: {disabled: [{name: '*'}]}}
 ";
     let config = valid(text);
-    let [a, b] = config.profiles.as_slice() else {
-        panic!("{config:#?}")
-    };
+    let [a, b] = config.profiles.as_slice() else { panic!("{config:#?}") };
     assert_eq!((&*a.scheduler_name, a.plugins.score.len()), ("a", 5));
     assert_eq!((&*b.scheduler_name, b.plugins.score.len()), ("b", 0));
     let (a, b) = (&a.plugins.instances["NodeName"], &b.plugins.instances["NodeName"]);
@@ -147,10 +127,7 @@ profiles:
 
 #[test]
 fn the_defaults_must_be_there() {
-    let defaults = [DefaultPlugin {
-        name: "PrioritySort",
-        weight: 0,
-    }];
+    let defaults = [DefaultPlugin { name: "PrioritySort", weight: 0 }];
     let errors = Config::default_with(&Registry::new(), &defaults).expect_err("nothing is registered");
     assert_eq!(
         errors.to_string(),
@@ -247,13 +224,7 @@ fn what_kube_scheduler_writes_can_be_read() {
     let config = valid(WRITTEN);
     let default = valid("");
     assert_eq!(&*config.profiles[0].scheduler_name, "default-scheduler");
-    assert_eq!(
-        format!("{:?}", config.profiles[0].plugins),
-        format!("{:?}", default.profiles[0].plugins)
-    );
-    assert_eq!(
-        (config.client_connection.qps, config.client_connection.burst),
-        (Some(50.0), Some(100))
-    );
+    assert_eq!(format!("{:?}", config.profiles[0].plugins), format!("{:?}", default.profiles[0].plugins));
+    assert_eq!((config.client_connection.qps, config.client_connection.burst), (Some(50.0), Some(100)));
     assert_eq!(config.percentage_of_nodes_to_score, None);
 }

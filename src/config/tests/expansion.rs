@@ -14,21 +14,11 @@ fn indented(text: &str) -> String {
     lines.join("\n")
 }
 
-const DEFAULT_FILTERS: &[&str] = &[
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-];
+const DEFAULT_FILTERS: &[&str] =
+    &["NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
 
 fn weights(plugins: &PluginSet) -> Vec<(&str, i32)> {
-    plugins
-        .score
-        .iter()
-        .map(|(name, weight)| (name.as_str(), *weight))
-        .collect()
+    plugins.score.iter().map(|(name, weight)| (name.as_str(), *weight)).collect()
 }
 
 #[test]
@@ -36,10 +26,7 @@ fn without_plugins_the_defaults_take_part_where_they_can() {
     let plugins = valid("").profiles.remove(0).plugins;
     assert_eq!(plugins.pre_enqueue, ["SchedulingGates"]);
     assert_eq!(plugins.queue_sort, ["PrioritySort"]);
-    assert_eq!(
-        plugins.pre_filter,
-        ["NodeAffinity", "NodePorts", "NodeResourcesFit"]
-    );
+    assert_eq!(plugins.pre_filter, ["NodeAffinity", "NodePorts", "NodeResourcesFit"]);
     assert_eq!(plugins.filter, DEFAULT_FILTERS);
     assert_eq!(plugins.bind, ["DefaultBinder"]);
     assert_eq!(
@@ -52,22 +39,13 @@ fn without_plugins_the_defaults_take_part_where_they_can() {
             ("ImageLocality", 1),
         ]
     );
-    for unused in [
-        &plugins.post_filter,
-        &plugins.reserve,
-        &plugins.permit,
-        &plugins.pre_bind,
-        &plugins.post_bind,
-    ] {
+    for unused in
+        [&plugins.post_filter, &plugins.reserve, &plugins.permit, &plugins.pre_bind, &plugins.post_bind]
+    {
         assert_eq!(unused, &Vec::<String>::new());
     }
     assert_eq!(plugins.instances.len(), 11);
-    assert!(
-        plugins
-            .instances
-            .iter()
-            .all(|(name, plugin)| plugin.name() == name)
-    );
+    assert!(plugins.instances.iter().all(|(name, plugin)| plugin.name() == name));
 }
 
 #[test]
@@ -106,28 +84,14 @@ fn a_point_lists_first_what_it_overrides_then_the_rest_of_multi_point_then_its_o
             "Everywhere",
         ]
     );
-    assert_eq!(
-        plugins.pre_filter,
-        ["NodeAffinity", "NodePorts", "NodeResourcesFit"]
-    );
+    assert_eq!(plugins.pre_filter, ["NodeAffinity", "NodePorts", "NodeResourcesFit"]);
 }
 
 #[test]
 fn a_plugin_disabled_at_a_point_still_takes_part_elsewhere() {
     let plugins = plugins("filter: {disabled: [{name: NodePorts}, {name: NodeName}]}");
-    assert_eq!(
-        plugins.filter,
-        [
-            "NodeUnschedulable",
-            "TaintToleration",
-            "NodeAffinity",
-            "NodeResourcesFit"
-        ]
-    );
-    assert_eq!(
-        plugins.pre_filter,
-        ["NodeAffinity", "NodePorts", "NodeResourcesFit"]
-    );
+    assert_eq!(plugins.filter, ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit"]);
+    assert_eq!(plugins.pre_filter, ["NodeAffinity", "NodePorts", "NodeResourcesFit"]);
     assert!(plugins.instances.contains_key("NodeName"));
 }
 
@@ -141,10 +105,7 @@ fn a_star_in_disabled_at_a_point_leaves_only_what_the_point_enables() {
 #[test]
 fn a_plugin_disabled_and_enabled_at_a_point_moves_to_its_end() {
     let plugins = plugins("preFilter: {disabled: [{name: NodeAffinity}], enabled: [{name: NodeAffinity}]}");
-    assert_eq!(
-        plugins.pre_filter,
-        ["NodePorts", "NodeResourcesFit", "NodeAffinity"]
-    );
+    assert_eq!(plugins.pre_filter, ["NodePorts", "NodeResourcesFit", "NodeAffinity"]);
 }
 
 #[test]
@@ -168,14 +129,7 @@ fn a_default_disabled_and_enabled_at_multi_point_moves_to_the_end() {
     let plugins = plugins("multiPoint: {disabled: [{name: NodeName}], enabled: [{name: NodeName}]}");
     assert_eq!(
         plugins.filter,
-        [
-            "NodeUnschedulable",
-            "TaintToleration",
-            "NodeAffinity",
-            "NodePorts",
-            "NodeResourcesFit",
-            "NodeName"
-        ]
+        ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "NodeName"]
     );
 }
 
@@ -192,10 +146,7 @@ filter: {enabled: [{name: NodePorts}]}
     assert_eq!(plugins.pre_filter, Vec::<String>::new());
     assert_eq!(weights(&plugins), []);
     let instances: Vec<&str> = plugins.instances.keys().map(String::as_str).collect();
-    assert_eq!(
-        instances,
-        ["DefaultBinder", "NodeName", "NodePorts", "PrioritySort"]
-    );
+    assert_eq!(instances, ["DefaultBinder", "NodeName", "NodePorts", "PrioritySort"]);
 }
 
 #[test]
@@ -213,19 +164,13 @@ multiPoint: {enabled: [{name: NodeAffinity, weight: 5}]}
 score: {enabled: [{name: NodeAffinity, weight: 8}]}
 ";
     let plugins = plugins(text);
-    assert_eq!(
-        weights(&plugins)[..2],
-        [("NodeAffinity", 8), ("TaintToleration", 3)]
-    );
+    assert_eq!(weights(&plugins)[..2], [("NodeAffinity", 8), ("TaintToleration", 3)]);
 }
 
 #[test]
 fn no_weight_is_one_even_where_multi_point_has_another() {
     let text = "score: {enabled: [{name: TaintToleration}, {name: NodeAffinity, weight: 0}]}";
-    assert_eq!(
-        weights(&plugins(text))[..2],
-        [("TaintToleration", 1), ("NodeAffinity", 1)]
-    );
+    assert_eq!(weights(&plugins(text))[..2], [("TaintToleration", 1), ("NodeAffinity", 1)]);
     let text = "multiPoint: {enabled: [{name: TaintToleration}]}";
     assert_eq!(weights(&plugins(text))[0], ("TaintToleration", 1));
 }
@@ -281,10 +226,7 @@ fn there_is_exactly_one_queue_sort() {
 #[test]
 fn there_is_at_least_one_bind() {
     let text = "profiles:\n- plugins:\n    bind:\n      disabled: [{name: '*'}]\n";
-    assert_eq!(
-        errors(text),
-        "c.yaml:6:5: profiles[0].plugins.bind: no bind plugin is enabled; enable one"
-    );
+    assert_eq!(errors(text), "c.yaml:6:5: profiles[0].plugins.bind: no bind plugin is enabled; enable one");
 }
 
 #[test]

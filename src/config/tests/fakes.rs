@@ -65,10 +65,7 @@ pub(super) fn registry() -> Registry {
 
 fn no_args(name: &str, args: &Value) -> Result<(), ArgsError> {
     if args.as_object().is_some_and(|args| !args.is_empty()) {
-        return Err(ArgsError::new(
-            "",
-            format!("{name} takes no arguments; remove them"),
-        ));
+        return Err(ArgsError::new("", format!("{name} takes no arguments; remove them")));
     }
     Ok(())
 }
@@ -80,9 +77,7 @@ fn any_args(_: &str, _: &Value) -> Result<(), ArgsError> {
 
 fn required_args(_: &str, args: &Value) -> Result<(), ArgsError> {
     let found = args.get("needed").is_some();
-    found
-        .then_some(())
-        .ok_or_else(|| ArgsError::new("needed", "is missing"))
+    found.then_some(()).ok_or_else(|| ArgsError::new("needed", "is missing"))
 }
 
 #[derive(Deserialize)]
@@ -111,11 +106,7 @@ struct Weighted {
 fn fit_args(_: &str, args: &Value) -> Result<(), ArgsError> {
     let args: FitArgs = serde_path_to_error::deserialize(args)
         .map_err(|error| ArgsError::new(error.path().to_string(), error.inner().to_string()))?;
-    for (index, resource) in args
-        .scoring_strategy
-        .iter()
-        .flat_map(|strategy| &strategy.resources)
-        .enumerate()
+    for (index, resource) in args.scoring_strategy.iter().flat_map(|strategy| &strategy.resources).enumerate()
     {
         if !(1..=100).contains(&resource.weight) {
             let path = format!("scoringStrategy.resources[{index}].weight");
@@ -137,23 +128,21 @@ impl Plugin for Fake {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        self.points
-            .split(' ')
-            .fold(ExtensionPoints::new(), |points, name| match name {
-                "preEnqueue" => points.pre_enqueue(&self),
-                "queueSort" => points.queue_sort(&self),
-                "preFilter" => points.pre_filter(&self),
-                "filter" => points.filter(&self),
-                "postFilter" => points.post_filter(&self),
-                "preScore" => points.pre_score(&self),
-                "score" => points.score(&self),
-                "reserve" => points.reserve(&self),
-                "permit" => points.permit(&self),
-                "preBind" => points.pre_bind(&self),
-                "bind" => points.bind(&self),
-                "postBind" => points.post_bind(&self),
-                other => unreachable!("no point {other}"),
-            })
+        self.points.split(' ').fold(ExtensionPoints::new(), |points, name| match name {
+            "preEnqueue" => points.pre_enqueue(&self),
+            "queueSort" => points.queue_sort(&self),
+            "preFilter" => points.pre_filter(&self),
+            "filter" => points.filter(&self),
+            "postFilter" => points.post_filter(&self),
+            "preScore" => points.pre_score(&self),
+            "score" => points.score(&self),
+            "reserve" => points.reserve(&self),
+            "permit" => points.permit(&self),
+            "preBind" => points.pre_bind(&self),
+            "bind" => points.bind(&self),
+            "postBind" => points.post_bind(&self),
+            other => unreachable!("no point {other}"),
+        })
     }
 }
 

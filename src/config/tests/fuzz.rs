@@ -93,10 +93,7 @@ fn check(text: &str) {
         for error in &errors {
             let position = error.position.expect("an error in a text has a position");
             let lines = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count();
-            assert!(
-                position.line <= lines + 1 && position.column >= 1,
-                "{error} in {text:?}"
-            );
+            assert!(position.line <= lines + 1 && position.column >= 1, "{error} in {text:?}");
         }
     }
 }

@@ -35,11 +35,7 @@ fn another_version_or_kind_is_refused() {
 #[test]
 fn an_unknown_field_is_refused_at_each_level() {
     check(&[
-        (
-            "top",
-            "Profiles: []\n",
-            "c.yaml:4:1: Profiles: unknown field; did you mean \"profiles\"?",
-        ),
+        ("top", "Profiles: []\n", "c.yaml:4:1: Profiles: unknown field; did you mean \"profiles\"?"),
         (
             "nothing near",
             "x: 1\n",
@@ -122,11 +118,7 @@ fn a_value_of_the_wrong_type_is_refused() {
             "parallelism: \"4\"\n",
             "c.yaml:4:14: parallelism: must be an integer, is the string \"4\"",
         ),
-        (
-            "fraction",
-            "parallelism: 1.5\n",
-            "c.yaml:4:14: parallelism: must be an integer, is the number 1.5",
-        ),
+        ("fraction", "parallelism: 1.5\n", "c.yaml:4:14: parallelism: must be an integer, is the number 1.5"),
         (
             "64 bits",
             "parallelism: 4294967296\n",
@@ -157,11 +149,7 @@ fn a_value_of_the_wrong_type_is_refused() {
             "enableProfiling: \"true\"\n",
             "c.yaml:4:18: enableProfiling: must be true or false, is the string \"true\"",
         ),
-        (
-            "mapping for list",
-            "profiles: {}\n",
-            "c.yaml:4:11: profiles: must be a list, is a mapping",
-        ),
+        ("mapping for list", "profiles: {}\n", "c.yaml:4:11: profiles: must be a list, is a mapping"),
         (
             "list for mapping",
             "profiles:\n- plugins:\n  - bind\n",
@@ -172,11 +160,7 @@ fn a_value_of_the_wrong_type_is_refused() {
             "profiles: [{plugins: {bind: {enabled: [DefaultBinder]}}}]\n",
             "c.yaml:4:40: profiles[0].plugins.bind.enabled[0]: must be a mapping, is the string \"DefaultBinder\"",
         ),
-        (
-            "null for profile",
-            "profiles:\n-\n",
-            "c.yaml:5:2: profiles[0]: must be a mapping, is null",
-        ),
+        ("null for profile", "profiles:\n-\n", "c.yaml:5:2: profiles[0]: must be a mapping, is null"),
         (
             "weight",
             "profiles: [{plugins: {score: {enabled: [{name: ImageLocality, weight: heavy}]}}}]\n",
@@ -198,11 +182,7 @@ fn a_value_of_the_wrong_type_is_refused() {
 #[test]
 fn a_value_that_cannot_be_is_refused() {
     check(&[
-        (
-            "parallelism",
-            "parallelism: 0\n",
-            "c.yaml:4:14: parallelism: must be greater than 0, is 0",
-        ),
+        ("parallelism", "parallelism: 0\n", "c.yaml:4:14: parallelism: must be greater than 0, is 0"),
         (
             "percentage",
             "percentageOfNodesToScore: 101\n",
@@ -310,10 +290,7 @@ extra: 1
 parallelism: 3
 ";
     let errors = errors(text);
-    let positions: Vec<&str> = errors
-        .lines()
-        .filter_map(|line| line.split(": ").next())
-        .collect();
+    let positions: Vec<&str> = errors.lines().filter_map(|line| line.split(": ").next()).collect();
     let expected = [
         "c.yaml:5:14",
         "c.yaml:9:16",

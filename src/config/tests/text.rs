@@ -26,16 +26,8 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
             "---\nnull\n".to_owned(),
             "c.yaml:1:1: the file is empty; it must hold a KubeSchedulerConfiguration",
         ),
-        (
-            "a list",
-            "- a\n".to_owned(),
-            "c.yaml:1:1: must be a mapping, is a list",
-        ),
-        (
-            "a string",
-            "hello\n".to_owned(),
-            "c.yaml:1:1: must be a mapping, is the string \"hello\"",
-        ),
+        ("a list", "- a\n".to_owned(), "c.yaml:1:1: must be a mapping, is a list"),
+        ("a string", "hello\n".to_owned(), "c.yaml:1:1: must be a mapping, is the string \"hello\""),
         (
             "two documents",
             format!("{header}\n---\n{header}\n"),
@@ -46,11 +38,7 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
             format!("{header}\nprofiles:\n\t- a\n"),
             "c.yaml:4:2: this is not YAML: tabs disallowed within this context (block indentation)",
         ),
-        (
-            "no end",
-            "{a: [1".to_owned(),
-            "c.yaml:1:5: this is not YAML: unclosed bracket '['",
-        ),
+        ("no end", "{a: [1".to_owned(), "c.yaml:1:5: this is not YAML: unclosed bracket '['"),
         (
             "an unknown alias",
             "a: *b\n".to_owned(),
@@ -71,36 +59,12 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
             "? {a: 1}\n: b\n".to_owned(),
             "c.yaml:1:3: a key must be a string, this is a mapping",
         ),
-        (
-            "a merge of a string",
-            "<<: a\n".to_owned(),
-            "c.yaml:1:5: only mappings can be merged with <<",
-        ),
-        (
-            "a tag",
-            "a: !secret b\n".to_owned(),
-            "c.yaml:1:12: the tag does not fit the value; remove it",
-        ),
-        (
-            "a tagged list",
-            "a: !x [b]\n".to_owned(),
-            "c.yaml:1:7: tags have no meaning here; remove it",
-        ),
-        (
-            "a wrong tag",
-            "a: !!int b\n".to_owned(),
-            "c.yaml:1:10: the tag does not fit the value; remove it",
-        ),
-        (
-            "not a number",
-            "a: .nan\n".to_owned(),
-            "c.yaml:1:4: .nan is not a number that JSON has",
-        ),
-        (
-            "a large number",
-            "a: 1e999\n".to_owned(),
-            "c.yaml:1:4: 1e999 is too large",
-        ),
+        ("a merge of a string", "<<: a\n".to_owned(), "c.yaml:1:5: only mappings can be merged with <<"),
+        ("a tag", "a: !secret b\n".to_owned(), "c.yaml:1:12: the tag does not fit the value; remove it"),
+        ("a tagged list", "a: !x [b]\n".to_owned(), "c.yaml:1:7: tags have no meaning here; remove it"),
+        ("a wrong tag", "a: !!int b\n".to_owned(), "c.yaml:1:10: the tag does not fit the value; remove it"),
+        ("not a number", "a: .nan\n".to_owned(), "c.yaml:1:4: .nan is not a number that JSON has"),
+        ("a large number", "a: 1e999\n".to_owned(), "c.yaml:1:4: 1e999 is too large"),
         (
             "a leading zero",
             "a: 010\n".to_owned(),
@@ -115,40 +79,20 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
 #[test]
 fn what_could_become_too_much_is_refused() {
     let flow = format!("a: {}", "[".repeat(1000));
-    assert!(
-        errors_of(&flow).contains("more than 64 levels"),
-        "{}",
-        errors_of(&flow)
-    );
-    let block: Vec<String> = (0..1000)
-        .map(|level| format!("{}a:", " ".repeat(level)))
-        .collect();
+    assert!(errors_of(&flow).contains("more than 64 levels"), "{}", errors_of(&flow));
+    let block: Vec<String> = (0..1000).map(|level| format!("{}a:", " ".repeat(level))).collect();
     let block = block.join("\n");
-    assert!(
-        errors_of(&block).contains("more than 64 levels"),
-        "{}",
-        errors_of(&block)
-    );
+    assert!(errors_of(&block).contains("more than 64 levels"), "{}", errors_of(&block));
 
     let below = |level: usize, times| vec![format!("*a{}", level - 1); times].join(", ");
     let anchored = |level: usize, items: String| format!("a{level}: &a{level} [{items}]\n");
     let tower = |times| {
         let levels = (1..100).map(|level| anchored(level, below(level, times)));
-        std::iter::once(anchored(0, "x".to_owned()))
-            .chain(levels)
-            .collect::<String>()
+        std::iter::once(anchored(0, "x".to_owned())).chain(levels).collect::<String>()
     };
     let (laughs, towers) = (tower(10), tower(1));
-    assert!(
-        errors_of(&laughs).contains("more than 10000 values"),
-        "{}",
-        errors_of(&laughs)
-    );
-    assert!(
-        errors_of(&towers).contains("more than 64 levels"),
-        "{}",
-        errors_of(&towers)
-    );
+    assert!(errors_of(&laughs).contains("more than 10000 values"), "{}", errors_of(&laughs));
+    assert!(errors_of(&towers).contains("more than 64 levels"), "{}", errors_of(&towers));
 }
 
 #[test]
@@ -156,21 +100,14 @@ fn a_byte_order_mark_and_other_line_ends_are_fine() {
     let text = format!("\u{feff}{HEADER}parallelism: 3\n").replace('\n', "\r\n");
     assert_eq!(parse(&text).expect("valid").parallelism, 3);
     let wrong = text.replace("parallelism", "parallelisms");
-    assert!(
-        errors_of(&wrong).starts_with("c.yaml:4:1: parallelisms: "),
-        "{}",
-        errors_of(&wrong)
-    );
+    assert!(errors_of(&wrong).starts_with("c.yaml:4:1: parallelisms: "), "{}", errors_of(&wrong));
 }
 
 #[test]
 fn columns_count_characters() {
     let text = "{\"apiVersion\": \"kubescheduler.config.k8s.io/v1\", \"kind\": \"KubeSchedulerConfiguration\",\n\
                 \"clientConnection\": {\"kubeconfig\": \"ä\u{1f6a2}\", \"qp\": 1}}";
-    assert_eq!(
-        errors_of(text),
-        "c.yaml:2:42: clientConnection.qp: unknown field; did you mean \"qps\"?"
-    );
+    assert_eq!(errors_of(text), "c.yaml:2:42: clientConnection.qp: unknown field; did you mean \"qps\"?");
 }
 
 #[test]
@@ -205,22 +142,10 @@ profiles:
         .profiles
         .iter()
         .map(|profile| {
-            (
-                &*profile.scheduler_name,
-                profile.percentage_of_nodes_to_score,
-                profile.plugins.filter.len(),
-            )
+            (&*profile.scheduler_name, profile.percentage_of_nodes_to_score, profile.plugins.filter.len())
         })
         .collect();
-    assert_eq!(
-        summary,
-        [
-            ("one", Some(7), 5),
-            ("two", None, 5),
-            ("three", Some(7), 5),
-            ("four", Some(9), 5)
-        ]
-    );
+    assert_eq!(summary, [("one", Some(7), 5), ("two", None, 5), ("three", Some(7), 5), ("four", Some(9), 5)]);
 }
 
 #[test]
@@ -242,10 +167,7 @@ profiles:
 #[test]
 fn an_alias_of_the_wrong_type_is_wrong_where_it_is_used() {
     let text = "parallelism: &p 3\nclientConnection: {burst: *p}\nprofiles: [{plugins: *p}]\n";
-    assert_eq!(
-        errors(text),
-        "c.yaml:6:13: profiles[0].plugins: must be a mapping, is the number 3"
-    );
+    assert_eq!(errors(text), "c.yaml:6:13: profiles[0].plugins: must be a mapping, is the number 3");
 }
 
 #[test]
@@ -326,22 +248,12 @@ fn a_file_is_read_from_disk() {
 fn a_file_that_cannot_be_read_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.yaml");
-    let load = || {
-        Config::load(&path, &registry(), DEFAULTS)
-            .expect_err("invalid")
-            .to_string()
-    };
+    let load = || Config::load(&path, &registry(), DEFAULTS).expect_err("invalid").to_string();
     let shown = path.display();
 
-    assert_eq!(
-        load(),
-        format!("{shown}: cannot be read: No such file or directory (os error 2)")
-    );
+    assert_eq!(load(), format!("{shown}: cannot be read: No such file or directory (os error 2)"));
     std::fs::write(&path, b"# caf\xc3\xa9\nparallelism: \xff\n").expect("written");
     assert_eq!(load(), format!("{shown}:2:14: the text is not UTF-8"));
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("written");
-    assert_eq!(
-        load(),
-        format!("{shown}: cannot be read: it has more than 1048576 bytes")
-    );
+    assert_eq!(load(), format!("{shown}: cannot be read: it has more than 1048576 bytes"));
 }

@@ -30,10 +30,7 @@ pub(in crate::config) fn parse(text: &str) -> Result<Node, SyntaxError> {
 
 /// A parser's position as ours.
 fn position(marker: &Marker) -> Position {
-    Position {
-        line: marker.line().max(1),
-        column: marker.col() + 1,
-    }
+    Position { line: marker.line().max(1), column: marker.col() + 1 }
 }
 
 /// An error of the parser.
@@ -125,13 +122,7 @@ impl Builder {
         if tag.is_some_and(|tag| !tag.is_yaml_core_schema_tag(own_tag)) {
             return Err(SyntaxError::new(at, "tags have no meaning here; remove it"));
         }
-        self.open.push(Open {
-            at,
-            anchor,
-            content,
-            key: None,
-            merged: Vec::new(),
-        });
+        self.open.push(Open { at, anchor, content, key: None, merged: Vec::new() });
         Ok(())
     }
 
@@ -181,11 +172,9 @@ impl Builder {
             return Ok(());
         };
         match (&mut open.content, open.key.take()) {
-            (Content::Map(entries), Some((Key::Field(key), key_at))) => entries.push(Entry {
-                key,
-                key_at,
-                value: node,
-            }),
+            (Content::Map(entries), Some((Key::Field(key), key_at))) => {
+                entries.push(Entry { key, key_at, value: node })
+            }
             (Content::Map(_), Some((Key::Merge, _))) => open.merged.push(node),
             (Content::Map(_), None) => open.key = Some(field(node)?),
             (Content::List(items), _) => items.push(node),
@@ -250,11 +239,7 @@ fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) -> Result<(), SyntaxError>
 fn scalar_content(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Content, String> {
     let string = || Content::String(text.to_owned());
     let Some(tag) = tag else {
-        return if style == ScalarStyle::Plain {
-            scalar::resolve(text)
-        } else {
-            Ok(string())
-        };
+        return if style == ScalarStyle::Plain { scalar::resolve(text) } else { Ok(string()) };
     };
     let tagged = |name| tag.is_yaml_core_schema_tag(name);
     if tagged("str") {

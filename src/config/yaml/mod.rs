@@ -22,10 +22,7 @@ pub(super) struct SyntaxError {
 
 impl SyntaxError {
     fn new(at: Position, message: impl Into<String>) -> Self {
-        Self {
-            at,
-            message: message.into(),
-        }
+        Self { at, message: message.into() }
     }
 }
 
@@ -61,11 +58,7 @@ impl Entry {
     /// Where to point at for what is wrong with the value: at the value where it begins beside its key, else
     /// (a block below the key, an alias) at the key.
     pub(super) fn at(&self) -> Position {
-        if self.value.at.line == self.key_at.line {
-            self.value.at
-        } else {
-            self.key_at
-        }
+        if self.value.at.line == self.key_at.line { self.value.at } else { self.key_at }
     }
 }
 
@@ -81,9 +74,7 @@ impl Node {
             Content::List(items) => items.iter().map(Node::to_json).collect(),
             Content::Map(entries) => {
                 let pairs = entries.iter().rev();
-                pairs
-                    .map(|entry| (entry.key.clone(), entry.value.to_json()))
-                    .collect()
+                pairs.map(|entry| (entry.key.clone(), entry.value.to_json())).collect()
             }
         }
     }

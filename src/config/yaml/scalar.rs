@@ -71,10 +71,6 @@ fn prefixed(text: &str, unsigned: &str) -> Option<Number> {
         return None;
     }
     let magnitude = i64::from_str_radix(digits, radix).ok()?;
-    let value = if text.starts_with('-') {
-        -magnitude
-    } else {
-        magnitude
-    };
+    let value = if text.starts_with('-') { -magnitude } else { magnitude };
     Some(value.into())
 }

@@ -27,10 +27,7 @@ pub struct PodKind {
 impl PodKind {
     /// A kind that keeps the annotations with these keys.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
-        Self {
-            annotations: annotations.into_iter().collect(),
-            shared: Mutex::default(),
-        }
+        Self { annotations: annotations.into_iter().collect(), shared: Mutex::default() }
     }
 
     /// The record of a pod in JSON.

@@ -14,10 +14,7 @@ use crate::wire::json::{Obj, Pairs};
 /// The request without pod-level amounts, when that makes a difference.
 pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
     inputs.pod_level.as_ref()?;
-    let options = RequestOptions {
-        skip_pod_level: true,
-        ..Default::default()
-    };
+    let options = RequestOptions { skip_pod_level: true, ..Default::default() };
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
@@ -25,10 +22,7 @@ pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) 
 pub(super) fn with_status(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
     let mut containers = inputs.containers.iter().chain(&inputs.init_containers);
     containers.find(|container| container.status.is_some())?;
-    let options = RequestOptions {
-        use_status: true,
-        ..Default::default()
-    };
+    let options = RequestOptions { use_status: true, ..Default::default() };
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
@@ -74,9 +68,8 @@ impl Interners {
             init_containers: self.containers("initContainers", &spec.init_containers, |container| {
                 reports.get(&*container.name).filter(|_| container.is_sidecar())
             })?,
-            containers: self.containers("containers", &spec.containers, |container| {
-                reports.get(&*container.name)
-            })?,
+            containers: self
+                .containers("containers", &spec.containers, |container| reports.get(&*container.name))?,
             pod_level: Some(pod_level).filter(|list| !list.is_empty()),
             overhead: self.resource_list(&spec.overhead, format_args!("spec.overhead"))?,
             resize_infeasible: pod.status.is_resize_infeasible(),
@@ -105,18 +98,11 @@ impl Interners {
     }
 
     fn report(&mut self, report: &Report<'_>) -> Result<ContainerStatusRequests, Misfit> {
-        let Report {
-            list,
-            index,
-            actual,
-            allocated,
-        } = report;
+        let Report { list, index, actual, allocated } = report;
         Ok(ContainerStatusRequests {
             actual: self.resource_list(actual, format_args!("status.{list}[{index}].resources.requests"))?,
-            allocated: self.resource_list(
-                allocated,
-                format_args!("status.{list}[{index}].allocatedResources"),
-            )?,
+            allocated: self
+                .resource_list(allocated, format_args!("status.{list}[{index}].allocatedResources"))?,
         })
     }
 }

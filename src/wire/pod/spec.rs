@@ -24,11 +24,7 @@ impl Interners {
             scheduler_name: self.text(&spec.scheduler_name),
             never_preempts: &*spec.preemption_policy == "Never",
             node_selector: self.labels(spec.node_selector.iter()),
-            node_affinity: spec
-                .affinity
-                .node_affinity
-                .as_ref()
-                .map(|a| self.node_affinity(a)),
+            node_affinity: spec.affinity.node_affinity.as_ref().map(|a| self.node_affinity(a)),
             tolerations: spec.tolerations.iter().map(|t| self.toleration(t)).collect(),
             host_ports: self.host_ports(spec),
             images: self.images(spec),
@@ -87,10 +83,7 @@ impl Interners {
     fn host_ports(&mut self, spec: &Spec<'_>) -> Box<[HostPort]> {
         let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
         let containers = spec.containers.iter().chain(sidecars);
-        containers
-            .flat_map(|container| &*container.ports)
-            .filter_map(|port| self.host_port(port))
-            .collect()
+        containers.flat_map(|container| &*container.ports).filter_map(|port| self.host_port(port)).collect()
     }
 
     fn host_port(&mut self, port: &ContainerPort<'_>) -> Option<HostPort> {
@@ -104,14 +97,8 @@ impl Interners {
     fn images(&mut self, spec: &Spec<'_>) -> Box<[Arc<str>]> {
         let containers = spec.init_containers.iter().chain(&*spec.containers);
         let containers = containers.map(|container: &Obj<Container<'_>>| &*container.image);
-        let volumes = spec
-            .volumes
-            .iter()
-            .filter_map(|volume| volume.image.reference.non_empty());
-        containers
-            .chain(volumes)
-            .map(|image| self.text(&normalized_image_name(image)))
-            .collect()
+        let volumes = spec.volumes.iter().filter_map(|volume| volume.image.reference.non_empty());
+        containers.chain(volumes).map(|image| self.text(&normalized_image_name(image))).collect()
     }
 
     /// The constraints that no plugin evaluates yet. Preferences are left out: ignoring one places a pod worse, ignoring
@@ -159,7 +146,5 @@ fn constraining_sources(volume: &Volume<'_>) -> [(&'static str, bool); 6] {
 }
 
 fn present<const N: usize>(fields: [(&'static str, bool); N]) -> impl Iterator<Item = &'static str> {
-    fields
-        .into_iter()
-        .filter_map(|(field, is_there)| is_there.then_some(field))
+    fields.into_iter().filter_map(|(field, is_there)| is_there.then_some(field))
 }

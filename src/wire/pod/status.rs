@@ -14,8 +14,7 @@ use crate::wire::json::Str;
 impl Status<'_> {
     /// Whether the kubelet cannot do the resize that was asked for.
     pub(super) fn is_resize_infeasible(&self) -> bool {
-        self.condition("PodResizePending")
-            .is_some_and(|(_, condition)| &*condition.reason == "Infeasible")
+        self.condition("PodResizePending").is_some_and(|(_, condition)| &*condition.reason == "Infeasible")
     }
 
     fn condition(&self, kind: &str) -> Option<(usize, &Condition<'_>)> {
@@ -38,16 +37,13 @@ impl Status<'_> {
 impl Interners {
     pub(super) fn pod_status(&mut self, status: &Status<'_>) -> Result<PodStatus, Misfit> {
         let scheduled = status.condition("PodScheduled");
-        let disruption = status
-            .condition("DisruptionTarget")
-            .filter(|(_, condition)| &*condition.status == "True");
+        let disruption =
+            status.condition("DisruptionTarget").filter(|(_, condition)| &*condition.status == "True");
         Ok(PodStatus {
             terminal: matches!(&*status.phase, "Succeeded" | "Failed"),
             nominated_node_name: self.optional_text(&status.nominated_node_name),
             start_time: timestamp(&status.start_time, format_args!("status.startTime"))?,
-            pod_scheduled: scheduled
-                .map(|(i, condition)| self.pod_condition(i, condition))
-                .transpose()?,
+            pod_scheduled: scheduled.map(|(i, condition)| self.pod_condition(i, condition)).transpose()?,
             disruption_reason: disruption.map(|(_, condition)| self.text(&condition.reason)),
             claim_statuses: status.claims_fingerprint(),
         })

@@ -45,10 +45,7 @@ fn add_noise(value: &mut Value, dice: &mut impl Iterator<Item = u8>) {
         Value::Object(fields) => {
             add_noise_to_fields(fields, dice);
             if dice.next() < Some(40) {
-                fields.insert(
-                    "fromTheFuture".into(),
-                    json!({"nested": [1, "two", null, {"three": 3.5}]}),
-                );
+                fields.insert("fromTheFuture".into(), json!({"nested": [1, "two", null, {"three": 3.5}]}));
             }
         }
         _ => {}

@@ -38,16 +38,11 @@ fn a_nonsense_pod_is_named_with_the_field() {
             "pod ns/p: status.containerStatuses[0].resources.requests[cpu]: quantity \"x\"",
         ),
         (
-            pod(
-                r#""spec": {"initContainers": [{"name": "c", "restartPolicy": "Always"}]},
-                "status": {"initContainerStatuses": [{"name": "c", "resources": {}, "allocatedResources": {"cpu": "x"}}]}"#,
-            ),
+            pod(r#""spec": {"initContainers": [{"name": "c", "restartPolicy": "Always"}]},
+                "status": {"initContainerStatuses": [{"name": "c", "resources": {}, "allocatedResources": {"cpu": "x"}}]}"#),
             "pod ns/p: status.initContainerStatuses[0].allocatedResources[cpu]: quantity \"x\"",
         ),
-        (
-            pod(r#""status": {"startTime": "yesterday"}"#),
-            "pod ns/p: status.startTime: ",
-        ),
+        (pod(r#""status": {"startTime": "yesterday"}"#), "pod ns/p: status.startTime: "),
         (
             pod(r#""status": {"conditions": [{}, {"type": "PodScheduled", "lastTransitionTime": "noon"}]}"#),
             "pod ns/p: status.conditions[1].lastTransitionTime: ",
@@ -56,18 +51,12 @@ fn a_nonsense_pod_is_named_with_the_field() {
             pod(r#""spec": {"containers": [{"ports": [{"hostPort": "http"}]}]}"#),
             "pod ns/p: spec.containers[0].ports[0].hostPort: invalid type: string \"http\", expected i32",
         ),
-        (
-            pod(r#""spec": {"priority": 9999999999}"#),
-            "pod ns/p: spec.priority: invalid value",
-        ),
+        (pod(r#""spec": {"priority": 9999999999}"#), "pod ns/p: spec.priority: invalid value"),
         (
             pod(r#""spec": {"nodeSelector": {"a": 1}}"#),
             "pod ns/p: spec.nodeSelector.a: invalid type: integer",
         ),
-        (
-            pod(r#""spec": []"#),
-            "pod ns/p: spec: invalid type: sequence, expected an object",
-        ),
+        (pod(r#""spec": []"#), "pod ns/p: spec: invalid type: sequence, expected an object"),
         (
             pod(r#""spec": {"containers": {}}"#),
             "pod ns/p: spec.containers: invalid type: map, expected an array",
@@ -82,28 +71,19 @@ fn a_nonsense_pod_is_named_with_the_field() {
             r#"{"metadata": {"namespace": "ns", "uid": "u"}}"#.into(),
             "pod ns/: metadata.name: missing or empty",
         ),
-        (
-            r#"{"metadata": {"name": "p", "uid": "u"}}"#.into(),
-            "pod p: metadata.namespace: missing or empty",
-        ),
+        (r#"{"metadata": {"name": "p", "uid": "u"}}"#.into(), "pod p: metadata.namespace: missing or empty"),
         (
             r#"{"metadata": {"namespace": "ns", "name": "p"}}"#.into(),
             "pod ns/p: metadata.uid: missing or empty",
         ),
-        (
-            r#"{"metadata": null}"#.into(),
-            "pod: metadata.name: missing or empty",
-        ),
+        (r#"{"metadata": null}"#.into(), "pod: metadata.name: missing or empty"),
         ("{}".into(), "pod: metadata.name: missing or empty"),
         ("[]".into(), "pod: .: invalid type: sequence, expected an object"),
         (String::new(), "pod: .: EOF"),
     ];
     for (json, expected) in cases {
         let error = pod_kind().decode(json.as_bytes()).unwrap_err().to_string();
-        assert!(
-            error.starts_with(expected),
-            "{error}\nfor {json}\ninstead of {expected}"
-        );
+        assert!(error.starts_with(expected), "{error}\nfor {json}\ninstead of {expected}");
     }
 }
 
@@ -118,10 +98,7 @@ fn a_nonsense_node_is_named_with_the_field() {
             node(r#""status": {"images": [{"names": ["a"], "sizeBytes": 1.5}]}"#),
             "node n: status.images[0].sizeBytes: invalid type: floating point",
         ),
-        (
-            node(r#""spec": {"unschedulable": "yes"}"#),
-            "node n: spec.unschedulable: invalid type: string",
-        ),
+        (node(r#""spec": {"unschedulable": "yes"}"#), "node n: spec.unschedulable: invalid type: string"),
         ("{}".into(), "node: metadata.name: missing or empty"),
     ];
     for (json, expected) in cases {
@@ -134,20 +111,15 @@ fn a_nonsense_node_is_named_with_the_field() {
 fn an_error_can_be_matched_on() {
     let json = node(r#""status": {"allocatable": {"memory": "much"}}"#);
     let error = node_kind().decode(json.as_bytes()).unwrap_err();
-    assert_eq!(
-        (&*error.object, &*error.field),
-        ("node n", "status.allocatable[memory]")
-    );
+    assert_eq!((&*error.object, &*error.field), ("node n", "status.allocatable[memory]"));
     assert!(matches!(error.fault, Fault::Quantity(_)));
 }
 
 #[test]
 fn words_of_the_future_are_no_errors() {
-    let json = pod(
-        r#""spec": {"preemptionPolicy": "X", "tolerations": [{"operator": "X", "effect": "X"}],
+    let json = pod(r#""spec": {"preemptionPolicy": "X", "tolerations": [{"operator": "X", "effect": "X"}],
             "containers": [{"restartPolicy": "X", "ports": [{"hostPort": 1, "protocol": "X"}]}],
-            "topologySpreadConstraints": [{"whenUnsatisfiable": "X"}]}, "status": {"phase": "X"}"#,
-    );
+            "topologySpreadConstraints": [{"whenUnsatisfiable": "X"}]}, "status": {"phase": "X"}"#);
     assert!(pod_kind().decode(json.as_bytes()).is_ok());
 }
 

@@ -30,15 +30,10 @@ pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
     let status = pod.status.clone().unwrap_or_default();
     let inputs = request_inputs(&spec, &status);
     let owners = meta.owner_references.iter().flatten();
-    let controller = owners
-        .filter(|owner| owner.controller == Some(true))
-        .map(|owner| Uid::from(&*owner.uid))
-        .next();
+    let controller =
+        owners.filter(|owner| owner.controller == Some(true)).map(|owner| Uid::from(&*owner.uid)).next();
     let spec_requests = inputs.effective(RequestOptions::default());
-    let with_status = inputs.effective(RequestOptions {
-        use_status: true,
-        ..Default::default()
-    });
+    let with_status = inputs.effective(RequestOptions { use_status: true, ..Default::default() });
     PodInfo {
         namespace: text(meta.namespace.as_ref()),
         name: text(meta.name.as_ref()),
@@ -51,12 +46,7 @@ pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
         controller,
         node_name: non_empty(spec.node_name.as_ref()),
         priority: spec.priority.unwrap_or(0),
-        scheduling_gates: spec
-            .scheduling_gates
-            .iter()
-            .flatten()
-            .map(|gate| Arc::from(&*gate.name))
-            .collect(),
+        scheduling_gates: spec.scheduling_gates.iter().flatten().map(|gate| Arc::from(&*gate.name)).collect(),
         spec: Arc::new(pod_spec(&spec, &inputs)),
         status_requests: (with_status != spec_requests).then(|| Arc::new(with_status)),
         status: pod_status(&status),
@@ -74,17 +64,11 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
     let mut images = BTreeMap::new();
     for image in status.images.iter().flatten() {
         for name in image.names.iter().flatten() {
-            images
-                .entry(Arc::from(&**name))
-                .or_insert(image.size_bytes.unwrap_or(0));
+            images.entry(Arc::from(&**name)).or_insert(image.size_bytes.unwrap_or(0));
         }
     }
-    let mut features: Vec<Arc<str>> = status
-        .declared_features
-        .iter()
-        .flatten()
-        .map(|f| Arc::from(&**f))
-        .collect();
+    let mut features: Vec<Arc<str>> =
+        status.declared_features.iter().flatten().map(|f| Arc::from(&**f)).collect();
     features.sort();
     let conditions = status.conditions.iter().flatten();
     NodeRecord {
@@ -96,10 +80,7 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
         unschedulable: spec.unschedulable == Some(true),
         taints: spec.taints.iter().flatten().map(taint).collect(),
         allocatable: Arc::new(allocatable),
-        images: images
-            .into_iter()
-            .map(|(name, size)| NodeImage { name, size })
-            .collect(),
+        images: images.into_iter().map(|(name, size)| NodeImage { name, size }).collect(),
         conditions: Arc::new(conditions.map(|c| (&*c.type_, &*c.status)).collect()),
         declared_features: features.into(),
     }
@@ -110,8 +91,7 @@ fn text(text: Option<&String>) -> Arc<str> {
 }
 
 fn non_empty(text: Option<&String>) -> Option<Arc<str>> {
-    text.filter(|text| !text.is_empty())
-        .map(|text| Arc::from(&**text))
+    text.filter(|text| !text.is_empty()).map(|text| Arc::from(&**text))
 }
 
 fn labels(texts: Option<&Texts>) -> Arc<Labels> {
@@ -134,9 +114,7 @@ fn resource_list(amounts: Option<&Amounts>) -> ResourceList {
         "cpu" => quantity::milli_value(text),
         _ => quantity::value(text),
     };
-    amounts
-        .map(|(name, amount)| (Arc::from(&**name), parse(name, &amount.0).unwrap()))
-        .collect()
+    amounts.map(|(name, amount)| (Arc::from(&**name), parse(name, &amount.0).unwrap())).collect()
 }
 
 fn requests(resources: Option<&k8s::ResourceRequirements>) -> ResourceList {
@@ -149,28 +127,18 @@ fn is_sidecar(container: &k8s::Container) -> bool {
 
 fn request_inputs(spec: &k8s::PodSpec, status: &k8s::PodStatus) -> RequestInputs {
     let mut statuses = BTreeMap::new();
-    for status in status
-        .container_statuses
-        .iter()
-        .chain(&status.init_container_statuses)
-        .flatten()
-    {
+    for status in status.container_statuses.iter().chain(&status.init_container_statuses).flatten() {
         if status.resources.is_some() {
             statuses.insert(status.name.clone(), status.clone());
         }
     }
     let status_of = |container: &k8s::Container| {
-        statuses
-            .get(&container.name)
-            .map(|status| ContainerStatusRequests {
-                actual: requests(status.resources.as_ref()),
-                allocated: resource_list(status.allocated_resources.as_ref()),
-            })
+        statuses.get(&container.name).map(|status| ContainerStatusRequests {
+            actual: requests(status.resources.as_ref()),
+            allocated: resource_list(status.allocated_resources.as_ref()),
+        })
     };
-    let mut inputs = RequestInputs {
-        overhead: resource_list(spec.overhead.as_ref()),
-        ..Default::default()
-    };
+    let mut inputs = RequestInputs { overhead: resource_list(spec.overhead.as_ref()), ..Default::default() };
     for container in &spec.containers {
         inputs.containers.push(ContainerRequests {
             requests: requests(container.resources.as_ref()),
@@ -182,11 +150,7 @@ fn request_inputs(spec: &k8s::PodSpec, status: &k8s::PodStatus) -> RequestInputs
         inputs.init_containers.push(ContainerRequests {
             requests: requests(container.resources.as_ref()),
             restartable: is_sidecar(container),
-            status: if is_sidecar(container) {
-                status_of(container)
-            } else {
-                None
-            },
+            status: if is_sidecar(container) { status_of(container) } else { None },
         });
     }
     if let Some(resources) = &spec.resources {
@@ -200,19 +164,12 @@ fn request_inputs(spec: &k8s::PodSpec, status: &k8s::PodStatus) -> RequestInputs
 
 fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
     let requests = inputs.effective(RequestOptions::default());
-    let container_requests = inputs.effective(RequestOptions {
-        skip_pod_level: true,
-        ..Default::default()
-    });
+    let container_requests = inputs.effective(RequestOptions { skip_pod_level: true, ..Default::default() });
     let init_containers = spec.init_containers.clone().unwrap_or_default();
     let volumes = spec.volumes.clone().unwrap_or_default();
 
     let mut host_ports = Vec::new();
-    for container in spec
-        .containers
-        .iter()
-        .chain(init_containers.iter().filter(|c| is_sidecar(c)))
-    {
+    for container in spec.containers.iter().chain(init_containers.iter().filter(|c| is_sidecar(c))) {
         for port in container.ports.iter().flatten() {
             if let Some(number @ 1..) = port.host_port {
                 host_ports.push(HostPort {
@@ -235,17 +192,10 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         scheduler_name: text(spec.scheduler_name.as_ref()),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         node_selector: (*labels(spec.node_selector.as_ref())).clone(),
-        node_affinity: spec
-            .affinity
-            .as_ref()
-            .and_then(|a| a.node_affinity.as_ref())
-            .map(node_affinity),
+        node_affinity: spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()).map(node_affinity),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports.into(),
-        images: images
-            .iter()
-            .map(|image| normalized_image_name(image).into())
-            .collect(),
+        images: images.iter().map(|image| normalized_image_name(image).into()).collect(),
         image_containers: init_containers.len() + spec.containers.len(),
         container_requests: (container_requests != requests).then(|| Box::new(container_requests)),
         requests,
@@ -258,9 +208,7 @@ fn unsupported(spec: &k8s::PodSpec, volumes: &[k8s::Volume]) -> Box<[Arc<str>]> 
     let affinity = spec.affinity.clone().unwrap_or_default();
     let pod_affinity = affinity.pod_affinity.unwrap_or_default();
     let anti_affinity = affinity.pod_anti_affinity.unwrap_or_default();
-    if pod_affinity
-        .required_during_scheduling_ignored_during_execution
-        .is_some_and(|terms| !terms.is_empty())
+    if pod_affinity.required_during_scheduling_ignored_during_execution.is_some_and(|terms| !terms.is_empty())
     {
         paths.push("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned());
     }
@@ -274,11 +222,7 @@ fn unsupported(spec: &k8s::PodSpec, volumes: &[k8s::Volume]) -> Box<[Arc<str>]> 
     if spread.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
         paths.push("spec.topologySpreadConstraints".to_owned());
     }
-    if spec
-        .resource_claims
-        .as_ref()
-        .is_some_and(|claims| !claims.is_empty())
-    {
+    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
         paths.push("spec.resourceClaims".to_owned());
     }
     if spec.scheduling_group.is_some() {
@@ -286,19 +230,10 @@ fn unsupported(spec: &k8s::PodSpec, volumes: &[k8s::Volume]) -> Box<[Arc<str>]> 
     }
     for volume in volumes {
         let mut add = |source: &str| paths.push(format!("spec.volumes[{}].{source}", volume.name));
-        volume
-            .persistent_volume_claim
-            .iter()
-            .for_each(|_| add("persistentVolumeClaim"));
+        volume.persistent_volume_claim.iter().for_each(|_| add("persistentVolumeClaim"));
         volume.ephemeral.iter().for_each(|_| add("ephemeral"));
-        volume
-            .gce_persistent_disk
-            .iter()
-            .for_each(|_| add("gcePersistentDisk"));
-        volume
-            .aws_elastic_block_store
-            .iter()
-            .for_each(|_| add("awsElasticBlockStore"));
+        volume.gce_persistent_disk.iter().for_each(|_| add("gcePersistentDisk"));
+        volume.aws_elastic_block_store.iter().for_each(|_| add("awsElasticBlockStore"));
         volume.iscsi.iter().for_each(|_| add("iscsi"));
         volume.rbd.iter().for_each(|_| add("rbd"));
     }
@@ -306,21 +241,11 @@ fn unsupported(spec: &k8s::PodSpec, volumes: &[k8s::Volume]) -> Box<[Arc<str>]> 
 }
 
 fn node_affinity(affinity: &k8s::NodeAffinity) -> NodeAffinity {
-    let required = affinity
-        .required_during_scheduling_ignored_during_execution
-        .as_ref();
-    let preferred = affinity
-        .preferred_during_scheduling_ignored_during_execution
-        .iter()
-        .flatten();
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    let preferred = affinity.preferred_during_scheduling_ignored_during_execution.iter().flatten();
     NodeAffinity {
         required: required.map(|selector| selector.node_selector_terms.iter().map(term).collect()),
-        preferred: preferred
-            .map(|p| PreferredTerm {
-                weight: p.weight,
-                term: term(&p.preference),
-            })
-            .collect(),
+        preferred: preferred.map(|p| PreferredTerm { weight: p.weight, term: term(&p.preference) }).collect(),
     }
 }
 
@@ -331,12 +256,7 @@ fn term(term: &k8s::NodeSelectorTerm) -> NodeSelectorTerm {
             .map(|requirement| RawRequirement {
                 key: Arc::from(&*requirement.key),
                 operator: Arc::from(&*requirement.operator),
-                values: requirement
-                    .values
-                    .iter()
-                    .flatten()
-                    .map(|value| Arc::from(&**value))
-                    .collect(),
+                values: requirement.values.iter().flatten().map(|value| Arc::from(&**value)).collect(),
             })
             .collect()
     };
@@ -365,19 +285,12 @@ fn taint(taint: &k8s::Taint) -> Taint {
 }
 
 fn condition<'a>(status: &'a k8s::PodStatus, kind: &str) -> Option<&'a k8s::PodCondition> {
-    status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == kind)
+    status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
 fn pod_status(status: &k8s::PodStatus) -> PodStatus {
     let disruption = condition(status, "DisruptionTarget").filter(|condition| condition.status == "True");
-    let claims = status
-        .resource_claim_statuses
-        .as_ref()
-        .is_some_and(|claims| !claims.is_empty());
+    let claims = status.resource_claim_statuses.as_ref().is_some_and(|claims| !claims.is_empty());
     PodStatus {
         terminal: ["Succeeded", "Failed"].contains(&status.phase.as_deref().unwrap_or("")),
         nominated_node_name: non_empty(status.nominated_node_name.as_ref()),

@@ -65,19 +65,14 @@ fn amounts() -> impl Strategy<Value = Option<Amounts>> {
         "hugepages-2Mi",
         "unheard-of",
     ]);
-    let quantities = one_of(&[
-        "0", "1", "100m", "1500m", "1.5", "64Mi", "1Gi", "2k", "3e3", "12E6", "9Ei", "-1",
-    ]);
+    let quantities =
+        one_of(&["0", "1", "100m", "1500m", "1.5", "64Mi", "1Gi", "2k", "3e3", "12E6", "9Ei", "-1"]);
     of(btree_map(names, quantities.prop_map(Quantity), 0..4))
 }
 
 fn resources() -> impl Strategy<Value = Option<ResourceRequirements>> {
     let fields = (amounts(), amounts());
-    of(fields.prop_map(|(requests, limits)| ResourceRequirements {
-        requests,
-        limits,
-        ..Default::default()
-    }))
+    of(fields.prop_map(|(requests, limits)| ResourceRequirements { requests, limits, ..Default::default() }))
 }
 
 fn metadata() -> impl Strategy<Value = ObjectMeta> {
@@ -116,12 +111,8 @@ fn requirement() -> impl Strategy<Value = NodeSelectorRequirement> {
 }
 
 fn term() -> impl Strategy<Value = NodeSelectorTerm> {
-    (list(requirement()), list(requirement())).prop_map(|(match_expressions, match_fields)| {
-        NodeSelectorTerm {
-            match_expressions,
-            match_fields,
-        }
-    })
+    (list(requirement()), list(requirement()))
+        .prop_map(|(match_expressions, match_fields)| NodeSelectorTerm { match_expressions, match_fields })
 }
 
 fn node_affinity() -> impl Strategy<Value = NodeAffinity> {
@@ -156,13 +147,7 @@ fn affinity() -> impl Strategy<Value = Affinity> {
 
 fn toleration() -> impl Strategy<Value = Toleration> {
     let operator = of(one_of(&["", "Equal", "Exists", "Gt"]));
-    let effect = of(one_of(&[
-        "",
-        "NoSchedule",
-        "PreferNoSchedule",
-        "NoExecute",
-        "Other",
-    ]));
+    let effect = of(one_of(&["", "NoSchedule", "PreferNoSchedule", "NoExecute", "Other"]));
     (of(text()), operator, of(text()), effect).prop_map(|(key, operator, value, effect)| Toleration {
         key,
         operator,
@@ -186,22 +171,10 @@ fn port() -> impl Strategy<Value = ContainerPort> {
 }
 
 fn container() -> impl Strategy<Value = Container> {
-    let image = of(one_of(&[
-        "",
-        "nginx",
-        "nginx:1",
-        "localhost:5000/x",
-        "y@sha256:00",
-    ]));
+    let image = of(one_of(&["", "nginx", "nginx:1", "localhost:5000/x", "y@sha256:00"]));
     let policy = of(one_of(&["Always", "Never"]));
-    (
-        one_of(&["c1", "c2", "c3"]),
-        image,
-        list(port()),
-        resources(),
-        policy,
-    )
-        .prop_map(|(name, image, ports, resources, restart_policy)| Container {
+    (one_of(&["c1", "c2", "c3"]), image, list(port()), resources(), policy).prop_map(
+        |(name, image, ports, resources, restart_policy)| Container {
             name,
             image,
             ports,
@@ -209,16 +182,14 @@ fn container() -> impl Strategy<Value = Container> {
             restart_policy,
             command: Some(vec!["/bin/true".into()]),
             ..Default::default()
-        })
+        },
+    )
 }
 
 fn volume() -> impl Strategy<Value = Volume> {
     (text(), 0..9, of(text())).prop_map(|(name, source, reference)| Volume {
         name,
-        image: (source == 0).then(|| ImageVolumeSource {
-            reference,
-            ..Default::default()
-        }),
+        image: (source == 0).then(|| ImageVolumeSource { reference, ..Default::default() }),
         persistent_volume_claim: (source == 1).then(PersistentVolumeClaimVolumeSource::default),
         ephemeral: (source == 2).then(EphemeralVolumeSource::default),
         gce_persistent_disk: (source == 3).then(GCEPersistentDiskVolumeSource::default),
@@ -232,32 +203,13 @@ fn volume() -> impl Strategy<Value = Volume> {
 
 fn pod_spec() -> impl Strategy<Value = PodSpec> {
     let gate = text().prop_map(|name| PodSchedulingGate { name });
-    let spread = one_of(&["DoNotSchedule", "ScheduleAnyway", "Other"]).prop_map(|when_unsatisfiable| {
-        TopologySpreadConstraint {
-            when_unsatisfiable,
-            ..Default::default()
-        }
-    });
+    let spread = one_of(&["DoNotSchedule", "ScheduleAnyway", "Other"])
+        .prop_map(|when_unsatisfiable| TopologySpreadConstraint { when_unsatisfiable, ..Default::default() });
     let policy = of(one_of(&["Never", "PreemptLowerPriority", "Other"]));
     let names = (of(text()), of(text()), of(any::<i32>()), policy);
-    let placement = (
-        some_texts(),
-        of(affinity()),
-        list(toleration()),
-        list(gate),
-        list(spread),
-    );
-    let workload = (
-        vec(container(), 0..3),
-        list(container()),
-        list(volume()),
-        resources(),
-        amounts(),
-    );
-    let claims = (
-        list(Just(PodResourceClaim::default())),
-        of(Just(PodSchedulingGroup::default())),
-    );
+    let placement = (some_texts(), of(affinity()), list(toleration()), list(gate), list(spread));
+    let workload = (vec(container(), 0..3), list(container()), list(volume()), resources(), amounts());
+    let claims = (list(Just(PodResourceClaim::default())), of(Just(PodSchedulingGroup::default())));
     (names, placement, workload, claims).prop_map(|(names, placement, workload, claims)| {
         let (scheduler_name, node_name, priority, preemption_policy) = names;
         let (node_selector, affinity, tolerations, scheduling_gates, topology_spread_constraints) = placement;
@@ -289,25 +241,17 @@ fn pod_spec() -> impl Strategy<Value = PodSpec> {
 fn condition() -> impl Strategy<Value = PodCondition> {
     let kind = one_of(&["PodScheduled", "DisruptionTarget", "PodResizePending", "Ready"]);
     let reason = of(one_of(&["Infeasible", "Unschedulable", "PreemptionByScheduler"]));
-    (
-        kind,
-        one_of(&["True", "False", "Unknown"]),
-        reason,
-        of(text()),
-        of(any::<i64>()),
-        time(),
+    (kind, one_of(&["True", "False", "Unknown"]), reason, of(text()), of(any::<i64>()), time()).prop_map(
+        |(type_, status, reason, message, observed_generation, last_transition_time)| PodCondition {
+            type_,
+            status,
+            reason,
+            message,
+            observed_generation,
+            last_transition_time,
+            last_probe_time: None,
+        },
     )
-        .prop_map(
-            |(type_, status, reason, message, observed_generation, last_transition_time)| PodCondition {
-                type_,
-                status,
-                reason,
-                message,
-                observed_generation,
-                last_transition_time,
-                last_probe_time: None,
-            },
-        )
 }
 
 fn container_status() -> impl Strategy<Value = ContainerStatus> {
@@ -322,28 +266,16 @@ fn container_status() -> impl Strategy<Value = ContainerStatus> {
 }
 
 /// The two kinds of claim statuses.
-pub(super) type Claims = (
-    Option<Vec<PodResourceClaimStatus>>,
-    Option<PodExtendedResourceClaimStatus>,
-);
+pub(super) type Claims = (Option<Vec<PodResourceClaimStatus>>, Option<PodExtendedResourceClaimStatus>);
 
 pub(super) fn claims() -> impl Strategy<Value = Claims> {
-    let claim = (text(), of(text())).prop_map(|(name, resource_claim_name)| PodResourceClaimStatus {
-        name,
-        resource_claim_name,
-    });
+    let claim = (text(), of(text()))
+        .prop_map(|(name, resource_claim_name)| PodResourceClaimStatus { name, resource_claim_name });
     let mapping = (text(), text(), text()).prop_map(|(container_name, request_name, resource_name)| {
-        ContainerExtendedResourceRequest {
-            container_name,
-            request_name,
-            resource_name,
-        }
+        ContainerExtendedResourceRequest { container_name, request_name, resource_name }
     });
     let extended = (vec(mapping, 0..2), text()).prop_map(|(request_mappings, resource_claim_name)| {
-        PodExtendedResourceClaimStatus {
-            request_mappings,
-            resource_claim_name,
-        }
+        PodExtendedResourceClaimStatus { request_mappings, resource_claim_name }
     });
     (list(claim), of(extended))
 }
@@ -378,11 +310,8 @@ pub(super) fn pod() -> impl Strategy<Value = Pod> {
 fn node_status() -> impl Strategy<Value = NodeStatus> {
     let image =
         (list(text()), of(any::<i64>())).prop_map(|(names, size_bytes)| ContainerImage { names, size_bytes });
-    let condition = (text(), text()).prop_map(|(type_, status)| NodeCondition {
-        type_,
-        status,
-        ..Default::default()
-    });
+    let condition =
+        (text(), text()).prop_map(|(type_, status)| NodeCondition { type_, status, ..Default::default() });
     (amounts(), list(image), list(condition), list(text())).prop_map(
         |(allocatable, images, conditions, declared_features)| NodeStatus {
             capacity: allocatable.clone(),
@@ -409,10 +338,7 @@ pub(super) fn node() -> impl Strategy<Value = Node> {
         ..Default::default()
     });
     (metadata(), of(spec), of(node_status())).prop_map(|(metadata, spec, status)| Node {
-        metadata: ObjectMeta {
-            namespace: None,
-            ..metadata
-        },
+        metadata: ObjectMeta { namespace: None, ..metadata },
         spec,
         status,
     })

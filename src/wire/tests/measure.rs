@@ -12,9 +12,7 @@ use super::{NODE, PENDING_POD, RUNNING_POD, TYPICAL_POD, node_kind, pod_json, po
 fn the_largest_pods_decode_within_a_second() {
     let expression =
         |i: usize| json!({"key": format!("key-{i}"), "operator": "In", "values": [format!("v{i}"), "b"]});
-    let terms: Vec<Value> = (0..10_000)
-        .map(|i| json!({"matchExpressions": [expression(i)]}))
-        .collect();
+    let terms: Vec<Value> = (0..10_000).map(|i| json!({"matchExpressions": [expression(i)]})).collect();
     let required = json!({"nodeSelectorTerms": terms});
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
 
@@ -27,11 +25,7 @@ fn the_largest_pods_decode_within_a_second() {
     let environment = json!([{"name": "e", "env": [{"name": "LARGE", "value": "x\n".repeat(500_000)}]}]);
     let cases = [
         ("terms", json!({"affinity": affinity}), json!({})),
-        (
-            "containers",
-            json!({"containers": containers}),
-            json!({"containerStatuses": reports}),
-        ),
+        ("containers", json!({"containers": containers}), json!({"containerStatuses": reports})),
         ("one text", json!({"containers": environment}), json!({})),
     ];
     for (name, spec, status) in cases {
@@ -39,11 +33,7 @@ fn the_largest_pods_decode_within_a_second() {
         let start = Instant::now();
         let pod = pod_kind().decode(&json).unwrap();
         let took = start.elapsed();
-        assert!(
-            took < Duration::from_secs(1),
-            "{name}, {} bytes: {took:?}",
-            json.len()
-        );
+        assert!(took < Duration::from_secs(1), "{name}, {} bytes: {took:?}", json.len());
         drop(pod);
     }
 }
@@ -53,11 +43,7 @@ fn the_largest_pods_decode_within_a_second() {
 #[ignore = "a measurement, not a check"]
 fn slim_against_full_decoding() {
     let (pods, nodes) = (pod_kind(), node_kind());
-    for (name, json) in [
-        ("typical", TYPICAL_POD),
-        ("running", RUNNING_POD),
-        ("pending", PENDING_POD),
-    ] {
+    for (name, json) in [("typical", TYPICAL_POD), ("running", RUNNING_POD), ("pending", PENDING_POD)] {
         let slim = time(|| drop(black_box(pods.decode(json))));
         let full = time(|| drop(black_box(serde_json::from_slice::<Pod>(json))));
         println!("{name} pod, {} bytes: slim {slim:?}, full {full:?}", json.len());

@@ -34,7 +34,5 @@ const NODE: &[u8] = include_bytes!("fixtures/node.json");
 /// A pod `default/p` with this spec and status.
 fn pod_json(spec: Value, status: Value) -> Vec<u8> {
     let metadata = serde_json::json!({"namespace": "default", "name": "p", "uid": "u"});
-    serde_json::json!({"metadata": metadata, "spec": spec, "status": status})
-        .to_string()
-        .into_bytes()
+    serde_json::json!({"metadata": metadata, "spec": spec, "status": status}).to_string().into_bytes()
 }

@@ -7,32 +7,16 @@ use super::{NODE, node_kind};
 #[test]
 fn a_node_is_cut_down_to_what_scheduling_reads() {
     let node = node_kind().decode(NODE).unwrap();
-    assert_eq!(
-        (&*node.name, &*node.uid, &*node.resource_version),
-        ("node-1", "n-uid", "991")
-    );
+    assert_eq!((&*node.name, &*node.uid, &*node.resource_version), ("node-1", "n-uid", "991"));
     assert!(node.unschedulable);
     let annotations: Vec<_> = node.annotations.iter().map(|(key, _)| &**key).collect();
     assert_eq!(annotations, ["example.com/declared"]);
     let effects: Vec<_> = node.taints.iter().map(|taint| taint.effect).collect();
-    assert_eq!(
-        effects,
-        [
-            TaintEffect::NoSchedule,
-            TaintEffect::PreferNoSchedule,
-            TaintEffect::Unknown
-        ]
-    );
+    assert_eq!(effects, [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::Unknown]);
     assert_eq!(node.conditions.get("Ready").map(|status| &**status), Some("True"));
     assert_eq!(
-        node.declared_features
-            .iter()
-            .map(|feature| &**feature)
-            .collect::<Vec<_>>(),
-        [
-            "RestartAllContainersOnContainerExits",
-            "UserNamespacesHostNetworkSupport"
-        ]
+        node.declared_features.iter().map(|feature| &**feature).collect::<Vec<_>>(),
+        ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
     );
 }
 
@@ -56,17 +40,9 @@ fn amounts_are_counted_in_the_scheduler_s_units() {
 #[test]
 fn each_image_name_is_listed_once_and_in_order() {
     let node = node_kind().decode(NODE).unwrap();
-    let images: Vec<_> = node
-        .images
-        .iter()
-        .map(|image| (&*image.name, image.size))
-        .collect();
+    let images: Vec<_> = node.images.iter().map(|image| (&*image.name, image.size)).collect();
     assert_eq!(
         images,
-        [
-            ("a:1", 1000),
-            ("registry.example.com/b:1", 2000),
-            ("registry.example.com/b@sha256:1", 2000)
-        ]
+        [("a:1", 1000), ("registry.example.com/b:1", 2000), ("registry.example.com/b@sha256:1", 2000)]
     );
 }

@@ -20,33 +20,17 @@ fn pending() -> PodInfo {
 fn metadata_is_cut_down_to_what_scheduling_reads() {
     let pod = running();
     assert_eq!(pod.key().to_string(), "shop/web-5d78c9869d-x2lqk");
-    assert_eq!(
-        (&*pod.resource_version, pod.generation, pod.terminating),
-        ("48213", 2, false)
-    );
+    assert_eq!((&*pod.resource_version, pod.generation, pod.terminating), ("48213", 2, false));
     assert_eq!(pod.controller.unwrap().to_string(), "rs-uid");
-    assert_eq!(
-        pod.annotations.iter().map(|(key, _)| &**key).collect::<Vec<_>>(),
-        ["example.com/declared"]
-    );
+    assert_eq!(pod.annotations.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["example.com/declared"]);
     assert!(pending().terminating);
 }
 
 #[test]
 fn only_sidecars_among_init_containers_hold_host_ports() {
-    let ports: Vec<_> = running()
-        .spec
-        .host_ports
-        .iter()
-        .map(|p| (p.ip.to_string(), p.protocol, p.port))
-        .collect();
-    assert_eq!(
-        ports,
-        [
-            (String::new(), Protocol::Tcp, 8080),
-            ("127.0.0.1".to_owned(), Protocol::Udp, 15001)
-        ]
-    );
+    let ports: Vec<_> =
+        running().spec.host_ports.iter().map(|p| (p.ip.to_string(), p.protocol, p.port)).collect();
+    assert_eq!(ports, [(String::new(), Protocol::Tcp, 8080), ("127.0.0.1".to_owned(), Protocol::Udp, 15001)]);
 }
 
 #[test]
@@ -83,10 +67,7 @@ fn unknown_words_in_a_toleration_tolerate_nothing() {
 fn pod_level_amounts_replace_and_can_be_left_out() {
     let spec = pending().spec;
     assert_eq!(
-        (
-            spec.requests.resource.milli_cpu,
-            spec.requests.resource.get("hugepages-2Mi")
-        ),
+        (spec.requests.resource.milli_cpu, spec.requests.resource.get("hugepages-2Mi")),
         (3000, 4 << 20)
     );
     assert!(spec.container_requests.is_some());
@@ -96,12 +77,7 @@ fn pod_level_amounts_replace_and_can_be_left_out() {
 
 /// CPU that a pod counts for on its node.
 fn counted_cpu(spec: serde_json::Value, status: serde_json::Value) -> i64 {
-    pod_kind()
-        .decode(&pod_json(spec, status))
-        .unwrap()
-        .requests()
-        .resource
-        .milli_cpu
+    pod_kind().decode(&pod_json(spec, status)).unwrap().requests().resource.milli_cpu
 }
 
 #[test]
@@ -109,21 +85,13 @@ fn during_a_resize_what_the_kubelet_reports_counts_too() {
     let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
     let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
     let cases = [
-        (
-            "a larger amount in force",
-            json!({"name": "c", "resources": cpu("500m")}),
-            500,
-        ),
+        ("a larger amount in force", json!({"name": "c", "resources": cpu("500m")}), 500),
         (
             "a larger amount allocated",
             json!({"name": "c", "resources": cpu("100m"), "allocatedResources": {"cpu": "600m"}}),
             600,
         ),
-        (
-            "a smaller amount in force",
-            json!({"name": "c", "resources": cpu("100m")}),
-            400,
-        ),
+        ("a smaller amount in force", json!({"name": "c", "resources": cpu("100m")}), 400),
         (
             "allocated alone, from an old kubelet",
             json!({"name": "c", "allocatedResources": {"cpu": "600m"}}),
@@ -134,11 +102,7 @@ fn during_a_resize_what_the_kubelet_reports_counts_too() {
             json!({"name": "c", "resources": null, "allocatedResources": {"cpu": "600m"}}),
             400,
         ),
-        (
-            "another container's",
-            json!({"name": "d", "resources": cpu("500m")}),
-            400,
-        ),
+        ("another container's", json!({"name": "d", "resources": cpu("500m")}), 400),
     ];
     for (name, report, expected) in cases {
         let status = json!({"containerStatuses": [report]});
@@ -163,10 +127,7 @@ fn reports_count_for_sidecars_but_not_for_other_init_containers() {
         let init = json!({"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": "100m"}}});
         let reports = json!([{"name": "i", "resources": {"requests": {"cpu": "500m"}}}]);
         assert_eq!(
-            counted_cpu(
-                json!({"initContainers": [init]}),
-                json!({"initContainerStatuses": reports})
-            ),
+            counted_cpu(json!({"initContainers": [init]}), json!({"initContainerStatuses": reports})),
             expected,
             "restartPolicy {policy}"
         );
@@ -176,12 +137,7 @@ fn reports_count_for_sidecars_but_not_for_other_init_containers() {
 #[test]
 fn demands_that_no_plugin_evaluates_are_listed_by_path() {
     assert_eq!(
-        pending()
-            .spec
-            .unsupported
-            .iter()
-            .map(|path| &**path)
-            .collect::<Vec<_>>(),
+        pending().spec.unsupported.iter().map(|path| &**path).collect::<Vec<_>>(),
         [
             "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution",
             "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
@@ -235,14 +191,8 @@ fn the_status_is_cut_down_to_what_scheduling_reads() {
     assert_eq!(status.disruption_reason.as_deref(), Some("PreemptionByScheduler"));
     assert_ne!(status.claim_statuses, 0);
     let scheduled = status.pod_scheduled.unwrap();
-    assert_eq!(
-        (&*scheduled.status, &*scheduled.reason),
-        ("False", "Unschedulable")
-    );
-    assert_eq!(
-        &*scheduled.message,
-        "0/3 nodes are available: 3 node(s) didn't match \"it\"."
-    );
+    assert_eq!((&*scheduled.status, &*scheduled.reason), ("False", "Unschedulable"));
+    assert_eq!(&*scheduled.message, "0/3 nodes are available: 3 node(s) didn't match \"it\".");
     assert_eq!(scheduled.last_transition, Some(Timestamp(1_772_366_399_000_000)));
 
     let status = running().status;
@@ -260,15 +210,8 @@ fn a_disruption_that_is_over_is_no_disruption() {
 
 #[test]
 fn finished_pods_are_terminal() {
-    for (phase, terminal) in [
-        ("Pending", false),
-        ("Running", false),
-        ("Succeeded", true),
-        ("Failed", true),
-    ] {
-        let pod = pod_kind()
-            .decode(&pod_json(json!({}), json!({"phase": phase})))
-            .unwrap();
+    for (phase, terminal) in [("Pending", false), ("Running", false), ("Succeeded", true), ("Failed", true)] {
+        let pod = pod_kind().decode(&pod_json(json!({}), json!({"phase": phase}))).unwrap();
         assert_eq!(pod.status.terminal, terminal, "{phase}");
     }
 }

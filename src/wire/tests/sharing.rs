@@ -26,15 +26,9 @@ fn pods_of_one_template_share_all_but_their_identity() {
     assert!(Arc::ptr_eq(&a.labels, &b.labels));
     assert!(Arc::ptr_eq(&a.annotations, &b.annotations));
     assert!(Arc::ptr_eq(&a.namespace, &b.namespace));
-    assert!(Arc::ptr_eq(
-        a.node_name.as_ref().unwrap(),
-        b.node_name.as_ref().unwrap()
-    ));
+    assert!(Arc::ptr_eq(a.node_name.as_ref().unwrap(), b.node_name.as_ref().unwrap()));
     assert!(Arc::ptr_eq(&a.controller.unwrap().0, &b.controller.unwrap().0));
-    assert!(Arc::ptr_eq(
-        &a.status_requests.unwrap(),
-        &b.status_requests.unwrap()
-    ));
+    assert!(Arc::ptr_eq(&a.status_requests.unwrap(), &b.status_requests.unwrap()));
     assert_ne!((a.name, a.uid), (b.name, b.uid));
 }
 
@@ -43,10 +37,7 @@ fn nodes_share_what_is_equal() {
     let kind = node_kind();
     let mut other: Value = serde_json::from_slice(NODE).unwrap();
     other["metadata"]["name"] = json!("node-2");
-    let (a, b) = (
-        kind.decode(NODE).unwrap(),
-        kind.decode(other.to_string().as_bytes()).unwrap(),
-    );
+    let (a, b) = (kind.decode(NODE).unwrap(), kind.decode(other.to_string().as_bytes()).unwrap());
     assert!(Arc::ptr_eq(&a.allocatable, &b.allocatable));
     assert!(Arc::ptr_eq(&a.taints, &b.taints));
     assert!(Arc::ptr_eq(&a.images, &b.images));

@@ -29,16 +29,8 @@ impl Launcher {
         ca_pem: &str,
         token: String,
     ) -> Result<Self> {
-        let args = args
-            .into_iter()
-            .chain([format!("--secure-port={port}")])
-            .collect();
-        Ok(Self {
-            program,
-            args,
-            client: Client::tls(port, ca_pem)?,
-            token,
-        })
+        let args = args.into_iter().chain([format!("--secure-port={port}")]).collect();
+        Ok(Self { program, args, client: Client::tls(port, ca_pem)?, token })
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -55,10 +47,7 @@ impl Launcher {
             answer.is_ok_and(|answer| answer.status == 200)
         };
         wait_until("kube-apiserver", Duration::from_secs(90), &mut process, || {
-            ["/readyz", "/api/v1/namespaces/default"]
-                .iter()
-                .all(is_ok)
-                .then_some(())
+            ["/readyz", "/api/v1/namespaces/default"].iter().all(is_ok).then_some(())
         })?;
         Ok(process)
     }
@@ -85,14 +74,8 @@ pub(crate) fn args(dir: &Path, etcd_port: u16, certs: &Certs, options: &Options)
         format!("--tls-private-key-file={}", show(&certs.serving_key)),
         format!("--token-auth-file={}", show(&dir.join("tokens.csv"))),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!(
-            "--service-account-key-file={}",
-            show(&certs.service_account_public_key)
-        ),
-        format!(
-            "--service-account-signing-key-file={}",
-            show(&certs.service_account_key)
-        ),
+        format!("--service-account-key-file={}", show(&certs.service_account_public_key)),
+        format!("--service-account-signing-key-file={}", show(&certs.service_account_key)),
         // A test may be many clients at once.
         "--max-requests-inflight=1200".to_owned(),
         "--max-mutating-requests-inflight=600".to_owned(),
@@ -103,10 +86,7 @@ pub(crate) fn args(dir: &Path, etcd_port: u16, certs: &Certs, options: &Options)
         "--profiling=false".to_owned(),
     ];
     if !options.disabled_admission_plugins.is_empty() {
-        args.push(format!(
-            "--disable-admission-plugins={}",
-            options.disabled_admission_plugins.join(",")
-        ));
+        args.push(format!("--disable-admission-plugins={}", options.disabled_admission_plugins.join(",")));
     }
     if !options.feature_gates.is_empty() {
         args.push(format!("--feature-gates={}", options.feature_gates.join(",")));

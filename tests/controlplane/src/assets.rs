@@ -26,13 +26,8 @@ pub enum Program {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Etcd,
-        Self::KubeApiserver,
-        Self::KubeScheduler,
-        Self::KubeControllerManager,
-        Self::Kwok,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Etcd, Self::KubeApiserver, Self::KubeScheduler, Self::KubeControllerManager, Self::Kwok];
 
     /// Its file name.
     pub const fn name(self) -> &'static str {
@@ -59,11 +54,7 @@ impl Program {
     /// The Go module of this crate that requires the package.
     pub(crate) fn module(self) -> PathBuf {
         let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-        if self == Self::Kwok {
-            crate_dir.join("kwok")
-        } else {
-            crate_dir.to_owned()
-        }
+        if self == Self::Kwok { crate_dir.join("kwok") } else { crate_dir.to_owned() }
     }
 }
 
@@ -88,9 +79,7 @@ pub struct Assets {
 impl Assets {
     /// What the environment says, checked, with nothing built yet.
     pub fn locate() -> Result<Self> {
-        let given = env::var_os("KUBEBUILDER_ASSETS")
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from);
+        let given = env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(dir) = &given {
             for program in [Program::Etcd, Program::KubeApiserver] {
                 let path = dir.join(program.name());
@@ -137,10 +126,7 @@ impl Assets {
     }
 
     fn given_path(&self, program: Program) -> Option<PathBuf> {
-        self.given
-            .as_ref()
-            .map(|dir| dir.join(program.name()))
-            .filter(|path| path.is_file())
+        self.given.as_ref().map(|dir| dir.join(program.name())).filter(|path| path.is_file())
     }
 
     /// The folder where built programs of `program`'s Go module are kept.
@@ -151,11 +137,7 @@ impl Assets {
 
 /// The folder under which all caches of this project are.
 pub(crate) fn cache_root() -> Result<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value: &OsString| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
     set("SUPERCARGO_CACHE_DIR")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("supercargo")))
         .or_else(|| Some(set("HOME")?.join(".cache").join("supercargo")))

@@ -43,9 +43,7 @@ impl Cache {
         if let Some(cache) = known.get(&module) {
             return Ok(cache.clone());
         }
-        let cache = Self {
-            dir: cache_root()?.join("controlplane").join(key(&module)?),
-        };
+        let cache = Self { dir: cache_root()?.join("controlplane").join(key(&module)?) };
         known.insert(module, cache.clone());
         Ok(cache)
     }
@@ -59,16 +57,9 @@ pub(crate) fn find_or_build(program: Program, progress: &dyn Fn(&str)) -> Result
         return Ok(path);
     }
     fs::create_dir_all(&cache.dir).with_context(|| {
-        format!(
-            "make {} (set SUPERCARGO_CACHE_DIR to a writable folder)",
-            cache.dir.display()
-        )
+        format!("make {} (set SUPERCARGO_CACHE_DIR to a writable folder)", cache.dir.display())
     })?;
-    let _lock = lock(
-        &cache.dir.join(format!("{}.lock", program.name())),
-        program,
-        progress,
-    )?;
+    let _lock = lock(&cache.dir.join(format!("{}.lock", program.name())), program, progress)?;
     if !path.is_file() {
         build(program, &path, progress)?;
     }
@@ -79,24 +70,14 @@ pub(crate) fn find_or_build(program: Program, progress: &dyn Fn(&str)) -> Result
 pub(crate) fn go(module: &Path, args: &[&str]) -> Result<String> {
     let output = go_command(module, args).output().map_err(explain_start)?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "`go {}` failed: {}",
-        args.join(" "),
-        explain_failure(&errors)
-    );
+    ensure!(output.status.success(), "`go {}` failed: {}", args.join(" "), explain_failure(&errors));
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn go_command(module: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("go");
     // A workspace or vendored tree around us has no say.
-    command
-        .args(args)
-        .current_dir(module)
-        .env("GOWORK", "off")
-        .env("CGO_ENABLED", "0")
-        .stdin(Stdio::null());
+    command.args(args).current_dir(module).env("GOWORK", "off").env("CGO_ENABLED", "0").stdin(Stdio::null());
     command
 }
 
@@ -112,9 +93,7 @@ fn key(module: &Path) -> Result<String> {
 
 fn fnv1a(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn ldflags() -> String {
@@ -127,10 +106,7 @@ fn ldflags() -> String {
 fn lock(path: &Path, program: Program, progress: &dyn Fn(&str)) -> Result<File> {
     let file = File::create(path).with_context(|| format!("make {}", path.display()))?;
     if file.try_lock().is_err() {
-        progress(&format!(
-            "{}: waiting for another process that builds it",
-            program.name()
-        ));
+        progress(&format!("{}: waiting for another process that builds it", program.name()));
         file.lock().with_context(|| format!("lock {}", path.display()))?;
     }
     Ok(file)
@@ -143,15 +119,10 @@ fn build(program: Program, path: &Path, progress: &dyn Fn(&str)) -> Result<()> {
         .tempdir_in(path.parent().context("a cached program has a folder")?)
         .context("make a folder to build in")?;
     let (built, log) = (scratch.path().join(name), scratch.path().join("log"));
-    progress(&format!(
-        "{name}: building (minutes the first time, seconds when Go's own cache is warm)"
-    ));
+    progress(&format!("{name}: building (minutes the first time, seconds when Go's own cache is warm)"));
     let started = Instant::now();
     compile(program, &built, &log, &|| {
-        progress(&format!(
-            "{name}: still building after {} s",
-            started.elapsed().as_secs()
-        ));
+        progress(&format!("{name}: still building after {} s", started.elapsed().as_secs()));
     })
     .with_context(|| format!("build {name} in {}", program.module().display()))?;
     fs::rename(&built, path).with_context(|| format!("move {name} to {}", path.display()))?;
@@ -160,19 +131,9 @@ fn build(program: Program, path: &Path, progress: &dyn Fn(&str)) -> Result<()> {
 }
 
 fn compile(program: Program, built: &Path, log: &Path, still: &dyn Fn()) -> Result<()> {
-    let output = built
-        .to_str()
-        .context("the cache folder's path is not UTF-8: set SUPERCARGO_CACHE_DIR")?;
-    let args = [
-        "build",
-        "-mod=readonly",
-        "-trimpath",
-        "-buildvcs=false",
-        "-ldflags",
-        &ldflags(),
-        "-o",
-        output,
-    ];
+    let output = built.to_str().context("the cache folder's path is not UTF-8: set SUPERCARGO_CACHE_DIR")?;
+    let args =
+        ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &ldflags(), "-o", output];
     let stderr = File::create(log).context("make a build log")?;
     let mut child = go_command(&program.module(), &args)
         .arg(program.package())
@@ -192,10 +153,7 @@ fn compile(program: Program, built: &Path, log: &Path, still: &dyn Fn()) -> Resu
         thread::sleep(Duration::from_millis(100));
     };
     if !status.success() {
-        bail!(
-            "{}",
-            explain_failure(&fs::read_to_string(log).unwrap_or_default())
-        );
+        bail!("{}", explain_failure(&fs::read_to_string(log).unwrap_or_default()));
     }
     Ok(())
 }
@@ -211,13 +169,8 @@ fn explain_start(error: std::io::Error) -> anyhow::Error {
 }
 
 fn explain_failure(errors: &str) -> String {
-    const NO_NETWORK: [&str; 5] = [
-        "dial tcp",
-        "no such host",
-        "i/o timeout",
-        "module lookup disabled",
-        "connection refused",
-    ];
+    const NO_NETWORK: [&str; 5] =
+        ["dial tcp", "no such host", "i/o timeout", "module lookup disabled", "connection refused"];
     let advice = if NO_NETWORK.iter().any(|sign| errors.contains(sign)) {
         "the Go modules cannot be fetched: check the network or GOPROXY, or set KUBEBUILDER_ASSETS"
     } else if errors.contains("requires go >=") {

@@ -51,9 +51,7 @@ impl Certs {
 
 fn authority() -> Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "supercargo test authority");
+    params.distinguished_name.push(DnType::CommonName, "supercargo test authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     Ok(params)
@@ -62,9 +60,7 @@ fn authority() -> Result<CertificateParams> {
 fn serving() -> Result<CertificateParams> {
     let names = ["localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1"];
     let mut params = CertificateParams::new(names.map(String::from))?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     Ok(params)
 }

@@ -28,12 +28,7 @@ pub(crate) struct Component {
 
 impl Component {
     pub(crate) fn new(program: Program, name: String, log: PathBuf, process: Process) -> Arc<Self> {
-        Arc::new(Self {
-            program,
-            name,
-            log,
-            process: Mutex::new(process),
-        })
+        Arc::new(Self { program, name, log, process: Mutex::new(process) })
     }
 
     /// Gives the program time to refuse what it was given, and says so if it did. The time counts from its
@@ -45,11 +40,7 @@ impl Component {
             thread::sleep(Duration::from_millis(50));
             let mut process = self.process();
             if let Some(status) = process.exited()? {
-                bail!(
-                    "{} ended with {status}; its last lines:\n{}",
-                    self.name,
-                    process.log_tail()
-                );
+                bail!("{} ended with {status}; its last lines:\n{}", self.name, process.log_tail());
             }
             if first_words.is_none() && fs::metadata(&self.log).is_ok_and(|log| log.len() > 0) {
                 first_words = Some(Instant::now());

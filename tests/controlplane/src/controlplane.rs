@@ -72,11 +72,8 @@ impl ControlPlane {
         let (etcd, server) = (assets.path(Program::Etcd)?, assets.path(Program::KubeApiserver)?);
         let workspace = Workspace::create()?;
         let dir = workspace.path();
-        let accounts: Vec<Account> = User::defaults()
-            .into_iter()
-            .chain(options.users.iter().cloned())
-            .map(Account::new)
-            .collect();
+        let accounts: Vec<Account> =
+            User::defaults().into_iter().chain(options.users.iter().cloned()).map(Account::new).collect();
         kubeconfig::write_tokens(&dir.join("tokens.csv"), &accounts)?;
         let certs = Certs::create(dir)?;
         let (etcd, etcd_port) = etcd::start(&etcd, &workspace, &options.etcd_args)?;
@@ -141,9 +138,7 @@ impl ControlPlane {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Response> {
-        self.launcher
-            .client()
-            .send(method, path, Some(self.token(user)?), body)
+        self.launcher.client().send(method, path, Some(self.token(user)?), body)
     }
 
     /// Ends kube-apiserver in order; etcd keeps its data. It waits for open connections, so with clients that
@@ -181,10 +176,7 @@ impl ControlPlane {
         let log = process::read_log(&self.audit_log_path());
         // A last line without its end is still being written.
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
-        whole
-            .lines()
-            .map(|line| serde_json::from_str(line).context("read an audit event"))
-            .collect()
+        whole.lines().map(|line| serde_json::from_str(line).context("read an audit event")).collect()
     }
 
     /// Where the audit log is written.
@@ -210,10 +202,7 @@ impl ControlPlane {
     ) -> Result<Handle> {
         let path = self.assets.path(program)?;
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = components
-            .iter()
-            .filter(|component| component.program == program)
-            .count();
+        let before = components.iter().filter(|component| component.program == program).count();
         let name = match before {
             0 => program.name().to_owned(),
             _ => format!("{}-{}", program.name(), before + 1),

@@ -27,10 +27,7 @@ fn launch(
     peer: u16,
     extra: &[String],
 ) -> Result<Process> {
-    let (client, peer) = (
-        format!("http://127.0.0.1:{client}"),
-        format!("http://127.0.0.1:{peer}"),
-    );
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
     let name = member_name(workspace);
     let args = [
         format!("--name={name}"),
@@ -53,16 +50,11 @@ fn await_ready(process: &mut Process, workspace: &Workspace, port: u16) -> Resul
     let client = Client::plain(port).probe();
     let ours = format!("\"name\":\"{}\"", member_name(workspace));
     wait_until("etcd", Duration::from_secs(30), process, || {
-        let members = client
-            .send(Method::Post, "/v3/cluster/member/list", None, Some(&json!({})))
-            .ok()?;
+        let members = client.send(Method::Post, "/v3/cluster/member/list", None, Some(&json!({}))).ok()?;
         (members.status == 200 && members.body.contains(&ours)).then_some(())
     })
 }
 
 fn member_name(workspace: &Workspace) -> String {
-    workspace
-        .path()
-        .file_name()
-        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    workspace.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

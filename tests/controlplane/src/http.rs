@@ -57,12 +57,7 @@ pub struct Response {
 impl Response {
     /// The body as JSON, or an error with the status and body when the status is no success.
     pub fn json(&self) -> Result<Value> {
-        ensure!(
-            (200..300).contains(&self.status),
-            "the server answered {}: {}",
-            self.status,
-            self.body
-        );
+        ensure!((200..300).contains(&self.status), "the server answered {}: {}", self.status, self.body);
         serde_json::from_str(&self.body).context("the server's answer is not JSON")
     }
 }
@@ -78,19 +73,12 @@ pub(crate) struct Client {
 impl Client {
     /// A client that speaks plain text.
     pub(crate) fn plain(port: u16) -> Self {
-        Self {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-            patience: PATIENCE,
-            tls: None,
-        }
+        Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), patience: PATIENCE, tls: None }
     }
 
     /// The same client, for asking whether the server is there.
     pub(crate) fn probe(&self) -> Self {
-        Self {
-            patience: PROBE_PATIENCE,
-            ..self.clone()
-        }
+        Self { patience: PROBE_PATIENCE, ..self.clone() }
     }
 
     /// A client that speaks TLS to a server whose certificate the given authority signed.
@@ -102,10 +90,7 @@ impl Client {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self {
-            tls: Some(Arc::new(config)),
-            ..Self::plain(port)
-        })
+        Ok(Self { tls: Some(Arc::new(config)), ..Self::plain(port) })
     }
 
     /// Sends one request and reads the whole answer.
@@ -119,17 +104,13 @@ impl Client {
         let request = encode(method, path, self.address, token, body);
         let tcp = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))
             .with_context(|| format!("connect to {}", self.address))?;
-        tcp.set_read_timeout(Some(self.patience))
-            .context("set the read timeout")?;
+        tcp.set_read_timeout(Some(self.patience)).context("set the read timeout")?;
         tcp.set_nodelay(true).context("set TCP_NODELAY")?;
         let answer = match &self.tls {
             None => exchange(tcp, &request),
             Some(config) => {
                 let name = ServerName::from(self.address.ip());
-                exchange(
-                    StreamOwned::new(ClientConnection::new(config.clone(), name)?, tcp),
-                    &request,
-                )
+                exchange(StreamOwned::new(ClientConnection::new(config.clone(), name)?, tcp), &request)
             }
         };
         decode(&answer.with_context(|| format!("{method} {path}"))?)
@@ -152,10 +133,7 @@ fn encode(
         || "\r\n".to_owned(),
         |body| {
             let (kind, text) = (content_type(method, body), body.to_string());
-            format!(
-                "Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{text}",
-                text.len()
-            )
+            format!("Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{text}", text.len())
         },
     );
     (head + &rest).into_bytes()
@@ -184,11 +162,7 @@ fn decode(answer: &[u8]) -> Result<Response> {
     let split = find(answer, b"\r\n\r\n").context("the answer has no end of headers")?;
     let head = std::str::from_utf8(&answer[..split]).context("the headers are not text")?;
     let body = &answer[split + 4..];
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .context("no status code")?;
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status code")?;
     let body = if header(head, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
     {
         unchunk(body)?
@@ -198,10 +172,7 @@ fn decode(answer: &[u8]) -> Result<Response> {
     } else {
         body.to_vec()
     };
-    Ok(Response {
-        status,
-        body: String::from_utf8_lossy(&body).into_owned(),
-    })
+    Ok(Response { status, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
@@ -222,9 +193,7 @@ fn unchunk(mut rest: &[u8]) -> Result<Vec<u8>> {
             return Ok(body);
         }
         let start = line_end + 2;
-        let Some(chunk) = rest.get(start..start + size) else {
-            bail!("the body is cut short")
-        };
+        let Some(chunk) = rest.get(start..start + size) else { bail!("the body is cut short") };
         body.extend_from_slice(chunk);
         rest = rest.get(start + size + 2..).context("the body is cut short")?;
     }
@@ -246,10 +215,7 @@ mod tests {
             b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=1\r\n0123456789\r\n0\r\n\r\n",
         );
         assert_eq!(chunked.unwrap().body, "abc0123456789");
-        assert_eq!(
-            decode(b"HTTP/1.1 503 No\r\n\r\nto the end").unwrap().body,
-            "to the end"
-        );
+        assert_eq!(decode(b"HTTP/1.1 503 No\r\n\r\nto the end").unwrap().body, "to the end");
     }
 
     #[test]

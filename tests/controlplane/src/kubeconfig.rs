@@ -20,10 +20,7 @@ pub struct User {
 impl User {
     /// A user in no group.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            groups: Vec::new(),
-        }
+        Self { name: name.into(), groups: Vec::new() }
     }
 
     /// The same user, in one group more.
@@ -94,17 +91,11 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let bits = chunk
-            .iter()
-            .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let digit = ALPHABET[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= chunk.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
+            text.push(if place <= chunk.len() { char::from(digit) } else { '=' });
         }
     }
     text

@@ -39,16 +39,10 @@ impl ControlPlane {
                 "--manage-all-nodes=false".to_owned(),
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".to_owned(),
                 "--node-ip=127.0.0.1".to_owned(),
-                format!(
-                    "--node-lease-duration-seconds={}",
-                    if options.node_leases { 40 } else { 0 }
-                ),
+                format!("--node-lease-duration-seconds={}", if options.node_leases { 40 } else { 0 }),
             ];
             args.extend(
-                stages
-                    .iter()
-                    .chain(&options.configs)
-                    .map(|path| format!("--config={}", path.display())),
+                stages.iter().chain(&options.configs).map(|path| format!("--config={}", path.display())),
             );
             args.extend(options.extra_args.iter().cloned());
             Ok(args)
@@ -60,31 +54,15 @@ impl ControlPlane {
 fn stages(node_leases: bool) -> Result<Vec<PathBuf>> {
     let module = Program::Kwok.module();
     build::go(&module, &["mod", "download", "sigs.k8s.io/kwok"])?;
-    let source = build::go(
-        &module,
-        &[
-            "list",
-            "-mod=readonly",
-            "-m",
-            "-f",
-            "{{.Dir}}",
-            "sigs.k8s.io/kwok",
-        ],
-    )?;
-    ensure!(
-        !source.is_empty(),
-        "kwok's module is not there: run `go mod download` in {}",
-        module.display()
-    );
+    let source = build::go(&module, &["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])?;
+    ensure!(!source.is_empty(), "kwok's module is not there: run `go mod download` in {}", module.display());
     let folder = Path::new(&source).join("kustomize").join("stage");
     let mut kinds = vec!["node/fast", "pod/fast"];
     if node_leases {
         kinds.push("node/heartbeat-with-lease");
     }
-    let files: Vec<Vec<PathBuf>> = kinds
-        .iter()
-        .map(|kind| stage_files(&folder.join(kind)))
-        .collect::<Result<_>>()?;
+    let files: Vec<Vec<PathBuf>> =
+        kinds.iter().map(|kind| stage_files(&folder.join(kind))).collect::<Result<_>>()?;
     Ok(files.concat())
 }
 
@@ -92,9 +70,7 @@ fn stage_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry
-            .with_context(|| format!("read {}", folder.display()))?
-            .path();
+        let path = entry.with_context(|| format!("read {}", folder.display()))?.path();
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
         if is_yaml && path.file_name().is_some_and(|name| name != "kustomization.yaml") {
             files.push(path);

@@ -15,10 +15,7 @@ impl ControlPlane {
             Ok(vec![
                 format!("--kubeconfig={}", kubeconfig.display()),
                 format!("--controllers={}", controllers.join(",")),
-                format!(
-                    "--service-account-private-key-file={}",
-                    self.certs.service_account_key.display()
-                ),
+                format!("--service-account-private-key-file={}", self.certs.service_account_key.display()),
                 format!("--root-ca-file={}", self.certs.ca.display()),
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),

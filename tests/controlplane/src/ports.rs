@@ -7,10 +7,7 @@ use anyhow::{Context as _, Result};
 /// A TCP port on loopback that was free a moment ago. Whoever binds it must be ready to ask for another.
 pub(crate) fn free() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a loopback port")?;
-    Ok(listener
-        .local_addr()
-        .context("read the port the system gave")?
-        .port())
+    Ok(listener.local_addr().context("read the port the system gave")?.port())
 }
 
 /// Runs `start` again, a few times, while it fails because another process took its port in between.

@@ -76,18 +76,12 @@ impl Process {
             .spawn()
             .with_context(|| format!("start a shell to run {}", program.display()))?;
         let leash = shell.stdin.take();
-        Ok(Self {
-            shell,
-            leash,
-            log: log.to_owned(),
-        })
+        Ok(Self { shell, leash, log: log.to_owned() })
     }
 
     /// How the program ended, if it did.
     pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>> {
-        self.shell
-            .try_wait()
-            .with_context(|| format!("ask after the program of {}", self.log.display()))
+        self.shell.try_wait().with_context(|| format!("ask after the program of {}", self.log.display()))
     }
 
     /// Ends the program in order and waits until it has ended.
@@ -122,10 +116,7 @@ impl Drop for Process {
 
 /// A log's text; empty when it is not there.
 pub(crate) fn read_log(path: &Path) -> String {
-    fs::read(path).map_or_else(
-        |_| String::new(),
-        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
-    )
+    fs::read(path).map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Polls until `ready` gives something, `give_up` has passed, or the process ends.
@@ -138,20 +129,14 @@ pub(crate) fn wait_until<T>(
     let started = Instant::now();
     loop {
         if let Some(status) = process.exited()? {
-            anyhow::bail!(
-                "{what} ended with {status}; its last lines:\n{}",
-                process.log_tail()
-            );
+            anyhow::bail!("{what} ended with {status}; its last lines:\n{}", process.log_tail());
         }
         if let Some(value) = ready() {
             return Ok(value);
         }
         if started.elapsed() > give_up {
             let waited = give_up.as_secs();
-            anyhow::bail!(
-                "{what} is not ready after {waited} s; its last lines:\n{}",
-                process.log_tail()
-            );
+            anyhow::bail!("{what} is not ready after {waited} s; its last lines:\n{}", process.log_tail());
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -168,12 +153,8 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Makes a fresh folder. With `SUPERCARGO_KEEP_CONTROLPLANE=1` it stays, and its path is printed.
     pub(crate) fn create() -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("supercargo-controlplane-")
-            .tempdir();
-        let path = folder
-            .context("make a working folder (is TMPDIR writable?)")?
-            .keep();
+        let folder = tempfile::Builder::new().prefix("supercargo-controlplane-").tempdir();
+        let path = folder.context("make a working folder (is TMPDIR writable?)")?.keep();
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         let keep = std::env::var_os("SUPERCARGO_KEEP_CONTROLPLANE").is_some_and(|value| value == "1");
         let cleaner = if keep {
@@ -182,11 +163,7 @@ impl Workspace {
         } else {
             Some(clean_after(&path, Stdio::from(reader))?)
         };
-        Ok(Self {
-            path,
-            hold: Some(writer),
-            cleaner,
-        })
+        Ok(Self { path, hold: Some(writer), cleaner })
     }
 
     /// The folder.
@@ -196,9 +173,7 @@ impl Workspace {
 
     fn hold(&self) -> Result<Stdio> {
         let hold = self.hold.as_ref().expect("the pipe is held until drop");
-        Ok(Stdio::from(
-            hold.try_clone().context("share the pipe of the working folder")?,
-        ))
+        Ok(Stdio::from(hold.try_clone().context("share the pipe of the working folder")?))
     }
 }
 

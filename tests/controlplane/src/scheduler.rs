@@ -95,13 +95,10 @@ mod tests {
 
     #[test]
     fn a_given_config_names_the_kubeconfig() {
-        let with = |config: &str| SchedulerOptions {
-            config_yaml: Some(config.to_owned()),
-            ..Default::default()
-        };
-        let config = with("clientConnection: {kubeconfig: \"{kubeconfig}\"}")
-            .config(Path::new("/x"))
-            .unwrap();
+        let with =
+            |config: &str| SchedulerOptions { config_yaml: Some(config.to_owned()), ..Default::default() };
+        let config =
+            with("clientConnection: {kubeconfig: \"{kubeconfig}\"}").config(Path::new("/x")).unwrap();
         assert_eq!(config, "clientConnection: {kubeconfig: \"/x\"}");
         assert!(with("profiles: []").config(Path::new("/x")).is_err());
     }

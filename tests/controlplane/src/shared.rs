@@ -35,10 +35,7 @@ pub fn assets_or_skip() -> Option<Assets> {
 pub fn shared() -> &'static ControlPlane {
     static SHARED: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
     let start = || {
-        let options = Options {
-            audit: true,
-            ..Options::default()
-        };
+        let options = Options { audit: true, ..Options::default() };
         ControlPlane::start(options).map_err(|error| format!("{error:#}"))
     };
     match SHARED.get_or_init(start) {

@@ -33,11 +33,7 @@ fn pod(name: &str, node: Option<&str>) -> Value {
 }
 
 fn create(plane: &ControlPlane, path: &str, object: &Value) -> Value {
-    plane
-        .request(Method::Post, path, Some(object))
-        .unwrap()
-        .json()
-        .unwrap()
+    plane.request(Method::Post, path, Some(object)).unwrap().json().unwrap()
 }
 
 fn get(plane: &ControlPlane, path: &str) -> Value {
@@ -47,10 +43,7 @@ fn get(plane: &ControlPlane, path: &str) -> Value {
 fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let started = Instant::now();
     while !check() {
-        assert!(
-            started.elapsed() < Duration::from_secs(30),
-            "not within 30 s: {what}"
-        );
+        assert!(started.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -69,11 +62,7 @@ fn processes_of(dir: &Path) -> Vec<String> {
 fn serves_restarts_and_leaves_nothing() {
     let Some(assets) = assets_or_skip() else { return };
     let users = vec![User::new("viewer").in_group("viewers")];
-    let plane = ControlPlane::start(Options {
-        users,
-        ..Options::default()
-    })
-    .unwrap();
+    let plane = ControlPlane::start(Options { users, ..Options::default() }).unwrap();
 
     let version = get(&plane, "/version");
     if !assets.is_given(Program::KubeApiserver) {
@@ -83,18 +72,8 @@ fn serves_restarts_and_leaves_nothing() {
     create(&plane, PODS, &pod("p", Some("a")));
     assert!(get(&plane, &format!("{NODES}/a"))["spec"]["taints"].is_null());
     let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
-    plane
-        .request(Method::Patch, &format!("{PODS}/p"), Some(&labelled))
-        .unwrap()
-        .json()
-        .unwrap();
-    assert_eq!(
-        plane
-            .request_as("viewer", Method::Get, PODS, None)
-            .unwrap()
-            .status,
-        403
-    );
+    plane.request(Method::Patch, &format!("{PODS}/p"), Some(&labelled)).unwrap().json().unwrap();
+    assert_eq!(plane.request_as("viewer", Method::Get, PODS, None).unwrap().status, 403);
     assert!(plane.request_as("nobody", Method::Get, PODS, None).is_err());
     assert!(plane.audit_log().is_err());
 
@@ -117,53 +96,28 @@ fn serves_restarts_and_leaves_nothing() {
 fn binds_and_runs_a_pod() {
     let Some(plane) = shared_or_skip() else { return };
     assert!(std::ptr::eq(plane, crate::shared()));
-    let scheduler = plane.start_kube_scheduler(&SchedulerOptions {
-        json_log: true,
-        ..Default::default()
-    });
+    let scheduler = plane.start_kube_scheduler(&SchedulerOptions { json_log: true, ..Default::default() });
     let scheduler = scheduler.unwrap();
     let kwok = plane.start_kwok().unwrap();
-    let manager = plane
-        .start_controller_manager(&["replicaset-controller"])
-        .unwrap();
+    let manager = plane.start_controller_manager(&["replicaset-controller"]).unwrap();
     create(plane, NODES, &node("fake-0"));
     create(plane, PODS, &pod("bound", None));
 
-    eventually("the pod runs", || {
-        get(plane, &format!("{PODS}/bound"))["status"]["phase"] == "Running"
-    });
+    eventually("the pod runs", || get(plane, &format!("{PODS}/bound"))["status"]["phase"] == "Running");
     assert_eq!(get(plane, &format!("{PODS}/bound"))["spec"]["nodeName"], "fake-0");
-    eventually("the binding is in the audit log", || {
-        bindings(plane, "bound") == 1
-    });
-    create(
-        plane,
-        "/apis/apps/v1/namespaces/default/replicasets",
-        &replica_set("web", 2),
-    );
+    eventually("the binding is in the audit log", || bindings(plane, "bound") == 1);
+    create(plane, "/apis/apps/v1/namespaces/default/replicasets", &replica_set("web", 2));
     eventually("the replicas are ready", || {
         get(plane, "/apis/apps/v1/namespaces/default/replicasets/web")["status"]["readyReplicas"] == 2
     });
     let end = json!({ "gracePeriodSeconds": 1 });
-    plane
-        .request(Method::Delete, &format!("{PODS}/bound"), Some(&end))
-        .unwrap()
-        .json()
-        .unwrap();
+    plane.request(Method::Delete, &format!("{PODS}/bound"), Some(&end)).unwrap().json().unwrap();
     eventually("the deleted pod goes", || {
-        plane
-            .request(Method::Get, &format!("{PODS}/bound"), None)
-            .unwrap()
-            .status
-            == 404
+        plane.request(Method::Get, &format!("{PODS}/bound"), None).unwrap().status == 404
     });
 
     let first_line = scheduler.log().lines().next().map(serde_json::from_str::<Value>);
-    assert!(
-        matches!(first_line, Some(Ok(_))),
-        "not JSON: {}",
-        plane.log_of("kube-scheduler")
-    );
+    assert!(matches!(first_line, Some(Ok(_))), "not JSON: {}", plane.log_of("kube-scheduler"));
     assert!(scheduler.is_running() && kwok.is_running() && manager.is_running());
     scheduler.stop();
     kwok.kill();
@@ -200,10 +154,7 @@ fn replica_set(name: &str, replicas: u32) -> Value {
 fn a_refused_configuration_is_an_error() {
     let Some(plane) = shared_or_skip() else { return };
     let config_yaml = Some("clientConnection: {kubeconfig: \"{kubeconfig}\"}".to_owned());
-    let error = plane.start_kube_scheduler(&SchedulerOptions {
-        config_yaml,
-        ..Default::default()
-    });
+    let error = plane.start_kube_scheduler(&SchedulerOptions { config_yaml, ..Default::default() });
     let error = format!("{:#}", error.unwrap_err());
     assert!(error.contains("Kind"), "{error}");
 }
@@ -215,24 +166,11 @@ fn a_taken_port_is_recognized() {
     }
     let taken = |what: &str, error: anyhow::Error| {
         let error = format!("{error:#}");
-        assert!(
-            error.contains(what) && error.contains("address already in use"),
-            "{error}"
-        );
+        assert!(error.contains(what) && error.contains("address already in use"), "{error}");
     };
     let holder = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let etcd_args = vec![format!(
-        "--listen-client-urls=http://{}",
-        holder.local_addr().unwrap()
-    )];
-    taken(
-        "etcd",
-        ControlPlane::start(Options {
-            etcd_args,
-            ..Options::default()
-        })
-        .unwrap_err(),
-    );
+    let etcd_args = vec![format!("--listen-client-urls=http://{}", holder.local_addr().unwrap())];
+    taken("etcd", ControlPlane::start(Options { etcd_args, ..Options::default() }).unwrap_err());
 
     let plane = ControlPlane::start(Options::default()).unwrap();
     plane.kill_apiserver();
@@ -274,7 +212,5 @@ fn a_killed_process_leaves_nothing() {
     assert!(processes_of(dir).len() >= 2);
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("its programs and files are gone", || {
-        processes_of(dir).is_empty() && !dir.exists()
-    });
+    eventually("its programs and files are gone", || processes_of(dir).is_empty() && !dir.exists());
 }

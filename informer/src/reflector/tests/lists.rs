@@ -10,40 +10,17 @@ async fn lists(
     let count = answers.len();
     let answers = Mutex::new(answers.into_iter());
     let source = Scripted::new(
-        move |_, _| {
-            answers
-                .lock()
-                .next()
-                .unwrap_or_else(|| Err(refused(500, "no more answers")))
-        },
+        move |_, _| answers.lock().next().unwrap_or_else(|| Err(refused(500, "no more answers"))),
         |_, _| Ok(Script::end_after(vec![])),
     );
-    let rig = Rig::with(
-        source.clone(),
-        ReflectorOptions {
-            watch_list: false,
-            ..options
-        },
-    );
+    let rig = Rig::with(source.clone(), ReflectorOptions { watch_list: false, ..options });
     sleep(120.0).await;
-    let lists = source
-        .requests()
-        .into_iter()
-        .filter(|request| !request.watch)
-        .take(count);
-    (
-        lists
-            .map(|request| request.summary().replace("list ", ""))
-            .collect(),
-        rig.stop().await,
-    )
+    let lists = source.requests().into_iter().filter(|request| !request.watch).take(count);
+    (lists.map(|request| request.summary().replace("list ", "")).collect(), rig.stop().await)
 }
 
 fn page_to(version: &str, pods: &[(&str, &str)], token: &str) -> Page<Pod> {
-    Page {
-        continue_token: Some(token.to_owned()),
-        ..page(version, pods)
-    }
+    Page { continue_token: Some(token.to_owned()), ..page(version, pods) }
 }
 
 fn too_large() -> ListWatchError {
@@ -64,15 +41,8 @@ async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
         Ok(page("30", &[])),
     ];
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
-    let expected = [
-        "rv=0 limit=500",
-        "rv=10",
-        "rv= limit=500",
-        "rv=20",
-        "rv= limit=500",
-        "rv= limit=500",
-        "rv=30",
-    ];
+    let expected =
+        ["rv=0 limit=500", "rv=10", "rv= limit=500", "rv=20", "rv= limit=500", "rv= limit=500", "rv=30"];
     assert_eq!(requests, expected);
 }
 
@@ -86,14 +56,8 @@ async fn forced_pages_are_followed_and_an_expired_page_is_a_whole_list() {
         Err(refused(410, "Expired")),
         Ok(page("21", &[("d", "4")])),
     ];
-    let (requests, deltas) = lists(
-        answers,
-        ReflectorOptions {
-            page_size: Some(4),
-            ..ReflectorOptions::default()
-        },
-    )
-    .await;
+    let (requests, deltas) =
+        lists(answers, ReflectorOptions { page_size: Some(4), ..ReflectorOptions::default() }).await;
     let expected = [
         "rv=0 limit=4",
         "rv= limit=4 continue=C1",
@@ -108,20 +72,11 @@ async fn forced_pages_are_followed_and_an_expired_page_is_a_whole_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_a_watch_cache_is_asked_for_pages_ever_after() {
-    let answers = vec![
-        Ok(page_to("10", &[], "C")),
-        Ok(page("10", &[])),
-        Ok(page("11", &[])),
-        Ok(page("12", &[])),
-    ];
+    let answers =
+        vec![Ok(page_to("10", &[], "C")), Ok(page("10", &[])), Ok(page("11", &[])), Ok(page("12", &[]))];
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
     assert_eq!(
         requests,
-        [
-            "rv=0 limit=500",
-            "rv= limit=500 continue=C",
-            "rv=10 limit=500",
-            "rv=11 limit=500"
-        ]
+        ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=10 limit=500", "rv=11 limit=500"]
     );
 }

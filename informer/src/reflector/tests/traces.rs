@@ -15,18 +15,13 @@ async fn g1_a_watch_that_closes_at_once_is_a_relist_after_a_growing_wait() {
     let first = ["watch-list rv=", "list rv=0 limit=500", "watch rv=10"];
     let later = ["watch-list rv=10", "list rv=10", "watch rv=10"];
     assert_eq!(summaries(&requests[..3]), first);
-    requests[3..]
-        .chunks(3)
-        .for_each(|cycle| assert_eq!(summaries(cycle), later));
+    requests[3..].chunks(3).for_each(|cycle| assert_eq!(summaries(cycle), later));
     assert_backoff(&requests, 3);
     for request in requests.iter().filter(|request| request.watch) {
         let seconds = request.options.timeout.unwrap().as_secs();
         assert!((300..600).contains(&seconds) && request.options.allow_bookmarks);
     }
-    assert_eq!(
-        requests[0].options.version_match,
-        Some(VersionMatch::NotOlderThan)
-    );
+    assert_eq!(requests[0].options.version_match, Some(VersionMatch::NotOlderThan));
     assert!(rig.errors.lock().is_empty());
     assert_eq!(rig.status.version(), "10");
 }
@@ -42,9 +37,7 @@ async fn g3_a_410_at_the_start_of_a_watch_is_an_error_and_a_relist() {
     let requests = source.requests();
     assert_eq!(requests.len() / 3, rig.errors.lock().len());
     let later = ["watch-list rv=10", "list rv=10", "watch rv=10"];
-    requests[3..]
-        .chunks(3)
-        .for_each(|cycle| assert_eq!(summaries(cycle), later));
+    requests[3..].chunks(3).for_each(|cycle| assert_eq!(summaries(cycle), later));
     assert_backoff(&requests, 3);
 }
 
@@ -52,11 +45,7 @@ async fn g3_a_410_at_the_start_of_a_watch_is_an_error_and_a_relist() {
 async fn g5_a_410_within_a_watch_is_a_relist_from_the_last_version_and_no_error() {
     let watch = |n: usize, _: &_| {
         let expired = WatchEvent::Error(refusal(410, "Expired"));
-        Ok(if n == 1 {
-            Script::end_after(vec![expired])
-        } else {
-            Script::stay_after(vec![])
-        })
+        Ok(if n == 1 { Script::end_after(vec![expired]) } else { Script::stay_after(vec![]) })
     };
     let source = Scripted::new(|_, _| Ok(page("10", &[("a", "1")])), no_watch_list(watch));
     let rig = Rig::start(source.clone());
@@ -120,12 +109,7 @@ async fn g9_a_watch_that_said_something_is_taken_up_again_at_once() {
         "watch rv=104",
     ];
     assert_eq!(source.summaries(), expected);
-    assert!(
-        source
-            .requests()
-            .iter()
-            .all(|request| request.at < Duration::from_millis(10))
-    );
+    assert!(source.requests().iter().all(|request| request.at < Duration::from_millis(10)));
     assert_eq!(rig.status.version(), "104");
     assert_eq!(rig.stop().await, ["=10[a@1]", "@102", "@103", "@104"]);
 }
@@ -134,12 +118,7 @@ async fn g9_a_watch_that_said_something_is_taken_up_again_at_once() {
 async fn g10_a_watch_list_that_works_is_the_only_request() {
     let source = Scripted::new(
         |_, _| unreachable!("no list is needed"),
-        |_, _| {
-            Ok(Script::stay_after(vec![
-                WatchEvent::Added(pod("a", "1")),
-                bookmark("12", true),
-            ]))
-        },
+        |_, _| Ok(Script::stay_after(vec![WatchEvent::Added(pod("a", "1")), bookmark("12", true)])),
     );
     let rig = Rig::start(source.clone());
     sleep(30.0).await;

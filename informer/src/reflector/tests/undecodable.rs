@@ -12,26 +12,11 @@ fn broken(name: &str, version: &str) -> Undecodable {
 
 #[tokio::test(start_paused = true)]
 async fn an_undecodable_object_is_skipped_counted_and_kept_as_it_was() {
-    let list = |_, _: &_| {
-        Ok(Page {
-            undecodable: vec![broken("b", "2")],
-            ..page("10", &[("a", "1")])
-        })
-    };
+    let list = |_, _: &_| Ok(Page { undecodable: vec![broken("b", "2")], ..page("10", &[("a", "1")]) });
     let watch = |_, _: &_| {
-        let modified = WatchEvent::Undecodable {
-            deleted: false,
-            item: broken("a", "11"),
-        };
-        let deleted = WatchEvent::Undecodable {
-            deleted: true,
-            item: broken("b", "12"),
-        };
-        Ok(Script::stay_after(vec![
-            modified,
-            deleted,
-            WatchEvent::Added(pod("c", "13")),
-        ]))
+        let modified = WatchEvent::Undecodable { deleted: false, item: broken("a", "11") };
+        let deleted = WatchEvent::Undecodable { deleted: true, item: broken("b", "12") };
+        Ok(Script::stay_after(vec![modified, deleted, WatchEvent::Added(pod("c", "13"))]))
     };
     let source = Scripted::new(list, no_watch_list(watch));
     let rig = Rig::start(source);
@@ -43,10 +28,7 @@ async fn an_undecodable_object_is_skipped_counted_and_kept_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn an_undecodable_object_of_a_watch_list_is_kept_as_it_was_unless_deleted() {
     let watch = |_, _: &_| {
-        let item = |deleted, name| WatchEvent::Undecodable {
-            deleted,
-            item: broken(name, "2"),
-        };
+        let item = |deleted, name| WatchEvent::Undecodable { deleted, item: broken(name, "2") };
         let events = vec![
             item(false, "a"),
             item(false, "b"),

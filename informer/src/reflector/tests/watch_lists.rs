@@ -10,10 +10,7 @@ async fn g6_a_watch_list_without_an_end_is_given_up_for_a_list() {
     sleep(59.0).await;
     assert_eq!(source.summaries(), ["watch-list rv="]);
     sleep(2.0).await;
-    assert_eq!(
-        source.summaries(),
-        ["watch-list rv=", "list rv=0 limit=500", "watch rv=2"]
-    );
+    assert_eq!(source.summaries(), ["watch-list rv=", "list rv=0 limit=500", "watch rv=2"]);
     assert_eq!(source.watchers(), 1, "the first watch is gone");
     source.apply(pod("b", ""));
     settle().await;
@@ -34,10 +31,8 @@ async fn updates_and_deletions_before_the_end_bookmark_count() {
             WatchEvent::Modified(pod("c", "9")),
         ]
     };
-    let source = Scripted::new(
-        |_, _| unreachable!("no list is needed"),
-        move |_, _| Ok(Script::stay_after(events())),
-    );
+    let source =
+        Scripted::new(|_, _| unreachable!("no list is needed"), move |_, _| Ok(Script::stay_after(events())));
     let rig = Rig::start(source);
     settle().await;
     assert_eq!(rig.status.version(), "9");
@@ -50,10 +45,7 @@ async fn a_watch_list_asked_for_patience_waits_and_does_not_list() {
         |_, _| unreachable!("no list is needed"),
         |n, _| match n {
             0 => Err(refused(429, "TooManyRequests")),
-            1 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(
-                429,
-                "TooManyRequests",
-            ))])),
+            1 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(429, "TooManyRequests"))])),
             _ => Ok(Script::stay_after(vec![bookmark("5", true)])),
         },
     );
@@ -99,19 +91,13 @@ async fn a_watch_list_whose_version_is_gone_asks_for_the_most_recent() {
     );
     let rig = Rig::start(source.clone());
     sleep(10.0).await;
-    assert_eq!(
-        source.summaries(),
-        ["watch-list rv=", "watch-list rv=5", "watch-list rv="]
-    );
+    assert_eq!(source.summaries(), ["watch-list rv=", "watch-list rv=5", "watch-list rv="]);
     assert_eq!(rig.stop().await, ["=5[]", "=9[]"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_always_says_expired_is_not_asked_in_a_loop() {
-    let source = Scripted::new(
-        |_, _| Err(refused(410, "Expired")),
-        |_, _| Err(refused(410, "Expired")),
-    );
+    let source = Scripted::new(|_, _| Err(refused(410, "Expired")), |_, _| Err(refused(410, "Expired")));
     let rig = Rig::start(source.clone());
     sleep(30.0).await;
     assert!(source.requests().len() < 30, "{:?}", source.summaries());
@@ -137,10 +123,7 @@ async fn a_watch_list_that_was_synced_goes_on_as_a_plain_watch() {
 #[tokio::test(start_paused = true)]
 async fn without_watch_list_there_is_a_list_and_a_watch() {
     let source = FakeSource::<Typed<Pod>>::typed();
-    let options = ReflectorOptions {
-        watch_list: false,
-        ..ReflectorOptions::default()
-    };
+    let options = ReflectorOptions { watch_list: false, ..ReflectorOptions::default() };
     let _rig = Rig::with(source.clone(), options);
     settle().await;
     assert_eq!(source.summaries(), ["list rv=0 limit=500", "watch rv=1"]);

@@ -6,23 +6,14 @@ use super::*;
 async fn a_busy_server_costs_waits_but_no_relist() {
     let watch = |n: usize, _: &_| match n {
         1 | 2 => Err(refused(429, "TooManyRequests")),
-        3 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(
-            429,
-            "TooManyRequests",
-        ))])),
+        3 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(429, "TooManyRequests"))])),
         _ => Ok(Script::stay_after(vec![])),
     };
     let source = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(watch));
     let rig = Rig::start(source.clone());
     sleep(30.0).await;
-    let expected = [
-        "watch-list rv=",
-        "list rv=0 limit=500",
-        "watch rv=10",
-        "watch rv=10",
-        "watch rv=10",
-        "watch rv=10",
-    ];
+    let expected =
+        ["watch-list rv=", "list rv=0 limit=500", "watch rv=10", "watch rv=10", "watch rv=10", "watch rv=10"];
     assert_eq!(source.summaries(), expected);
     assert_backoff(&source.requests()[2..], 1);
     assert!(rig.errors.lock().is_empty());
@@ -64,10 +55,7 @@ async fn twenty_seconds_of_refused_connections_cost_no_list() {
     sleep(30.0).await;
     let requests = source.summaries();
     assert_eq!(requests[0], "watch-list rv=");
-    assert!(
-        requests[1..].iter().all(|request| request == "watch rv=2"),
-        "{requests:?}"
-    );
+    assert!(requests[1..].iter().all(|request| request == "watch rv=2"), "{requests:?}");
     assert!(rig.errors.lock().is_empty() && rig.status.last_error().is_none());
     assert_eq!(rig.stop().await, ["=2[a@2]", "+b@3"]);
 }
@@ -110,12 +98,7 @@ async fn a_silent_watch_is_given_up_shortly_after_the_server_should_have_ended_i
 #[tokio::test(start_paused = true)]
 async fn an_internal_error_is_a_relist_unless_a_window_is_set() {
     let script = || {
-        no_watch_list(|_, _| {
-            Ok(Script::end_after(vec![WatchEvent::Error(refusal(
-                500,
-                "InternalError",
-            ))]))
-        })
+        no_watch_list(|_, _| Ok(Script::end_after(vec![WatchEvent::Error(refusal(500, "InternalError"))])))
     };
     let source = Scripted::new(|_, _| Ok(page("10", &[])), script());
     let _rig = Rig::start(source.clone());
@@ -123,29 +106,16 @@ async fn an_internal_error_is_a_relist_unless_a_window_is_set() {
     assert_eq!(source.requests().len(), 3);
     let watch = |n: usize, _: &_| {
         let error = WatchEvent::Error(refusal(500, "InternalError"));
-        Ok(if n < 5 {
-            Script::end_after(vec![error])
-        } else {
-            Script::stay_after(vec![])
-        })
+        Ok(if n < 5 { Script::end_after(vec![error]) } else { Script::stay_after(vec![]) })
     };
     let patient = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(watch));
-    let options = ReflectorOptions {
-        internal_error_retry: Duration::from_secs(30),
-        ..ReflectorOptions::default()
-    };
+    let options =
+        ReflectorOptions { internal_error_retry: Duration::from_secs(30), ..ReflectorOptions::default() };
     let _rig = Rig::with(patient.clone(), options);
     settle().await;
     assert_eq!(
         patient.summaries()[1..],
-        [
-            "list rv=0 limit=500",
-            "watch rv=10",
-            "watch rv=10",
-            "watch rv=10",
-            "watch rv=10",
-            "watch rv=10"
-        ]
+        ["list rv=0 limit=500", "watch rv=10", "watch rv=10", "watch rv=10", "watch rv=10", "watch rv=10"]
     );
 }
 
@@ -153,10 +123,7 @@ async fn an_internal_error_is_a_relist_unless_a_window_is_set() {
 async fn from_no_version_in_particular_the_first_events_do_not_move_it() {
     let watch = |_, options: &ListOptions| {
         assert_eq!(options.resource_version, "");
-        Ok(Script::stay_after(vec![
-            WatchEvent::Added(pod("b", "9")),
-            WatchEvent::Added(pod("a", "3")),
-        ]))
+        Ok(Script::stay_after(vec![WatchEvent::Added(pod("b", "9")), WatchEvent::Added(pod("a", "3"))]))
     };
     let source = Scripted::new(|_, _| Ok(page("", &[])), no_watch_list(watch));
     let rig = Rig::start(source);
@@ -196,15 +163,8 @@ async fn watches_are_asked_to_end_within_the_range_that_is_set_but_not_too_soon(
         let rig = Rig::with(source.clone(), options);
         sleep(600.0).await;
         rig.stop().await;
-        let timeouts = source
-            .requests()
-            .into_iter()
-            .filter_map(|request| request.options.timeout);
-        assert!(
-            timeouts
-                .map(|timeout| timeout.as_secs())
-                .all(|seconds| range.contains(&seconds))
-        );
+        let timeouts = source.requests().into_iter().filter_map(|request| request.options.timeout);
+        assert!(timeouts.map(|timeout| timeout.as_secs()).all(|seconds| range.contains(&seconds)));
     }
 }
 

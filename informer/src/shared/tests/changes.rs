@@ -14,9 +14,7 @@ async fn every_change_reaches_every_handler_and_the_store_first() {
         let key = format!("ns/{}", pod.metadata.name.as_deref().unwrap());
         seen.fetch_add(usize::from(store.get(key).is_some()), Ordering::Relaxed);
     });
-    rig.informer
-        .add_event_handler(checker, HandlerOptions::default())
-        .unwrap();
+    rig.informer.add_event_handler(checker, HandlerOptions::default()).unwrap();
     assert!(!rig.informer.has_synced() && !rig.informer.is_started());
 
     let running = rig.run();
@@ -28,12 +26,7 @@ async fn every_change_reaches_every_handler_and_the_store_first() {
     rig.source.delete(pod("b"));
     rig.source.bookmark();
     settle().await;
-    let expected = [
-        "add ns/a 2 initial",
-        "add ns/b 3",
-        "update ns/a 2>4",
-        "delete ns/b 5",
-    ];
+    let expected = ["add ns/a 2 initial", "add ns/b 3", "update ns/a 2>4", "delete ns/b 5"];
     assert_eq!(first.take(), expected);
     assert_eq!(second.take(), expected);
     assert_eq!(seen_in_store.load(Ordering::Relaxed), 2);
@@ -56,15 +49,7 @@ async fn a_relist_brings_tombstones_then_updates_even_without_news_then_adds() {
     rig.source.apply_silently(pod("d"));
     rig.source.reset_watch();
     tokio::time::sleep(secs(4)).await;
-    assert_eq!(
-        log.take(),
-        [
-            "tombstone ns/c 4",
-            "update ns/a 2>2",
-            "update ns/b 3>6",
-            "add ns/d 7"
-        ]
-    );
+    assert_eq!(log.take(), ["tombstone ns/c 4", "update ns/a 2>2", "update ns/b 3>6", "add ns/d 7"]);
     assert!(log.faults().is_empty());
 }
 
@@ -78,9 +63,7 @@ async fn while_handlers_hear_of_a_relist_the_store_has_all_of_it() {
     let handler = HandlerFuncs::<Pod>::new()
         .with_add(move |_, _| on_add.lock().push(adding.keys().len()))
         .with_delete(move |_| on_delete.lock().push(deleting.keys().len()));
-    rig.informer
-        .add_event_handler(handler, HandlerOptions::default())
-        .unwrap();
+    rig.informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
     let _running = rig.run();
     settle().await;
     rig.source.delete_silently(pod("a"));
@@ -104,14 +87,9 @@ async fn an_object_recreated_within_a_gap_is_one_update_between_two_identities()
     let uids = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&uids);
     let handler = HandlerFuncs::new().with_update(move |old: &Arc<Pod>, new: &Arc<Pod>| {
-        seen.lock().push((
-            old.metadata.uid.clone().unwrap(),
-            new.metadata.uid.clone().unwrap(),
-        ));
+        seen.lock().push((old.metadata.uid.clone().unwrap(), new.metadata.uid.clone().unwrap()));
     });
-    rig.informer
-        .add_event_handler(handler, HandlerOptions::default())
-        .unwrap();
+    rig.informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
     let _running = rig.run();
     settle().await;
     rig.source.delete_silently(with_uid("1"));
@@ -127,26 +105,15 @@ async fn one_registration_feeds_cache_and_queue_in_order() {
     let (cache, queue) = (EventLog::new(rig.source.kind()), EventLog::new(rig.source.kind()));
     let assigned = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let both = FanOut::new()
-        .then(Filtering {
-            filter: assigned,
-            handler: cache.clone(),
-        })
-        .then(Filtering {
-            filter: move |pod: &Pod| !assigned(pod),
-            handler: queue.clone(),
-        });
-    rig.informer
-        .add_event_handler(both, HandlerOptions::named("pods"))
-        .unwrap();
+        .then(Filtering { filter: assigned, handler: cache.clone() })
+        .then(Filtering { filter: move |pod: &Pod| !assigned(pod), handler: queue.clone() });
+    rig.informer.add_event_handler(both, HandlerOptions::named("pods")).unwrap();
     let _running = rig.run();
     settle().await;
     rig.source.apply(on_node("a", "n1"));
     settle().await;
     assert_eq!(cache.take(), ["add ns/a 4"]);
-    assert_eq!(
-        queue.take(),
-        ["add ns/a 2 initial", "add ns/b 3 initial", "delete ns/a 2"]
-    );
+    assert_eq!(queue.take(), ["add ns/a 2 initial", "add ns/b 3 initial", "delete ns/a 2"]);
     // The bind of b and its deletion are both missed: the tombstone has b unassigned.
     rig.source.apply_silently(on_node("b", "n1"));
     rig.source.delete_silently(pod("b"));
@@ -154,10 +121,7 @@ async fn one_registration_feeds_cache_and_queue_in_order() {
     tokio::time::sleep(secs(4)).await;
     assert_eq!(
         (cache.take(), queue.take()),
-        (
-            vec!["update ns/a 4>4".to_owned()],
-            vec!["tombstone ns/b 3".to_owned()]
-        )
+        (vec!["update ns/a 4>4".to_owned()], vec!["tombstone ns/b 3".to_owned()])
     );
     assert!(cache.faults().is_empty() && queue.faults().is_empty());
 }
@@ -167,15 +131,9 @@ async fn a_multi_valued_index_added_late_follows_along() {
     let rig = Rig::new(&["a"]);
     let _running = rig.run();
     rig.informer.synced().await;
-    let node: IndexFn<Pod> = Arc::new(|_, pod| {
-        pod.spec
-            .iter()
-            .filter_map(|spec| spec.node_name.clone())
-            .collect()
-    });
-    rig.informer
-        .add_indexers([("node".to_owned(), node)].into())
-        .unwrap();
+    let node: IndexFn<Pod> =
+        Arc::new(|_, pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
+    rig.informer.add_indexers([("node".to_owned(), node)].into()).unwrap();
     rig.source.apply(on_node("a", "n1"));
     settle().await;
     assert_eq!(rig.informer.store().by_index("node", "n1").unwrap().len(), 1);

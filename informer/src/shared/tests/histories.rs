@@ -37,13 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Plays a history, lets the informer catch up, and checks.
 async fn play(steps: Vec<Step>, support: WatchListSupport) {
-    let mut rig = Rig::with(
-        &[],
-        InformerOptions {
-            resync: secs(30),
-            ..InformerOptions::default()
-        },
-    );
+    let mut rig = Rig::with(&[], InformerOptions { resync: secs(30), ..InformerOptions::default() });
     rig.source = rig.source.with_watch_list(support);
     let mut present = vec![rig.log(HandlerOptions::default()), rig.log(every(0))];
     let mut gone = Vec::new();
@@ -51,15 +45,9 @@ async fn play(steps: Vec<Step>, support: WatchListSupport) {
     for step in steps {
         let object = |name| pod(&format!("p{name}"));
         match step {
-            Step::Apply {
-                name,
-                silently: false,
-            } => rig.source.apply(object(name)),
+            Step::Apply { name, silently: false } => rig.source.apply(object(name)),
             Step::Apply { name, silently: true } => rig.source.apply_silently(object(name)),
-            Step::Delete {
-                name,
-                silently: false,
-            } => rig.source.delete(object(name)),
+            Step::Delete { name, silently: false } => rig.source.delete(object(name)),
             Step::Delete { name, silently: true } => rig.source.delete_silently(object(name)),
             Step::Bookmark => rig.source.bookmark(),
             Step::CloseWatches => rig.source.close_watches(),
@@ -94,11 +82,7 @@ async fn play(steps: Vec<Step>, support: WatchListSupport) {
         "the store has what the server has"
     );
     for (log, registration) in &present {
-        assert_eq!(
-            log.faults(),
-            [""; 0],
-            "each notification follows from the one before"
-        );
+        assert_eq!(log.faults(), [""; 0], "each notification follows from the one before");
         assert_eq!(log.content(), expected, "the notifications add up to the store");
         assert!(registration.has_synced() && registration.pending() == 0);
     }

@@ -9,36 +9,18 @@ async fn an_informer_runs_once_and_what_comes_too_late_is_refused() {
     let running = rig.run();
     settle().await;
     Arc::clone(&rig.informer).run(CancellationToken::new()).await;
-    assert_eq!(
-        rig.informer.set_transform(|_| {}),
-        Err(SettingError::AlreadyStarted)
-    );
-    assert_eq!(
-        rig.informer.set_watch_error_handler(Arc::new(|_, _| {})),
-        Err(SettingError::AlreadyStarted)
-    );
+    assert_eq!(rig.informer.set_transform(|_| {}), Err(SettingError::AlreadyStarted));
+    assert_eq!(rig.informer.set_watch_error_handler(Arc::new(|_, _| {})), Err(SettingError::AlreadyStarted));
     rig.informer.add_indexers(namespace_indexer()).unwrap();
-    assert_eq!(
-        rig.informer
-            .store()
-            .by_index(NAMESPACE_INDEX, "ns")
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(rig.informer.store().by_index(NAMESPACE_INDEX, "ns").unwrap().len(), 1);
     let (_, registration) = rig.log(HandlerOptions::default());
     rig.stop(running).await;
     assert!(rig.informer.is_stopped() && rig.informer.is_started());
     registration.stopped().await;
     rig.informer.remove_event_handler(&registration);
-    let late = rig
-        .informer
-        .add_event_handler(HandlerFuncs::new(), HandlerOptions::default());
+    let late = rig.informer.add_event_handler(HandlerFuncs::new(), HandlerOptions::default());
     assert_eq!(late.err(), Some(AddHandlerError::Stopped));
-    assert_eq!(
-        rig.informer.add_indexers(namespace_indexer()),
-        Err(IndexError::Stopped)
-    );
+    assert_eq!(rig.informer.add_indexers(namespace_indexer()), Err(IndexError::Stopped));
     Arc::clone(&rig.informer).run(CancellationToken::new()).await;
 }
 
@@ -66,11 +48,7 @@ async fn a_transform_is_seen_everywhere_and_runs_once_per_object() {
     };
     rig.informer.set_transform(transform).unwrap();
     let labelled = Arc::new(AtomicUsize::new(0));
-    let (added, updated, deleted) = (
-        Arc::clone(&labelled),
-        Arc::clone(&labelled),
-        Arc::clone(&labelled),
-    );
+    let (added, updated, deleted) = (Arc::clone(&labelled), Arc::clone(&labelled), Arc::clone(&labelled));
     let count = |labelled: &AtomicUsize, pod: &Pod| {
         labelled.fetch_add(usize::from(pod.metadata.labels.is_some()), Ordering::Relaxed);
     };
@@ -78,18 +56,13 @@ async fn a_transform_is_seen_everywhere_and_runs_once_per_object() {
         .with_add(move |pod, _| count(&added, pod))
         .with_update(move |old, new| [old, new].into_iter().for_each(|pod| count(&updated, pod)))
         .with_delete(move |gone| count(&deleted, gone.object().unwrap()));
-    rig.informer
-        .add_event_handler(handler, HandlerOptions::default())
-        .unwrap();
+    rig.informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
     let _running = rig.run();
     settle().await;
     rig.source.apply(pod("a"));
     rig.source.delete(pod("a"));
     settle().await;
-    assert_eq!(
-        (runs.load(Ordering::Relaxed), labelled.load(Ordering::Relaxed)),
-        (3, 4)
-    );
+    assert_eq!((runs.load(Ordering::Relaxed), labelled.load(Ordering::Relaxed)), (3, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,20 +73,13 @@ async fn a_list_error_reaches_the_watch_error_handler() {
     let errors = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&errors);
     let on_error = move |resource: &crate::GroupVersionResource, error: &crate::ReflectorError| {
-        log.lock().push((
-            resource.to_string(),
-            error.cause().status().map(|status| status.code),
-        ));
+        log.lock().push((resource.to_string(), error.cause().status().map(|status| status.code)));
     };
     rig.informer.set_watch_error_handler(Arc::new(on_error)).unwrap();
     let _running = rig.run();
     settle().await;
     assert!(
-        !rig.informer.has_synced()
-            && rig
-                .informer
-                .last_error()
-                .is_some_and(|error| error.contains("403"))
+        !rig.informer.has_synced() && rig.informer.last_error().is_some_and(|error| error.contains("403"))
     );
     rig.informer.synced().await;
     assert_eq!(*errors.lock(), [("v1/pods".to_owned(), Some(403))]);

@@ -32,16 +32,8 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
         assert_eq!(log.content(), rig.source.content());
         assert!(registration.has_synced() && registration.pending() == 0);
     }
-    let initial = |log: &EventLog<Pods>| {
-        log.lines()
-            .iter()
-            .filter(|line| line.ends_with("initial"))
-            .count()
-    };
-    assert!(
-        logs.iter().skip(2).any(|(log, _)| initial(log) > 0),
-        "some joined late"
-    );
+    let initial = |log: &EventLog<Pods>| log.lines().iter().filter(|line| line.ends_with("initial")).count();
+    assert!(logs.iter().skip(2).any(|(log, _)| initial(log) > 0), "some joined late");
     rig.stop(running).await;
 }
 
@@ -52,26 +44,17 @@ async fn a_registration_is_synced_once_its_handler_has_processed_the_first_list(
     let first = AtomicBool::new(true);
     let handler = HandlerFuncs::<Pod>::new()
         .with_add(move |_, _| assert!(!first.swap(false, Ordering::Relaxed), "on purpose"));
-    let options = HandlerOptions {
-        panic_policy: PanicPolicy::SkipAfter(secs(10)),
-        ..HandlerOptions::named("slow")
-    };
+    let options =
+        HandlerOptions { panic_policy: PanicPolicy::SkipAfter(secs(10)), ..HandlerOptions::named("slow") };
     let slow = rig.informer.add_event_handler(handler, options).unwrap();
     let (log, quick) = rig.log(HandlerOptions::default());
     let _running = rig.run();
     rig.informer.synced().await;
     tokio::time::sleep(secs(9)).await;
-    assert!(
-        quick.has_synced() && !slow.has_synced(),
-        "the store is ready, the slow handler is not"
-    );
+    assert!(quick.has_synced() && !slow.has_synced(), "the store is ready, the slow handler is not");
     assert_eq!((quick.pending(), slow.pending(), log.lines().len()), (0, 3, 3));
     slow.synced().await;
-    assert_eq!(
-        slow.pending(),
-        0,
-        "a panic does not keep a handler from becoming synced"
-    );
+    assert_eq!(slow.pending(), 0, "a panic does not keep a handler from becoming synced");
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,23 +100,15 @@ async fn a_removed_handler_hears_nothing_more() {
     let foreign = Rig::new(&[]);
     let (_, registration) = foreign.log(HandlerOptions::default());
     rig.informer.remove_event_handler(&registration);
-    assert_eq!(
-        (
-            rig.informer.registrations().len(),
-            foreign.informer.registrations().len()
-        ),
-        (1, 1)
-    );
+    assert_eq!((rig.informer.registrations().len(), foreign.informer.registrations().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_can_be_removed_while_it_is_held_up() {
     let rig = Rig::new(&["a", "b"]);
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
-    let options = HandlerOptions {
-        panic_policy: PanicPolicy::SkipAfter(secs(3600)),
-        ..HandlerOptions::default()
-    };
+    let options =
+        HandlerOptions { panic_policy: PanicPolicy::SkipAfter(secs(3600)), ..HandlerOptions::default() };
     let registration = rig.informer.add_event_handler(handler, options).unwrap();
     let _running = rig.run();
     settle().await;
@@ -145,11 +120,8 @@ async fn a_handler_can_be_removed_while_it_is_held_up() {
 
 #[tokio::test]
 async fn handlers_come_and_go_in_a_storm_on_several_threads() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
     let task = runtime.spawn(async {
         let rig = Arc::new(Rig::new(&[]));
         let running = rig.run();

@@ -4,13 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn each_handler_is_resynced_at_its_own_pace() {
-    let rig = Rig::with(
-        &["a"],
-        InformerOptions {
-            resync: secs(1),
-            ..InformerOptions::default()
-        },
-    );
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (never, _) = rig.log(every(0));
     let (two, _) = rig.log(every(2));
     let (three, _) = rig.log(every(3));
@@ -24,26 +18,13 @@ async fn each_handler_is_resynced_at_its_own_pace() {
         tokio::time::sleep(secs(1)).await;
         calls.push([&never, &two, &three].map(|log| log.take().len()));
     }
-    assert_eq!(
-        calls,
-        [[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]]
-    );
-    assert_eq!(
-        rig.source.requests().len(),
-        1,
-        "a resync asks nothing of the server"
-    );
+    assert_eq!(calls, [[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]]);
+    assert_eq!(rig.source.requests().len(), 1, "a resync asks nothing of the server");
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced() {
-    let rig = Rig::with(
-        &["a", "b"],
-        InformerOptions {
-            resync: secs(1),
-            ..InformerOptions::default()
-        },
-    );
+    let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(1));
     let _running = rig.run();
@@ -61,13 +42,7 @@ async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced()
 
 #[tokio::test(start_paused = true)]
 async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
-    let rig = Rig::with(
-        &["a"],
-        InformerOptions {
-            resync: secs(10),
-            ..InformerOptions::default()
-        },
-    );
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(10));
     let _running = rig.run();
@@ -77,11 +52,7 @@ async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
     }
     let mut same = pod("a");
     same.metadata.resource_version = Some("2".to_owned());
-    rig.source
-        .send(move || crate::list_watch::WatchEvent::Modified(same.clone()));
+    rig.source.send(move || crate::list_watch::WatchEvent::Modified(same.clone()));
     settle().await;
-    assert_eq!(
-        (plain.take().len(), resynced.take()),
-        (0, vec!["update ns/a 2>2".to_owned()])
-    );
+    assert_eq!((plain.take().len(), resynced.take()), (0, vec!["update ns/a 2>2".to_owned()]));
 }
