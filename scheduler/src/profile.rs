@@ -317,3 +317,34 @@ impl Profiles {
         Arc::clone(&self.0[0].queue_sort)
     }
 }
+
+impl PluginLists {
+    /// Every plugin at every point where it takes part, in the given order, with the weight of its scores (0 counts as
+    /// 1): upstream's `multiPoint` with nothing overridden.
+    pub fn multi_point(plugins: impl IntoIterator<Item = (Arc<dyn Plugin>, i32)>) -> Self {
+        let mut lists = Self::default();
+        for (plugin, weight) in plugins {
+            let points = Arc::clone(&plugin).extension_points();
+            let join = |takes_part: bool, list: &mut Vec<Arc<dyn Plugin>>| {
+                if takes_part {
+                    list.push(Arc::clone(&plugin));
+                }
+            };
+            join(points.pre_enqueue.is_some(), &mut lists.pre_enqueue);
+            join(points.queue_sort.is_some(), &mut lists.queue_sort);
+            join(points.pre_filter.is_some(), &mut lists.pre_filter);
+            join(points.filter.is_some(), &mut lists.filter);
+            join(points.post_filter.is_some(), &mut lists.post_filter);
+            join(points.pre_score.is_some(), &mut lists.pre_score);
+            join(points.reserve.is_some(), &mut lists.reserve);
+            join(points.permit.is_some(), &mut lists.permit);
+            join(points.pre_bind.is_some(), &mut lists.pre_bind);
+            join(points.bind.is_some(), &mut lists.bind);
+            join(points.post_bind.is_some(), &mut lists.post_bind);
+            if points.score.is_some() {
+                lists.score.push((Arc::clone(&plugin), weight.max(1)));
+            }
+        }
+        lists
+    }
+}

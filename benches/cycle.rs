@@ -1,0 +1,32 @@
+//! One scheduling cycle, binding and confirmation included, on 500 and 5,000 nodes.
+
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use supercargo_benches::{Bench, default_pod, too_big_pod};
+
+fn cycles(c: &mut Criterion) {
+    let mut group = c.benchmark_group("cycle");
+    group.sample_size(20);
+    for nodes in [500, 5_000] {
+        for (kind, make) in [("fits", default_pod as fn(&str) -> _), ("fits_nowhere", too_big_pod)] {
+            group.bench_function(BenchmarkId::new(kind, nodes), |b| {
+                let mut bench = Bench::with_nodes(nodes);
+                let mut count = 0;
+                b.iter_batched(
+                    || {
+                        count += 1;
+                        make(&format!("pod-{count}"))
+                    },
+                    |pod| {
+                        bench.add_pod(pod);
+                        bench.schedule_and_bind()
+                    },
+                    BatchSize::SmallInput,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, cycles);
+criterion_main!(benches);

@@ -1,0 +1,111 @@
+//! What the benchmarks have in common: a scheduler with every plugin, nodes, pods, and time that passes as told.
+//!
+//! `cargo bench -p supercargo-benches`. Machines are noisy: compare ratios of one run, or two baselines of one machine
+//! (`-- --save-baseline before`, `-- --baseline before`), never a lone time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
+use supercargo_scheduler::{
+    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, QueueOptions, Scheduler,
+};
+
+/// A scheduler, and the time.
+pub struct Bench {
+    /// The scheduler.
+    pub scheduler: Scheduler,
+    /// The time.
+    pub now: Now,
+}
+
+/// Options with one profile, `supercargo`, that has every in-tree plugin.
+///
+/// # Panics
+/// When a default plugin does not build, which is a bug.
+pub fn default_options() -> Options {
+    let registry = supercargo_plugins::registry();
+    let build = |name| {
+        let factory = registry.get(name).expect("every default plugin is registered");
+        factory(&serde_json::Value::Null).expect("every default plugin builds without arguments")
+    };
+    let plugins =
+        supercargo_plugins::DEFAULT_PLUGINS.iter().map(|plugin| (build(plugin.name), plugin.weight));
+    Options {
+        profiles: vec![ProfileSpec {
+            scheduler_name: "supercargo".to_owned(),
+            percentage_of_nodes_to_score: None,
+            plugins: PluginLists::multi_point(plugins),
+        }],
+        extenders: Vec::new(),
+        percentage_of_nodes_to_score: None,
+        queue: QueueOptions::default(),
+    }
+}
+
+impl Bench {
+    /// A scheduler that knows this many nodes: 32 CPUs, 256 GiB and 110 pods each, in three zones.
+    ///
+    /// # Panics
+    /// When the default options do not make a scheduler, which is a bug.
+    pub fn with_nodes(count: usize) -> Self {
+        let scheduler = Scheduler::new(default_options()).expect("the default options make a scheduler");
+        let wall = Timestamp(1_767_225_600_000_000);
+        let mut bench = Self { scheduler, now: Now { wall, monotonic: Duration::ZERO } };
+        for i in 0..count {
+            bench.handle(Input::Node(Notification::Added(Arc::new(sized_node(i)))));
+        }
+        bench
+    }
+
+    /// Tells the scheduler something and forgets what it wants done.
+    pub fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+        self.scheduler.take_effects();
+    }
+
+    /// Adds a pod to the queue.
+    pub fn add_pod(&mut self, pod: PodInfo) {
+        self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+    }
+
+    /// Runs a cycle, and if it found a node, the binding and the informer's word on it.
+    pub fn schedule_and_bind(&mut self) -> bool {
+        let scheduled = self.scheduler.schedule_one(self.now, &mut NoCalls);
+        for effect in self.scheduler.take_effects() {
+            if let Effect::Bind { pod, node, .. } = effect {
+                self.handle(Input::Bound { pod: pod.uid.clone(), outcome: BindOutcome::Bound });
+                let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
+                self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+                self.handle(Input::QueuedPod(Notification::Deleted(pod)));
+            }
+        }
+        scheduled
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, duration: Duration) {
+        self.now = Now { wall: self.now.wall.plus(duration), monotonic: self.now.monotonic + duration };
+        self.handle(Input::Tick);
+    }
+}
+
+fn sized_node(i: usize) -> NodeRecord {
+    node(&format!("node-{i}"))
+        .zone(["a", "b", "c"][i % 3])
+        .allocatable("cpu", "32")
+        .allocatable("memory", "256Gi")
+        .build()
+}
+
+/// scheduler_perf's default pod: 100m CPU, 500 MiB.
+pub fn default_pod(name: &str) -> PodInfo {
+    pod(name).request("cpu", "100m").request("memory", "500Mi").build()
+}
+
+/// A pod that fits no node.
+pub fn too_big_pod(name: &str) -> PodInfo {
+    pod(name).request("cpu", "999").build()
+}
