@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Search<'_> {
         while let Some(key) = map.next_key::<Str<'_>>()? {
             match (self.in_metadata, &*key) {
                 (false, "metadata") => {
-                    map.next_value_seed(Search { found: self.found, in_metadata: true })?
+                    map.next_value_seed(Search { found: self.found, in_metadata: true })?;
                 }
                 (true, "name") => self.found.name = text(map.next_value()?),
                 (true, "namespace") => self.found.namespace = text(map.next_value()?),

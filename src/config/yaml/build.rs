@@ -173,7 +173,7 @@ impl Builder {
         };
         match (&mut open.content, open.key.take()) {
             (Content::Map(entries), Some((Key::Field(key), key_at))) => {
-                entries.push(Entry { key, key_at, value: node })
+                entries.push(Entry { key, key_at, value: node });
             }
             (Content::Map(_), Some((Key::Merge, _))) => open.merged.push(node),
             (Content::Map(_), None) => open.key = Some(field(node)?),

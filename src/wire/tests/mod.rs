@@ -4,7 +4,6 @@ mod equivalence;
 mod errors;
 mod full;
 mod generate;
-mod measure;
 mod nodes;
 mod pods;
 mod sharing;

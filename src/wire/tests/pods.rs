@@ -178,7 +178,7 @@ fn affinity_terms_are_parsed_and_an_unparsable_one_is_kept() {
     assert_eq!(required.len(), 4);
     assert_eq!(required[0].match_expressions.len(), 2);
     assert_eq!(required[1].match_fields.len(), 1);
-    assert!(required[2].invalid.is_some());
+    assert!(!required[2].invalid.is_empty());
     assert!(required[3].is_empty());
     assert_eq!(affinity.preferred[0].weight, 10);
 }
