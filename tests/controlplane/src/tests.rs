@@ -180,28 +180,19 @@ fn a_taken_port_is_recognized() {
     plane.start_apiserver().unwrap();
 }
 
-/// Runs alone in a second process, which is killed: see [`a_killed_process_leaves_nothing`].
-#[test]
-#[ignore = "a part of another test"]
-fn start_and_wait_to_be_killed() {
-    let Ok(report) = env::var("CONTROLPLANE_TEST_REPORT") else {
-        return;
-    };
-    let dir = crate::shared().dir().to_str().unwrap();
-    fs::write(format!("{report}.part"), dir).unwrap();
-    fs::rename(format!("{report}.part"), report).unwrap();
-    thread::sleep(Duration::from_mins(1));
-}
-
 #[test]
 fn a_killed_process_leaves_nothing() {
+    // The second process is this very test, told to report where its control plane is and to wait for its end.
+    if let Ok(report) = env::var("CONTROLPLANE_TEST_REPORT") {
+        return start_and_wait_to_be_killed(&report);
+    }
     if assets_or_skip().is_none() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
     let report = scratch.path().join("dir");
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "tests::start_and_wait_to_be_killed"])
+        .args(["--exact", "tests::a_killed_process_leaves_nothing"])
         .env("CONTROLPLANE_TEST_REPORT", &report)
         .stdout(Stdio::null())
         .spawn()
@@ -213,4 +204,11 @@ fn a_killed_process_leaves_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("its programs and files are gone", || processes_of(dir).is_empty() && !dir.exists());
+}
+
+fn start_and_wait_to_be_killed(report: &str) {
+    let dir = crate::shared().dir().to_str().unwrap();
+    fs::write(format!("{report}.part"), dir).unwrap();
+    fs::rename(format!("{report}.part"), report).unwrap();
+    thread::sleep(Duration::from_mins(1));
 }
