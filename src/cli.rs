@@ -99,9 +99,11 @@ pub fn execute(cli: Cli) -> Result<()> {
 impl Logs {
     /// Logs go to standard error; colour only to a terminal.
     fn install(&self) -> Result<()> {
-        let filter = EnvFilter::try_new(&self.log_level).with_context(|| {
-            format!("--log-level {:?}: say error, warn, info, debug or trace", self.log_level)
-        })?;
+        // The client calls every answer of 500 an error, without saying to what; whoever made the request says more.
+        let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{}", self.log_level))
+            .with_context(|| {
+                format!("--log-level {:?}: say error, warn, info, debug or trace", self.log_level)
+            })?;
         let logs = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)

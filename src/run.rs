@@ -85,16 +85,16 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let informers = Informers::new(client, &mailbox, names)?;
     informers.start();
     let signalled = stop_signal()?;
-    tokio::select! {
-        synced = informers.synced(&signalled) => if synced.is_synced() {
+    let until_signalled = async {
+        if informers.synced(&signalled).await.is_synced() {
             // Everything that exists lies in the mailbox before this.
             mailbox.post(Message::Start);
             tracing::info!("informers and handlers have synced, scheduling");
-        },
-        failure = informers.failed() => bail!("an informer broke down: {failure}"),
-    }
+        }
+        signalled.cancelled().await;
+    };
     tokio::select! {
-        () = signalled.cancelled() => {}
+        () = until_signalled => {}
         failure = informers.failed() => bail!("an informer broke down: {failure}"),
         ended = &mut owner => {
             ended.context("the scheduler panicked")?.context("cannot write the record")?;

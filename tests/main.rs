@@ -1,1 +1,5 @@
-//! The one integration-test binary: one link, one control plane for all.
+//! The one integration-test binary: one link for everything that needs more than one crate.
+
+mod parity;
+mod rbac;
+mod tidy;

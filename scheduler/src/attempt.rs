@@ -1,35 +1,30 @@
 //! One attempt to schedule a pod: the scheduling cycle, from Pop to Permit.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use supercargo_framework::context::Command;
-use supercargo_framework::plugin::{Nomination, Permit, PreFlight};
-use supercargo_framework::{Context, CycleState, Now, PodInfo, Status, Text};
+use supercargo_framework::plugin::{Nomination, Permit};
+use supercargo_framework::{Code, Context, CycleState, Now, PodInfo, Status, Text};
 
-use crate::bindings::{Binding, MAX_PERMIT_WAIT, PermitWait, Stage};
-use crate::cycle::{Cycle, CycleError, Found, Sampling};
+use crate::bindings::{Binding, MAX_PERMIT_WAIT};
+use crate::contain::{contained, panicked, text_of};
+use crate::cycle::Cycle;
 use crate::diagnosis::FitError;
-use crate::effect::{Effect, EventType, PodEvent, PreBindWork, StatusPatch};
+use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
 use crate::extender::Calls;
 use crate::failure::{Failure, FailureKind};
-use crate::profile::Named;
-use crate::queue::QueuedPod;
+use crate::observer::Observation;
+use crate::profile::{Named, Profile};
+use crate::queue::{QueuedPod, SchedulingQueue};
+use crate::sampling::Sampling;
 use crate::scheduler::Scheduler;
 
-/// A node for the pod, and what the plugins remember.
-struct Chosen {
-    node: Arc<str>,
-    state: CycleState,
-}
-
 /// What Permit left to wait for: plugins and how long each holds the pod at most.
-type Waits = SmallVec<[(Text, Duration); 2]>;
-
-/// PreBind's work, in groups.
-type Work = Vec<Vec<PreBindWork>>;
+pub(crate) type Waits = SmallVec<[(Text, Duration); 2]>;
 
 impl Scheduler {
     /// Takes the next pod from the queue and tries to find a node for it. `false` when there was nothing to take.
@@ -37,31 +32,15 @@ impl Scheduler {
         if self.draining {
             return false;
         }
-        let Some(mut queued) = self.with_queue(now, super::queue::SchedulingQueue::pop) else {
+        let Some(queued) = self.with_queue(now, SchedulingQueue::pop) else {
             return false;
         };
-        // The informer may have brought a newer version while the pod was in flight before.
-        if let Some(known) = self
-            .pending
-            .get(&queued.pod.key())
-            .filter(|known| known.uid == queued.pod.uid)
-        {
-            queued.pod = Arc::clone(known);
-        }
-        if self.skips(&queued) {
+        if let Some(panic) = self.contained_panic.take() {
+            self.fail(now, queued, FailureKind::Internal(panic).into());
+        } else if self.skips(&queued) {
             self.queue.done(queued.uid());
-            return true;
-        }
-        let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, &queued, calls)));
-        match attempt {
-            Ok(Ok((chosen, waits, work))) => self.start_binding(now, queued, chosen, waits, work),
-            Ok(Err(failure)) => self.fail(now, queued, failure),
-            Err(panic) => {
-                let failure = self.failure_of_panic(panic.as_ref());
-                // Whatever was assumed or set aside before the panic is undone.
-                self.undo(now, &queued);
-                self.fail(now, queued, failure);
-            }
+        } else {
+            self.schedule(now, queued, calls);
         }
         true
     }
@@ -77,39 +56,56 @@ impl Scheduler {
         self.cache.node_of(&pod.uid).is_some()
     }
 
+    fn schedule(&mut self, now: Now, queued: QueuedPod, calls: &mut dyn Calls) {
+        let mut state = CycleState::new();
+        match self.caught(|this| this.attempt(now, &queued, &mut state, calls)) {
+            Ok((node, waits)) => self.begin_binding(now, Binding::new(now, queued, node, state, waits)),
+            Err(failure) => {
+                // A failure after a node was chosen, and a panic wherever it was, leaves no trace.
+                if let Some(node) = self.cache.node_of(queued.uid()).cloned() {
+                    self.unreserve(now, &queued, &node, &mut state);
+                    self.forget(queued.uid());
+                }
+                self.fail(now, queued, failure);
+            }
+        }
+    }
+
+    /// Runs a part of the attempt. A panic in it becomes a failure that names the plugin.
+    pub(crate) fn caught<R>(
+        &mut self,
+        part: impl FnOnce(&mut Self) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.running.take();
+        catch_unwind(AssertUnwindSafe(|| part(self))).unwrap_or_else(|panic| {
+            let message = self.blame_for_panic(&*panic);
+            self.anomaly(&message);
+            Err(FailureKind::Internal(message).into())
+        })
+    }
+
+    fn blame_for_panic(&self, panic: &(dyn Any + Send)) -> String {
+        match self.running.take() {
+            Some((point, plugin)) => panicked(point, plugin, panic),
+            None => format!("the scheduling cycle panicked: {}", text_of(panic)),
+        }
+    }
+
     fn attempt(
         &mut self,
         now: Now,
         queued: &QueuedPod,
+        state: &mut CycleState,
         calls: &mut dyn Calls,
-    ) -> Result<(Chosen, Waits, Work), Failure> {
-        let mut state = CycleState::new();
-        let node = self.choose_node(now, queued, &mut state, calls)?;
-        if let Err(error) = self.cache.assume(Arc::clone(&queued.pod), Arc::clone(&node)) {
-            return Err(Failure::internal(error.to_string()));
-        }
+    ) -> Result<(Arc<str>, Waits), Failure> {
+        let node = self.choose_node(now, queued, state, calls)?;
+        self.cache
+            .assume(Arc::clone(&queued.pod), Arc::clone(&node))
+            .map_err(|error| FailureKind::Internal(error.to_string()))?;
         self.queue.nominator.remove(queued.uid());
-        let (reserved, commands) = self.reserve_and_permit(queued, &node, &mut state);
-        let outcome = reserved.map(|(waits, work)| {
-            (
-                Chosen {
-                    node: Arc::clone(&node),
-                    state: CycleState::new(),
-                },
-                waits,
-                work,
-            )
-        });
-        let outcome = match outcome {
-            Ok((chosen, waits, work)) => Ok((Chosen { state, ..chosen }, waits, work)),
-            Err(failure) => {
-                self.unreserve(now, queued, &node, &mut state);
-                self.forget(queued.uid());
-                Err(failure)
-            }
-        };
+        let (permitted, commands) = self.reserve_and_permit(queued, &node, state);
         self.execute(now, commands);
-        outcome
+        permitted.map(|waits| (node, waits))
     }
 
     /// Finds the best node, or lets PostFilter look for a way out.
@@ -123,56 +119,55 @@ impl Scheduler {
         self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
         let profile = self.profiles.get(queued.profile);
-        let percentage = profile
-            .percentage_of_nodes_to_score
-            .or(self.percentage_of_nodes_to_score);
-        let extended = self.extenders.iter().any(|extender| extender.filters);
-        let sampling = percentage.or(extended.then_some(0));
+        let sampling = self.sampling(profile);
         let cycle = Cycle {
             cx: &cx,
             profile,
             pod: &queued.pod,
             queue: &self.queue,
             extenders: &self.extenders,
-            sampling: sampling.map(|percentage| Sampling {
-                percentage,
-                start: self.next_start_node,
-            }),
+            sampling,
             running: &self.running,
         };
-        let result = match cycle.run(state, calls) {
-            Ok(Found { node, processed }) => Ok((Arc::clone(self.cache.node_at(node).name()), processed)),
-            Err(CycleError::NoNodes) => Err(Failure::no_nodes()),
-            Err(CycleError::Internal(message)) => Err(Failure::internal(message)),
-            Err(CycleError::Fit(mut error)) => {
+        let (found, passed) = cycle.run(state, calls);
+        let result = match found {
+            Ok(node) => Ok(Arc::clone(self.cache.node_at(node).name())),
+            Err(FailureKind::Fit(mut error)) => {
                 let nomination = post_filter(&cycle, state, &mut error);
-                Err(Failure {
-                    kind: FailureKind::Fit(error),
-                    nomination,
-                })
+                Err(Failure { kind: FailureKind::Fit(error), nomination })
             }
+            Err(kind) => Err(kind.into()),
         };
         let commands = cx.take_commands();
-        let nodes = self.cache.nodes().len();
-        if let (Ok((_, processed)), Some(_)) = (&result, sampling) {
-            self.next_start_node = (self.next_start_node + processed) % nodes.max(1);
+        if sampling.is_some() {
+            let start = self.next_start_node + passed;
+            self.next_start_node = start.checked_rem(self.cache.nodes().len()).unwrap_or(0);
         }
         self.execute(now, commands);
-        result.map(|(node, _)| node)
+        result
     }
 
-    /// Reserve, Permit and PreBindPreFlight.
+    /// Whether the cycle looks at a sample of the nodes only.
+    fn sampling(&self, profile: &Profile) -> Option<Sampling> {
+        let extended = self.extenders.iter().any(|extender| extender.filters);
+        let scores = !profile.score.is_empty() || self.extenders.iter().any(|e| e.weight.is_some());
+        let first_will_do = !extended && !scores;
+        let configured = profile.percentage_of_nodes_to_score.or(self.percentage_of_nodes_to_score);
+        let percentage = configured.or((extended || first_will_do).then_some(0))?;
+        Some(Sampling { percentage, start: self.next_start_node, first_will_do })
+    }
+
+    /// Runs Reserve and Permit.
     fn reserve_and_permit(
         &self,
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
-    ) -> (Result<(Waits, Work), Failure>, Vec<Command>) {
+    ) -> (Result<Waits, Failure>, Vec<Command>) {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
         let reserved = self.reserve(&cx, queued, node, state);
         let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state));
-        let result = permitted.and_then(|waits| Ok((waits, self.pre_flight(&cx, queued, node, state)?)));
-        (result, cx.take_commands())
+        (permitted.map_err(Failure::from), cx.take_commands())
     }
 
     fn reserve(
@@ -181,12 +176,12 @@ impl Scheduler {
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FailureKind> {
         for Named { name, plugin } in &self.profiles.get(queued.profile).reserve {
             self.running.set("Reserve", name);
             let status = plugin.reserve(cx, state, &queued.pod, node);
             if !status.is_success() {
-                return Err(self.late_failure(node, status, name, "Reserve"));
+                return Err(self.refused(node, status, name, "Reserve"));
             }
         }
         Ok(())
@@ -198,68 +193,36 @@ impl Scheduler {
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
-    ) -> Result<Waits, Failure> {
+    ) -> Result<Waits, FailureKind> {
         let mut waits = Waits::new();
         for Named { name, plugin } in &self.profiles.get(queued.profile).permit {
             self.running.set("Permit", name);
             match plugin.permit(cx, state, &queued.pod, node) {
                 Permit::Allow => {}
                 Permit::Wait(timeout) => waits.push(((*name).into(), timeout.min(MAX_PERMIT_WAIT))),
-                Permit::Reject(status) => return Err(self.late_failure(node, status, name, "Permit")),
+                Permit::Reject(status) => return Err(self.refused(node, status, name, "Permit")),
             }
         }
         Ok(waits)
     }
 
-    /// Collects PreBind's work: neighbours that may run side by side form a group.
-    fn pre_flight(
-        &self,
-        cx: &Context<'_>,
-        queued: &QueuedPod,
-        node: &Arc<str>,
-        state: &CycleState,
-    ) -> Result<Work, Failure> {
-        let mut groups: Work = Vec::new();
-        let mut joins_last = false;
-        for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
-            self.running.set("PreBindPreFlight", name);
-            match plugin.pre_flight(cx, state, &queued.pod, node) {
-                PreFlight::Skip => {}
-                PreFlight::Fail(status) => {
-                    return Err(self.late_failure(node, status, name, "PreBindPreFlight"));
-                }
-                PreFlight::Work { allow_parallel, work } => {
-                    let work = PreBindWork {
-                        name: (*name).into(),
-                        plugin: Arc::clone(plugin),
-                        work,
-                    };
-                    match groups.last_mut() {
-                        Some(group) if joins_last && allow_parallel => group.push(work),
-                        _ => groups.push(vec![work]),
-                    }
-                    joins_last = allow_parallel;
-                }
-            }
-        }
-        Ok(groups)
-    }
-
-    /// A plugin turned down the node that was chosen.
-    fn late_failure(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: &str) -> Failure {
-        let kind = if status.is_rejected() {
-            let index = self.cache.nodes().index_of(node);
-            FailureKind::Fit(Box::new(FitError::of_one_node(index, status.by(plugin))))
+    /// A plugin does not want the node that was chosen.
+    fn refused(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: &str) -> FailureKind {
+        if status.is_rejected() {
+            self.refused_node(node, status.by(plugin))
         } else {
             FailureKind::Internal(format!("running {point} plugin {plugin:?}: {}", status.message()))
-        };
-        Failure {
-            kind,
-            nomination: Nomination::Override(None),
         }
     }
 
-    /// Gives back what Reserve plugins have set aside, the last one first.
+    /// The node that was chosen is refused.
+    pub(crate) fn refused_node(&self, node: &Arc<str>, status: Status) -> FailureKind {
+        let index = self.cache.nodes().index_of(node);
+        FailureKind::Fit(Box::new(FitError::of_one_node(index, status)))
+    }
+
+    /// Gives back what Reserve plugins have set aside, the last one first. One that panics does not keep the others from
+    /// it.
     pub(crate) fn unreserve(
         &mut self,
         now: Now,
@@ -267,76 +230,26 @@ impl Scheduler {
         node: &Arc<str>,
         state: &mut CycleState,
     ) {
+        self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
         for Named { name, plugin } in self.profiles.get(queued.profile).reserve.iter().rev() {
-            self.running.set("Unreserve", name);
-            plugin.unreserve(&cx, state, &queued.pod, node);
+            let done = contained("Unreserve", name, || plugin.unreserve(&cx, state, &queued.pod, node));
+            if let Err(panic) = done {
+                self.observer.observe(Observation::Anomaly(&panic));
+            }
         }
         let commands = cx.take_commands();
         self.execute(now, commands);
     }
 
-    /// After a panic: the pod is on no node, and no plugin has anything set aside for it.
-    fn undo(&mut self, now: Now, queued: &QueuedPod) {
-        let Some(node) = self.cache.node_of(queued.uid()).cloned() else {
-            return;
-        };
-        let unreserve = AssertUnwindSafe(|| self.unreserve(now, queued, &node, &mut CycleState::new()));
-        if catch_unwind(unreserve).is_err() {
-            self.anomaly("a plugin panicked in Unreserve");
-        }
-        self.forget(queued.uid());
-    }
-
-    fn failure_of_panic(&mut self, panic: &(dyn std::any::Any + Send)) -> Failure {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
-        let message = match self.running.take() {
-            Some((point, plugin)) => format!("plugin {plugin:?} panicked in {point}: {text}"),
-            None => format!("the scheduling cycle panicked: {text}"),
-        };
-        self.anomaly(&message);
-        Failure::internal(message)
-    }
-
-    fn start_binding(&mut self, now: Now, queued: QueuedPod, chosen: Chosen, waits: Waits, work: Work) {
-        let uid = queued.uid().clone();
-        let Chosen { node, state } = chosen;
-        if !waits.is_empty() || !work.is_empty() {
-            self.nominate(&queued.pod, Some(&node));
-        }
-        let deadline = |timeout: Duration| now.monotonic + timeout;
-        let pending = waits
-            .into_iter()
-            .map(|(plugin, timeout)| (plugin, timeout, deadline(timeout)))
-            .collect();
-        let wait = PermitWait {
-            pending,
-            since: now.monotonic,
-            work,
-        };
-        let free = wait.pending.is_empty();
-        self.bindings.insert(Binding {
-            queued,
-            node,
-            state,
-            stage: Stage::WaitingOnPermit(wait),
-        });
-        if free {
-            self.permitted(now, &uid);
-        }
-    }
-
     /// Writes a nominated node into the pod's status, if it is not there.
-    fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<&Arc<str>>) {
-        if pod.status.nominated_node_name.as_ref() != node {
+    pub(crate) fn nominate(&mut self, pod: &PodInfo, node: &Arc<str>) {
+        if pod.status.nominated_node_name.as_ref() != Some(node) {
             self.effects.push(Effect::PatchPodStatus(StatusPatch {
                 pod: pod.key(),
                 uid: pod.uid.clone(),
                 condition: None,
-                nominated_node_name: Some(node.cloned()),
+                nominated_node_name: Some(Some(Arc::clone(node))),
             }));
         }
     }
@@ -362,25 +275,34 @@ impl Scheduler {
     }
 }
 
-/// Runs PostFilter until a plugin finds a way out; what the others say goes into the error.
+/// Runs PostFilter until a plugin finds a way out or sees that there is none; what it says goes into the error.
 fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> Nomination {
+    let plugins = &cycle.profile.post_filter;
+    if plugins.is_empty() {
+        return Nomination::Override(None);
+    }
     let mut nomination = Nomination::Keep;
-    let mut reasons: Vec<String> = Vec::new();
-    for Named { name, plugin } in &cycle.profile.post_filter {
+    let mut reasons: Vec<Text> = Vec::new();
+    for Named { name, plugin } in plugins {
         cycle.running.set("PostFilter", name);
         let statuses = &error.diagnosis.statuses;
         let (answer, status) = plugin.post_filter(cycle.cx, state, cycle.pod, statuses, cycle);
-        if answer != Nomination::Keep {
-            nomination = answer;
-        }
-        if status.is_success() {
-            reasons.clear();
-            break;
-        }
-        reasons.push(status.message());
-        if !status.is_rejected() || status.code() == supercargo_framework::Code::UnschedulableAndUnresolvable
-        {
-            break;
+        match status.code() {
+            // The last word: what the plugins before said no longer counts.
+            Code::Success | Code::UnschedulableAndUnresolvable => {
+                error.diagnosis.post_filter_message = status.message();
+                return answer;
+            }
+            _ if status.is_rejected() => {
+                reasons.extend(status.reasons().iter().cloned());
+                if answer != Nomination::Keep {
+                    nomination = answer;
+                }
+            }
+            _ => {
+                error.diagnosis.post_filter_message = status.message();
+                return Nomination::Keep;
+            }
         }
     }
     error.diagnosis.post_filter_message = reasons.join(", ");

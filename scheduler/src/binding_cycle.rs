@@ -3,45 +3,92 @@
 use std::sync::Arc;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
-use supercargo_framework::plugin::Nomination;
-use supercargo_framework::{Context, Now, PodInfo, Status, Uid};
+use supercargo_framework::context::Command;
+use supercargo_framework::plugin::PreFlight;
+use supercargo_framework::{Code, Context, Now, PodInfo, Status, Uid};
 
 use crate::bindings::{Binding, Stage, Uncertain};
-use crate::diagnosis::FitError;
-use crate::effect::{Effect, EventType};
+use crate::cache::on_node;
+use crate::contain::contained;
+use crate::effect::{Effect, EventType, PreBindWork};
 use crate::failure::{Failure, FailureKind};
 use crate::input::PodRead;
 use crate::observer::{AttemptResult, Observation};
+use crate::profile::Named;
 use crate::scheduler::Scheduler;
 
+/// PreBind's work, in groups.
+type Work = Vec<Vec<PreBindWork>>;
+
 impl Scheduler {
-    /// Nobody holds the pod any more: PreBind, or Bind at once.
+    /// A node is reserved for the pod: finds out what PreBind has to do, and binds as soon as nobody holds the pod.
+    pub(crate) fn begin_binding(&mut self, now: Now, mut binding: Binding) {
+        let (work, commands) = match self.caught(|this| this.pre_flight(&binding).map_err(Failure::from)) {
+            Ok(found) => found,
+            Err(Failure { kind, .. }) => return self.fail_binding(now, binding, kind),
+        };
+        let has_work = !work.is_empty();
+        let is_held = binding.keep_for_later(work);
+        if is_held || has_work {
+            self.nominate(binding.pod(), &binding.node);
+        }
+        let uid = binding.queued.uid().clone();
+        self.bindings.insert(binding);
+        if !is_held {
+            self.go_ahead(now, &uid);
+        }
+        self.execute(now, commands);
+    }
+
+    /// Runs PreBindPreFlight. Neighbours that may run side by side form a group.
+    fn pre_flight(&self, binding: &Binding) -> Result<(Work, Vec<Command>), FailureKind> {
+        let Binding { queued, node, state, .. } = binding;
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
+        let mut groups = Work::new();
+        let mut joins_last = false;
+        for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
+            self.running.set("PreBindPreFlight", name);
+            match plugin.pre_flight(&cx, state, &queued.pod, node) {
+                PreFlight::Skip => {}
+                PreFlight::Fail(status) => return Err(pre_flight_failed(name, &status)),
+                PreFlight::Work { allow_parallel, work } => {
+                    let work = PreBindWork { name: (*name).into(), plugin: Arc::clone(plugin), work };
+                    match groups.last_mut() {
+                        Some(group) if joins_last && allow_parallel => group.push(work),
+                        _ => groups.push(vec![work]),
+                    }
+                    joins_last = allow_parallel;
+                }
+            }
+        }
+        Ok((groups, cx.take_commands()))
+    }
+
+    /// Nobody holds a waiting pod any more.
     pub(crate) fn permitted(&mut self, now: Now, uid: &Uid) {
+        self.observe_wait(now, uid, Code::Success);
+        self.go_ahead(now, uid);
+    }
+
+    /// PreBind, or Bind at once.
+    fn go_ahead(&mut self, now: Now, uid: &Uid) {
+        // From here on events are not kept for the pod: upstream's choice, too.
+        self.queue.done(uid);
         self.bindings.forget_waiting(uid);
         let Some(binding) = self.bindings.get_mut(uid) else {
             return;
         };
-        let Stage::WaitingOnPermit(wait) = std::mem::replace(&mut binding.stage, Stage::Binding) else {
+        let Stage::WaitingOnPermit(wait) = &mut binding.stage else {
             return;
         };
-        let waited = now.monotonic.saturating_sub(wait.since);
-        if wait.work.is_empty() {
-            self.start_bind(uid);
+        let groups = std::mem::take(&mut wait.work);
+        if groups.is_empty() {
+            self.start_bind(now, uid);
         } else {
             binding.stage = Stage::PreBinding { cancelled: None };
             let (pod, node) = (Arc::clone(binding.pod()), Arc::clone(&binding.node));
-            self.effects.push(Effect::StartPreBind {
-                pod,
-                node,
-                groups: wait.work,
-            });
+            self.effects.push(Effect::StartPreBind { pod, node, groups });
         }
-        self.observer.observe(Observation::PermitWaited {
-            result: "Success",
-            waited,
-        });
-        // From here on events are not kept for the pod: upstream's choice, too.
-        self.queue.done(uid);
     }
 
     /// A plugin, or time, turns a waiting pod down.
@@ -49,26 +96,26 @@ impl Scheduler {
         if !self.bindings.is_waiting(uid) {
             return;
         }
+        self.observe_wait(now, uid, status.code());
+        if let Some(binding) = self.bindings.remove(uid) {
+            let kind = self.refused_node(&binding.node, status);
+            self.fail_binding(now, binding, kind);
+        }
+    }
+
+    fn observe_wait(&mut self, now: Now, uid: &Uid, result: Code) {
         if let Some(Stage::WaitingOnPermit(wait)) = self.bindings.get(uid).map(|binding| &binding.stage) {
             let waited = now.monotonic.saturating_sub(wait.since);
-            self.observer.observe(Observation::PermitWaited {
-                result: status.code().as_str(),
-                waited,
-            });
-        }
-        if let Some(binding) = self.bindings.remove(uid) {
-            let index = self.cache.nodes().index_of(&binding.node);
-            let kind = FailureKind::Fit(Box::new(FitError::of_one_node(index, status)));
-            self.fail_binding(now, binding, kind);
+            self.observer.observe(Observation::PermitWaited { result: result.as_str(), waited });
         }
     }
 
     /// Makes PreBind of a pod give up, as long as it runs.
     pub fn cancel_binding(&mut self, uid: &Uid, status: Status) {
-        if let Some(Stage::PreBinding { cancelled }) =
+        if let Some(Stage::PreBinding { cancelled: cancelled @ None }) =
             self.bindings.get_mut(uid).map(|binding| &mut binding.stage)
         {
-            cancelled.get_or_insert(status);
+            *cancelled = Some(status);
             self.effects.push(Effect::CancelPreBind(uid.clone()));
         }
     }
@@ -81,26 +128,28 @@ impl Scheduler {
         let Stage::PreBinding { cancelled } = &mut binding.stage else {
             return;
         };
-        let status = cancelled.take().unwrap_or(status);
-        if status.is_success() {
-            binding.stage = Stage::Binding;
-            self.start_bind(uid);
-        } else if let Some(binding) = self.bindings.remove(uid) {
-            let kind = if status.is_rejected() {
-                let index = self.cache.nodes().index_of(&binding.node);
-                FailureKind::Fit(Box::new(FitError::of_one_node(index, status)))
-            } else {
-                let plugin = status.plugin();
-                FailureKind::Internal(format!("running PreBind plugin {plugin:?}: {}", status.message()))
-            };
-            self.fail_binding(now, binding, kind);
+        let failure = match cancelled.take() {
+            Some(cause) => Some(pre_bind_failed(&status, &cause)),
+            None => (!status.is_success()).then(|| pre_bind_failed(&status, &status)),
+        };
+        match failure {
+            None => self.start_bind(now, uid),
+            Some(kind) => {
+                if let Some(binding) = self.bindings.remove(uid) {
+                    self.fail_binding(now, binding, kind);
+                }
+            }
         }
     }
 
-    fn start_bind(&mut self, uid: &Uid) {
-        let Some(binding) = self.bindings.get(uid) else {
+    fn start_bind(&mut self, now: Now, uid: &Uid) {
+        if self.cache.is_confirmed(uid) {
+            return self.lose(now, uid);
+        }
+        let Some(binding) = self.bindings.get_mut(uid) else {
             return;
         };
+        binding.stage = Stage::Binding;
         self.effects.push(Effect::Bind {
             pod: Arc::clone(binding.pod()),
             node: Arc::clone(&binding.node),
@@ -110,18 +159,15 @@ impl Scheduler {
 
     /// Bind ended.
     pub(crate) fn bound(&mut self, now: Now, uid: &Uid, outcome: BindOutcome) {
-        if !matches!(
-            self.bindings.get(uid).map(|binding| &binding.stage),
-            Some(Stage::Binding)
-        ) {
+        if !matches!(self.bindings.get(uid).map(|binding| &binding.stage), Some(Stage::Binding)) {
             return;
         }
         match outcome {
             BindOutcome::Bound => self.succeed(now, uid),
-            BindOutcome::Skip => self.bind_failed(now, uid, "all Bind plugins skipped the pod".to_owned()),
+            BindOutcome::Skip => self.bind_failed(now, uid, "all Bind plugins skipped the pod"),
             BindOutcome::Failed(ApiError { certainty, message }) => match certainty {
-                Certainty::Refused => self.bind_failed(now, uid, message),
-                Certainty::NotFound => self.pod_is_gone(now, uid, message),
+                Certainty::Refused => self.bind_failed(now, uid, &message),
+                Certainty::NotFound => self.pod_is_gone(now, uid),
                 Certainty::Unknown => self.bind_uncertain(now, uid, message),
             },
         }
@@ -129,24 +175,13 @@ impl Scheduler {
 
     /// Nobody knows whether the pod is bound: it stays assumed until somebody does.
     fn bind_uncertain(&mut self, now: Now, uid: &Uid, message: String) {
-        if let Some(node) = self
-            .cache
-            .is_confirmed(uid)
-            .then(|| self.cache.node_of(uid).cloned())
-            .flatten()
-        {
+        let confirmed = self.cache.node_of(uid).filter(|_| self.cache.is_confirmed(uid)).cloned();
+        if let Some(node) = confirmed {
             self.found_bound(now, uid, &node);
         } else if let Some(binding) = self.bindings.get_mut(uid) {
-            binding.stage = Stage::Uncertain(Uncertain {
-                message,
-                ask_at: None,
-                asked: 0,
-            });
+            binding.stage = Stage::Uncertain(Uncertain { message, ask_at: None, asked: 0 });
             let pod = binding.pod().key();
-            self.effects.push(Effect::ReadPod {
-                pod,
-                uid: uid.clone(),
-            });
+            self.effects.push(Effect::ReadPod { pod, uid: uid.clone() });
         }
     }
 
@@ -162,12 +197,9 @@ impl Scheduler {
             PodRead::Exists(Some(node)) => self.found_bound(now, uid, &node),
             PodRead::Exists(None) => {
                 let message = std::mem::take(&mut uncertain.message);
-                self.bind_failed(now, uid, message);
+                self.bind_failed(now, uid, &message);
             }
-            PodRead::Gone => {
-                let message = std::mem::take(&mut uncertain.message);
-                self.pod_is_gone(now, uid, message);
-            }
+            PodRead::Gone => self.pod_is_gone(now, uid),
             PodRead::Failed => {
                 uncertain.ask_at = Some(now.monotonic + uncertain.pause());
                 uncertain.asked += 1;
@@ -176,48 +208,47 @@ impl Scheduler {
     }
 
     /// The informer says that a pod has a node. If its binding is uncertain, that settles it.
-    pub(crate) fn informer_confirms(&mut self, now: Now, pod: &Arc<PodInfo>) {
-        let uncertain = matches!(
-            self.bindings.get(&pod.uid).map(|b| &b.stage),
-            Some(Stage::Uncertain(_))
-        );
-        if let Some(node) = pod.node_name.clone().filter(|_| uncertain) {
-            self.found_bound(now, &pod.uid, &node);
+    pub(crate) fn informer_confirms(&mut self, now: Now, pod: &PodInfo) {
+        let stage = self.bindings.get(&pod.uid).map(|binding| &binding.stage);
+        if let (Some(Stage::Uncertain(_)), Some(node)) = (stage, &pod.node_name) {
+            self.found_bound(now, &pod.uid, node);
         }
     }
 
     /// The pod is on a node: ours, or one that somebody else chose.
     fn found_bound(&mut self, now: Now, uid: &Uid, node: &Arc<str>) {
-        if self
-            .bindings
-            .get(uid)
-            .is_some_and(|binding| binding.node == *node)
-        {
-            self.succeed(now, uid);
-        } else if let Some(mut binding) = self.bindings.remove(uid) {
+        let Some(binding) = self.bindings.get(uid) else {
+            return;
+        };
+        if binding.node == *node {
+            return self.succeed(now, uid);
+        }
+        let pod = Arc::clone(binding.pod());
+        self.lose(now, uid);
+        // It counts there until the informer says so, and is not to be tried again meanwhile.
+        if self.known(&pod).is_some() && self.cache.node_of(uid).is_none() {
+            let assumed = self.cache.assume(pod, Arc::clone(node));
+            debug_assert!(assumed.is_ok(), "a pod that is on no node can be assumed");
+        }
+    }
+
+    /// Somebody else has bound the pod: it is none of our business any more.
+    fn lose(&mut self, now: Now, uid: &Uid) {
+        if let Some(mut binding) = self.bindings.remove(uid) {
             self.observer.observe(Observation::LostRace);
-            let node = Arc::clone(&binding.node);
-            let mut state = std::mem::take(&mut binding.state);
-            self.unreserve(now, &binding.queued, &node, &mut state);
-            if self.cache.is_assumed(uid) {
-                self.forget(uid);
-            }
-            let freed = Arc::clone(binding.pod());
+            let freed = self.give_up_node(now, &mut binding);
             self.move_all_for_freed(now, &freed, |_| true);
             self.queue.done(uid);
         }
     }
 
-    fn pod_is_gone(&mut self, now: Now, uid: &Uid, message: String) {
-        // The informer will say so, too; until then the pod is no business of the queue's.
-        let key = self.bindings.get(uid).map(|binding| binding.pod().key());
-        if let Some(key) = key.filter(|key| self.pending.get(key).is_some_and(|pod| pod.uid == *uid)) {
-            self.pending.remove(&key);
+    fn pod_is_gone(&mut self, now: Now, uid: &Uid) {
+        if let Some(binding) = self.bindings.remove(uid) {
+            self.fail_binding(now, binding, FailureKind::Gone);
         }
-        self.bind_failed(now, uid, message);
     }
 
-    fn bind_failed(&mut self, now: Now, uid: &Uid, message: String) {
+    fn bind_failed(&mut self, now: Now, uid: &Uid, message: &str) {
         if let Some(binding) = self.bindings.remove(uid) {
             let binders = &self.profiles.get(binding.queued.profile).bind;
             let name = binders.last().map_or("", |binder| &*binder.name);
@@ -228,49 +259,41 @@ impl Scheduler {
 
     /// Undoes a binding and puts the pod back into the queue.
     fn fail_binding(&mut self, now: Now, mut binding: Binding, kind: FailureKind) {
-        let node = Arc::clone(&binding.node);
-        let mut state = std::mem::take(&mut binding.state);
-        self.unreserve(now, &binding.queued, &node, &mut state);
-        let uid = binding.queued.uid().clone();
-        if self.cache.is_assumed(&uid) {
-            self.forget(&uid);
-        }
-        let freed = Arc::clone(binding.pod());
-        // A pod that was turned down must not wake itself; one that failed is not in the queue yet.
-        let rejected = matches!(kind, FailureKind::Fit(_));
-        if !rejected {
+        let freed = self.give_up_node(now, &mut binding);
+        if kind.is_rejection() {
+            // A pod that was turned down must not wake itself.
+            self.fail(now, binding.queued, kind.into());
+            self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+        } else {
             self.move_all_for_freed(now, &freed, |_| true);
-        }
-        self.fail(
-            now,
-            binding.queued,
-            Failure {
-                kind,
-                nomination: Nomination::Override(None),
-            },
-        );
-        if rejected {
-            self.move_all_for_freed(now, &freed, |waiting| waiting.uid != uid);
+            self.fail(now, binding.queued, kind.into());
         }
     }
 
+    /// Takes an assumed pod off its node, for its plugins, too. Returns it as it was there.
+    fn give_up_node(&mut self, now: Now, binding: &mut Binding) -> Arc<PodInfo> {
+        let Binding { queued, node, state, .. } = binding;
+        self.unreserve(now, queued, node, state);
+        if self.cache.is_assumed(queued.uid()) {
+            self.forget(queued.uid());
+        }
+        on_node(&queued.pod, node)
+    }
+
     fn succeed(&mut self, now: Now, uid: &Uid) {
-        let Some(Binding {
-            queued,
-            node,
-            mut state,
-            ..
-        }) = self.bindings.remove(uid)
-        else {
+        let Some(Binding { queued, node, mut state, .. }) = self.bindings.remove(uid) else {
             return;
         };
         let note = format!("Successfully assigned {} to {node}", queued.pod.key());
         self.record_event(&queued.pod, EventType::Normal, "Scheduled", "Binding", note);
         self.observe_attempt(&queued, AttemptResult::Scheduled, now);
+        self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
-        for plugin in &self.profiles.get(queued.profile).post_bind {
-            self.running.set("PostBind", plugin.name);
-            plugin.plugin.post_bind(&cx, &mut state, &queued.pod, &node);
+        for Named { name, plugin } in &self.profiles.get(queued.profile).post_bind {
+            let done = contained("PostBind", name, || plugin.post_bind(&cx, &mut state, &queued.pod, &node));
+            if let Err(panic) = done {
+                self.observer.observe(Observation::Anomaly(&panic));
+            }
         }
         let commands = cx.take_commands();
         self.execute(now, commands);
@@ -282,10 +305,8 @@ impl Scheduler {
             return;
         }
         for (uid, plugin, timeout) in self.bindings.timed_out(now.monotonic) {
-            let reason = format!(
-                "rejected due to timeout after waiting {} at plugin {plugin}",
-                go_duration(timeout)
-            );
+            let reason =
+                format!("rejected due to timeout after waiting {} at plugin {plugin}", go_duration(timeout));
             self.permit_rejected(now, &uid, Status::unschedulable(reason).by(plugin));
         }
         for uid in self.bindings.to_ask(now.monotonic) {
@@ -297,6 +318,30 @@ impl Scheduler {
                 self.effects.push(Effect::ReadPod { pod, uid });
             }
         }
+    }
+}
+
+/// PreBindPreFlight may only fail, not turn the pod down.
+fn pre_flight_failed(plugin: &str, status: &Status) -> FailureKind {
+    FailureKind::Internal(match status.code() {
+        Code::Error => format!("running PreBindPreFlight {plugin:?}: {}", status.message()),
+        code => format!(
+            "PreBindPreFlight {plugin} returned {:?}, which is unsupported. It is supposed to return Success, Skip, or \
+             Error status",
+            code.as_str()
+        ),
+    })
+}
+
+/// PreBind did not succeed, or was cancelled when it nearly had. Whom it turns down nothing but time helps.
+fn pre_bind_failed(status: &Status, cause: &Status) -> FailureKind {
+    let message = cause.message();
+    if cause.is_rejected() {
+        FailureKind::Rejected(message)
+    } else if status.is_success() {
+        FailureKind::Internal(message)
+    } else {
+        FailureKind::Internal(format!("running PreBind plugin {:?}: {message}", status.plugin()))
     }
 }
 
@@ -317,10 +362,7 @@ fn go_duration(duration: std::time::Duration) -> String {
         return trimmed(nanos as f64 / 1e6, "ms");
     }
     let (hours, minutes) = (duration.as_secs() / 3600, duration.as_secs() / 60 % 60);
-    let seconds = trimmed(
-        (duration.as_secs() % 60) as f64 + f64::from(duration.subsec_nanos()) / 1e9,
-        "s",
-    );
+    let seconds = trimmed((duration.as_secs() % 60) as f64 + f64::from(duration.subsec_nanos()) / 1e9, "s");
     match (hours, minutes) {
         (0, 0) => seconds,
         (0, minutes) => format!("{minutes}m{seconds}"),

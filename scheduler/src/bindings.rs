@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use supercargo_framework::context::WaitingPod;
-use supercargo_framework::{CycleState, PodInfo, Status, Text, Uid};
+use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
+use crate::attempt::Waits;
 use crate::effect::PreBindWork;
 use crate::queue::QueuedPod;
 
@@ -64,6 +65,25 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
+    /// A binding that waits for the given plugins, if any.
+    pub(crate) fn new(now: Now, queued: QueuedPod, node: Arc<str>, state: CycleState, waits: Waits) -> Self {
+        let since = now.monotonic;
+        let pending = waits.into_iter().map(|(plugin, timeout)| (plugin, timeout, since + timeout)).collect();
+        let stage = Stage::WaitingOnPermit(PermitWait { pending, since, work: Vec::new() });
+        Self { queued, node, state, stage }
+    }
+
+    /// Keeps PreBind's work until the pod is let go. Returns whether anybody holds it.
+    pub(crate) fn keep_for_later(&mut self, work: Vec<Vec<PreBindWork>>) -> bool {
+        match &mut self.stage {
+            Stage::WaitingOnPermit(wait) => {
+                wait.work = work;
+                !wait.pending.is_empty()
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn pod(&self) -> &Arc<PodInfo> {
         &self.queued.pod
     }
@@ -80,11 +100,8 @@ pub(crate) struct Bindings {
 impl Bindings {
     pub(crate) fn insert(&mut self, binding: Binding) {
         if let Stage::WaitingOnPermit(wait) = &binding.stage {
-            let pending = wait
-                .pending
-                .iter()
-                .map(|(plugin, timeout, _)| (plugin.clone(), *timeout))
-                .collect();
+            let pending =
+                wait.pending.iter().map(|(plugin, timeout, _)| (plugin.clone(), *timeout)).collect();
             self.waiting.push(WaitingPod {
                 uid: binding.pod().uid.clone(),
                 key: binding.pod().key(),
@@ -117,7 +134,12 @@ impl Bindings {
     }
 
     pub(crate) fn is_waiting(&self, uid: &Uid) -> bool {
-        self.waiting.iter().any(|pod| pod.uid == *uid)
+        let stage = self.by_pod.get(uid).map(|binding| &binding.stage);
+        matches!(stage, Some(Stage::WaitingOnPermit(_)))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Binding> {
+        self.by_pod.values()
     }
 
     /// The pod no longer waits on Permit.
@@ -127,11 +149,7 @@ impl Bindings {
 
     /// A plugin lets a waiting pod go; `true` when no other holds it.
     pub(crate) fn allow(&mut self, uid: &Uid, plugin: &Text) -> bool {
-        let Some(Binding {
-            stage: Stage::WaitingOnPermit(wait),
-            ..
-        }) = self.by_pod.get_mut(uid)
-        else {
+        let Some(Binding { stage: Stage::WaitingOnPermit(wait), .. }) = self.by_pod.get_mut(uid) else {
             return false;
         };
         wait.pending.retain(|(name, ..)| name != plugin);
@@ -142,20 +160,23 @@ impl Bindings {
         free
     }
 
-    /// Waiting pods whose time is over, each with the plugin that gave up and how long it had waited for.
+    /// Waiting pods whose time is over, in the order in which it was: each with the plugin that gave up first and how
+    /// long it had waited.
     pub(crate) fn timed_out(&self, now: Duration) -> Vec<(Uid, Text, Duration)> {
-        let mut due = Vec::new();
-        for pod in &self.waiting {
-            if let Some(Binding {
-                stage: Stage::WaitingOnPermit(wait),
-                ..
-            }) = self.by_pod.get(&pod.uid)
-                && let Some((plugin, timeout, _)) = wait.pending.iter().find(|(.., at)| *at <= now)
-            {
-                due.push((pod.uid.clone(), plugin.clone(), *timeout));
-            }
-        }
-        due
+        let first_to_give_up = |pod: &WaitingPod| match &self.by_pod.get(&pod.uid)?.stage {
+            Stage::WaitingOnPermit(wait) => wait.pending.iter().min_by_key(|(.., at)| *at),
+            _ => None,
+        };
+        let mut due: Vec<_> = self
+            .waiting
+            .iter()
+            .filter_map(|pod| first_to_give_up(pod).map(|wait| (pod, wait)))
+            .filter(|(_, (.., at))| *at <= now)
+            .collect();
+        due.sort_by_key(|(_, (.., at))| *at);
+        due.into_iter()
+            .map(|(pod, (plugin, timeout, _))| (pod.uid.clone(), plugin.clone(), *timeout))
+            .collect()
     }
 
     /// Uncertain bindings that are to be asked about now.
@@ -164,12 +185,8 @@ impl Bindings {
             Stage::Uncertain(uncertain) => uncertain.ask_at.is_some_and(|at| at <= now),
             _ => false,
         };
-        let mut due: Vec<_> = self
-            .by_pod
-            .values()
-            .filter(due)
-            .map(|binding| binding.pod().uid.clone())
-            .collect();
+        let mut due: Vec<_> =
+            self.by_pod.values().filter(due).map(|binding| binding.pod().uid.clone()).collect();
         due.sort();
         due
     }

@@ -33,6 +33,11 @@ struct CachedPod {
     assumed: bool,
 }
 
+/// The pod as it is on a node, before the API says so.
+pub(crate) fn on_node(pod: &PodInfo, node: &Arc<str>) -> Arc<PodInfo> {
+    Arc::new(PodInfo { node_name: Some(Arc::clone(node)), ..pod.clone() })
+}
+
 /// Nodes and the pods on them.
 ///
 /// A pod gets in by being assumed or by an informer's word that it has a node, and leaves by being forgotten (assumed
@@ -51,12 +56,7 @@ impl Cache {
     /// The nodes, in an order that is current.
     pub fn refreshed(&mut self) -> &Nodes {
         if std::mem::take(&mut self.order_is_stale) {
-            let order = self
-                .tree
-                .list()
-                .iter()
-                .filter_map(|name| self.nodes.index_of(name))
-                .collect();
+            let order = self.tree.list().iter().filter_map(|name| self.nodes.index_of(name)).collect();
             self.nodes.set_order(order);
         }
         &self.nodes
@@ -82,12 +82,14 @@ impl Cache {
         self.pods.get(uid).is_some_and(|cached| !cached.assumed)
     }
 
+    /// The assumed pods.
+    pub(crate) fn assumed(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pods.values().filter(|cached| cached.assumed).map(|cached| &cached.pod)
+    }
+
     /// The number of pods, and how many of them are assumed.
     pub fn pod_counts(&self) -> (usize, usize) {
-        (
-            self.pods.len(),
-            self.pods.values().filter(|cached| cached.assumed).count(),
-        )
+        (self.pods.len(), self.pods.values().filter(|cached| cached.assumed).count())
     }
 
     /// Puts a pod on a node before the API server knows of it.
@@ -166,14 +168,9 @@ impl Cache {
             Some(index) => {
                 self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
             }
-            None => self
-                .ghosts
-                .entry(Arc::clone(&node))
-                .or_default()
-                .add_pod(Arc::clone(&pod)),
+            None => self.ghosts.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
         }
-        self.pods
-            .insert(pod.uid.clone(), CachedPod { pod, node, assumed });
+        self.pods.insert(pod.uid.clone(), CachedPod { pod, node, assumed });
     }
 
     fn displace(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
@@ -204,25 +201,28 @@ impl Cache {
 
     /// Where the sums kept per node differ from what its pods add up to; empty unless there is a bug. Costs as much as
     /// building the cache: for tests and for the debugger.
-    pub fn differences(&mut self) -> Vec<String> {
-        self.refreshed();
-        let mut fresh = self.rebuilt();
+    pub fn differences(&self) -> Vec<String> {
+        let mut current = self.clone();
+        current.refreshed();
+        let mut fresh = current.rebuilt();
+        let order = |cache: &mut Self| {
+            let mut names: Vec<_> =
+                cache.refreshed().iter().map(|(_, info)| Arc::clone(info.name())).collect();
+            names.sort();
+            names
+        };
         let mut differences = Vec::new();
-        if fresh.refreshed().len() != self.nodes.len() {
-            differences.push(format!(
-                "{} nodes, {} expected",
-                self.nodes.len(),
-                fresh.nodes.len()
-            ));
+        let (names, fresh_names) = (order(&mut current), order(&mut fresh));
+        if names != fresh_names || self.ghosts.len() != fresh.ghosts.len() {
+            differences.push(format!("nodes {names:?}, {fresh_names:?} expected"));
         }
-        for (_, info) in self.nodes.iter() {
+        for (_, info) in current.nodes.iter() {
             compare(info, fresh.nodes.get(info.name()), &mut differences);
         }
-        let mut ghosts: Vec<_> = self.ghosts.iter().collect();
-        ghosts.sort_by_key(|(name, _)| Arc::clone(name));
-        for (name, info) in ghosts {
+        for (name, info) in &self.ghosts {
             compare(info, fresh.ghosts.get(name), &mut differences);
         }
+        differences.sort();
         differences
     }
 
@@ -238,13 +238,7 @@ fn compare(info: &NodeInfo, fresh: Option<&NodeInfo>, differences: &mut Vec<Stri
         uids.sort();
         let mut ports: Vec<_> = info.used_ports().iter().map(|p| format!("{p:?}")).collect();
         ports.sort();
-        (
-            uids,
-            ports,
-            info.requested().clone(),
-            info.non_zero_milli_cpu(),
-            info.non_zero_memory(),
-        )
+        (uids, ports, info.requested().clone(), info.non_zero_milli_cpu(), info.non_zero_memory())
     };
     let (have, want) = (sorted(info), fresh.map(sorted));
     if want.as_ref() != Some(&have) {
@@ -267,10 +261,7 @@ mod tests {
     }
 
     fn requested(cache: &Cache, name: &str) -> i64 {
-        cache
-            .nodes()
-            .get(name)
-            .map_or(-1, |info| info.requested().milli_cpu)
+        cache.nodes().get(name).map_or(-1, |info| info.requested().milli_cpu)
     }
 
     #[test]
@@ -278,10 +269,7 @@ mod tests {
         let mut cache = cache_with(&["n1", "n2"]);
         let waiting = Arc::new(pod("a").request("cpu", "1").build());
         cache.assume(Arc::clone(&waiting), "n1".into()).unwrap();
-        assert_eq!(
-            (requested(&cache, "n1"), cache.is_assumed(&waiting.uid)),
-            (1000, true)
-        );
+        assert_eq!((requested(&cache, "n1"), cache.is_assumed(&waiting.uid)), (1000, true));
         assert!(cache.assume(Arc::clone(&waiting), "n2".into()).is_err());
         cache.forget(&waiting.uid).unwrap();
         assert_eq!(requested(&cache, "n1"), 0);
@@ -301,9 +289,7 @@ mod tests {
     #[test]
     fn pods_of_a_missing_node_count_when_it_comes() {
         let mut cache = cache_with(&[]);
-        cache
-            .add_pod(Arc::new(pod("a").request("cpu", "1").node("n1").build()))
-            .unwrap();
+        cache.add_pod(Arc::new(pod("a").request("cpu", "1").node("n1").build())).unwrap();
         assert!(cache.refreshed().is_empty());
         cache.set_node(Arc::new(node("n1").build()));
         assert_eq!(cache.refreshed().len(), 1);

@@ -8,11 +8,8 @@ pub(crate) type Events = SmallVec<[ClusterEvent; 2]>;
 
 /// The events of a pod update, or one generic update when nothing in particular changed.
 pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
-    let resource = if new.is_assigned() {
-        EventResource::AssignedPod
-    } else {
-        EventResource::UnschedulablePod
-    };
+    let resource =
+        if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
     let mut actions = SmallVec::<[ActionType; 2]>::new();
     if old.labels != new.labels {
         actions.push(ActionType::UPDATE_POD_LABEL);
@@ -32,10 +29,7 @@ pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
     if actions.is_empty() {
         actions.push(ActionType::UPDATE);
     }
-    actions
-        .into_iter()
-        .map(|action| ClusterEvent::new(resource.clone(), action))
-        .collect()
+    actions.into_iter().map(|action| ClusterEvent::new(resource.clone(), action)).collect()
 }
 
 /// The events of a node update; none when nothing changed that scheduling reads.
@@ -46,28 +40,13 @@ pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord) -> Events {
             events.push(ClusterEvent::new(EventResource::Node, action));
         }
     };
-    push(
-        old.unschedulable && !new.unschedulable,
-        ActionType::UPDATE_NODE_TAINT,
-    );
-    push(
-        old.allocatable != new.allocatable,
-        ActionType::UPDATE_NODE_ALLOCATABLE,
-    );
+    push(old.unschedulable && !new.unschedulable, ActionType::UPDATE_NODE_TAINT);
+    push(old.allocatable != new.allocatable, ActionType::UPDATE_NODE_ALLOCATABLE);
     push(old.labels != new.labels, ActionType::UPDATE_NODE_LABEL);
     push(old.taints != new.taints, ActionType::UPDATE_NODE_TAINT);
-    push(
-        old.conditions != new.conditions,
-        ActionType::UPDATE_NODE_CONDITION,
-    );
-    push(
-        old.annotations != new.annotations,
-        ActionType::UPDATE_NODE_ANNOTATION,
-    );
-    push(
-        old.declared_features != new.declared_features,
-        ActionType::UPDATE_NODE_DECLARED_FEATURE,
-    );
+    push(old.conditions != new.conditions, ActionType::UPDATE_NODE_CONDITION);
+    push(old.annotations != new.annotations, ActionType::UPDATE_NODE_ANNOTATION);
+    push(old.declared_features != new.declared_features, ActionType::UPDATE_NODE_DECLARED_FEATURE);
     events
 }
 
@@ -76,10 +55,7 @@ fn any_less(new: &Resource, old: &Resource) -> bool {
     new.milli_cpu < old.milli_cpu
         || new.memory < old.memory
         || new.ephemeral_storage < old.ephemeral_storage
-        || old
-            .scalars()
-            .iter()
-            .any(|(name, amount)| new.scalar(name) < *amount)
+        || old.scalars().iter().any(|(name, amount)| new.scalar(name) < *amount)
 }
 
 #[cfg(test)]
@@ -129,14 +105,8 @@ mod tests {
             (
                 "a toleration and a label",
                 base().build(),
-                base()
-                    .label("a", "b")
-                    .tolerates("k", "v", TaintEffect::NoSchedule)
-                    .build(),
-                vec![
-                    "UnschedulablePodUpdatePodLabel",
-                    "UnschedulablePodUpdatePodToleration",
-                ],
+                base().label("a", "b").tolerates("k", "v", TaintEffect::NoSchedule).build(),
+                vec!["UnschedulablePodUpdatePodLabel", "UnschedulablePodUpdatePodToleration"],
             ),
         ];
         for (name, old, new, expected) in cases {
@@ -148,25 +118,12 @@ mod tests {
     fn a_node_update_is_named_after_what_changed() {
         let base = || node("n").label("l", "1").condition("Ready", "True");
         let cases = [
-            (
-                "a heartbeat",
-                base().build(),
-                base().resource_version("9").build(),
-                vec![],
-            ),
-            (
-                "uncordoned",
-                base().unschedulable().build(),
-                base().build(),
-                vec!["NodeUpdateNodeTaint"],
-            ),
+            ("a heartbeat", base().build(), base().resource_version("9").build(), vec![]),
+            ("uncordoned", base().unschedulable().build(), base().build(), vec!["NodeUpdateNodeTaint"]),
             ("cordoned", base().build(), base().unschedulable().build(), vec![]),
             (
                 "uncordoned and a taint gone",
-                base()
-                    .unschedulable()
-                    .taint("k", "", TaintEffect::NoSchedule)
-                    .build(),
+                base().unschedulable().taint("k", "", TaintEffect::NoSchedule).build(),
                 base().build(),
                 vec!["NodeUpdateNodeTaint", "NodeUpdateNodeTaint"],
             ),

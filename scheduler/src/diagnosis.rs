@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use rustc_hash::FxHashSet;
 use supercargo_framework::plugin::NodeStatuses;
 use supercargo_framework::{Code, NodeIndex, Status, Text};
 
@@ -14,28 +15,52 @@ pub(crate) struct Diagnosis {
     pub(crate) pre_filter_message: String,
     pub(crate) post_filter_message: String,
     pub(crate) unschedulable_plugins: BTreeSet<Text>,
+    /// Those that wait for something under way; they are among the above, too.
     pub(crate) pending_plugins: BTreeSet<Text>,
+    /// Whether a node may have more than one status.
+    repeats: bool,
 }
 
 impl Diagnosis {
-    /// Notes that a node was turned down.
+    /// Notes that a node was turned down by a filter.
     pub(crate) fn set(&mut self, node: NodeIndex, status: Status) {
         self.blame(&status);
         self.statuses.by_node.push((node, status));
     }
 
+    /// The search begins anew: what it finds out replaces what is known.
+    pub(crate) fn start_over(&mut self) {
+        self.repeats = !self.statuses.by_node.is_empty();
+    }
+
+    /// Notes what an extender says of a node that may have been turned down before.
+    pub(crate) fn set_again(&mut self, node: NodeIndex, status: Status) {
+        self.repeats = true;
+        self.statuses.by_node.push((node, status));
+    }
+
+    /// Keeps one status per node, the last.
+    pub(crate) fn keep_last_word(&mut self) {
+        if std::mem::take(&mut self.repeats) {
+            let by_node = &mut self.statuses.by_node;
+            let mut seen = FxHashSet::default();
+            by_node.reverse();
+            by_node.retain(|(node, _)| seen.insert(*node));
+            by_node.reverse();
+        }
+    }
+
     /// Notes who turned the pod down.
     pub(crate) fn blame(&mut self, status: &Status) {
-        if status.plugin().is_empty() {
+        let plugin = status.plugin();
+        if plugin.is_empty() || !status.is_rejected() {
             return;
         }
-        let plugins = match status.code() {
-            Code::Pending => &mut self.pending_plugins,
-            _ if status.is_rejected() => &mut self.unschedulable_plugins,
-            _ => return,
-        };
-        if !plugins.contains(&**status.plugin()) {
-            plugins.insert(status.plugin().clone());
+        if !self.unschedulable_plugins.contains(&**plugin) {
+            self.unschedulable_plugins.insert(plugin.clone());
+        }
+        if status.code() == Code::Pending {
+            self.pending_plugins.insert(plugin.clone());
         }
     }
 }
@@ -71,17 +96,14 @@ impl FitError {
     /// A node that was found and then refused.
     pub(crate) fn of_one_node(node: Option<NodeIndex>, status: Status) -> Self {
         let mut diagnosis = Diagnosis::default();
+        diagnosis.blame(&status);
+        // A pod that was turned down in nobody's name is to wait like one that a plugin turned down, as upstream has it.
+        diagnosis.unschedulable_plugins.insert(status.plugin().clone());
         match node {
-            Some(node) => diagnosis.set(node, status),
-            None => {
-                diagnosis.blame(&status);
-                diagnosis.statuses.absent = Some(status);
-            }
+            Some(node) => diagnosis.statuses.by_node.push((node, status)),
+            None => diagnosis.statuses.absent = Some(status),
         }
-        Self {
-            all_nodes: 1,
-            diagnosis,
-        }
+        Self { all_nodes: 1, diagnosis }
     }
 
     fn histogram(&self) -> Vec<String> {
@@ -94,10 +116,7 @@ impl FitError {
         for reason in absent.iter().flat_map(Status::reasons).filter(|_| others > 0) {
             *counts.entry(reason).or_default() += others;
         }
-        let mut lines: Vec<_> = counts
-            .iter()
-            .map(|(reason, count)| format!("{count} {reason}"))
-            .collect();
+        let mut lines: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         lines.sort();
         lines
     }
@@ -110,10 +129,7 @@ mod tests {
     fn error(all_nodes: usize, by_node: &[&str], absent: Option<&'static str>) -> FitError {
         let mut diagnosis = Diagnosis::default();
         for (i, reason) in by_node.iter().enumerate() {
-            diagnosis.set(
-                NodeIndex(i as u32),
-                Status::unschedulable(String::from(*reason)).by("P"),
-            );
+            diagnosis.set(NodeIndex(i as u32), Status::unschedulable(String::from(*reason)).by("P"));
         }
         diagnosis.statuses.absent = absent.map(Status::unresolvable);
         FitError { all_nodes, diagnosis }
@@ -136,10 +152,7 @@ mod tests {
             error(3, &["Too many pods"], absent).to_string(),
             "0/3 nodes are available: 1 Too many pods, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
         );
-        assert_eq!(
-            error(1, &["x"], absent).to_string(),
-            "0/1 nodes are available: 1 x."
-        );
+        assert_eq!(error(1, &["x"], absent).to_string(), "0/1 nodes are available: 1 x.");
     }
 
     #[test]

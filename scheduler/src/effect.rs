@@ -111,9 +111,8 @@ impl fmt::Debug for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StartPreBind { pod, node, groups } => {
-                let names = groups
-                    .iter()
-                    .map(|group| group.iter().map(|work| &work.name).collect::<Vec<_>>());
+                let names =
+                    groups.iter().map(|group| group.iter().map(|work| &work.name).collect::<Vec<_>>());
                 write!(
                     f,
                     "StartPreBind {} {} on {node} by {:?}",

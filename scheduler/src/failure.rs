@@ -19,12 +19,36 @@ const MAX_NOTE: usize = 1024;
 /// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum FailureKind {
-    /// There is no node.
-    NoNodes,
-    /// No node fits, or the one that did was refused.
+    /// No node fits, or the one that did was refused. Events that matter to the plugins to blame help.
     Fit(Box<FitError>),
+    /// The pod was turned down and no plugin waits for anything: only time helps.
+    Rejected(String),
     /// Something failed.
     Internal(String),
+    /// The API server knows no such pod any more. The informer is about to say so; should it not, the pod is not lost.
+    Gone,
+}
+
+impl FailureKind {
+    /// There is no node. Upstream treats this apart: no plugin is to blame, so not even a new node wakes the pod.
+    pub(crate) fn no_nodes() -> Self {
+        Self::Rejected("no nodes available to schedule pods".to_owned())
+    }
+
+    /// Whether the pod was turned down, as opposed to something having failed.
+    pub(crate) fn is_rejection(&self) -> bool {
+        matches!(self, Self::Fit(_) | Self::Rejected(_))
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fit(error) => error.fmt(f),
+            Self::Rejected(message) | Self::Internal(message) => f.write_str(message),
+            Self::Gone => f.write_str("the pod is gone"),
+        }
+    }
 }
 
 /// A failed attempt.
@@ -35,74 +59,44 @@ pub(crate) struct Failure {
     pub(crate) nomination: Nomination,
 }
 
-impl Failure {
-    pub(crate) fn no_nodes() -> Self {
-        Self {
-            kind: FailureKind::NoNodes,
-            nomination: Nomination::Override(None),
-        }
-    }
-
-    pub(crate) fn internal(message: String) -> Self {
-        Self {
-            kind: FailureKind::Internal(message),
-            nomination: Nomination::Override(None),
-        }
-    }
-
-    fn is_rejection(&self) -> bool {
-        !matches!(self.kind, FailureKind::Internal(_))
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            FailureKind::NoNodes => f.write_str("no nodes available to schedule pods"),
-            FailureKind::Fit(error) => error.fmt(f),
-            FailureKind::Internal(message) => f.write_str(message),
-        }
+/// Nearly every failure ends a nomination.
+impl From<FailureKind> for Failure {
+    fn from(kind: FailureKind) -> Self {
+        Self { kind, nomination: Nomination::Override(None) }
     }
 }
 
 impl Scheduler {
     /// Puts the pod back into the queue and tells the world why (upstream's FailureHandler).
     pub(crate) fn fail(&mut self, now: Now, mut queued: QueuedPod, failure: Failure) {
-        let message = failure.to_string();
-        let (result, reason) = if failure.is_rejection() {
+        let Failure { kind, nomination } = failure;
+        let mut message = kind.to_string();
+        let (result, mut reason) = if kind.is_rejection() {
             (AttemptResult::Unschedulable, "Unschedulable")
         } else {
             (AttemptResult::Error, "SchedulerError")
         };
         self.observe_attempt(&queued, result, now);
-        queued.unschedulable_plugins.clear();
-        queued.pending_plugins.clear();
-        if let FailureKind::Fit(error) = failure.kind {
-            let FitError { diagnosis, .. } = *error;
-            queued.unschedulable_plugins = diagnosis.unschedulable_plugins;
-            queued.pending_plugins = diagnosis.pending_plugins;
-        }
+        let gone = matches!(kind, FailureKind::Gone);
+        queued.blame(kind);
         // A pod that is gone, has been replaced, or has a node by now needs no place in the queue, and nothing is to be
         // said of it.
-        let known = self
-            .pending
-            .get(&queued.pod.key())
-            .filter(|pod| pod.uid == queued.pod.uid);
-        let Some(pod) = known.filter(|pod| !self.cache.is_confirmed(&pod.uid)).cloned() else {
+        let Some(pod) = self.known(&queued.pod).filter(|pod| !self.cache.is_confirmed(&pod.uid)).cloned()
+        else {
             self.queue.done(queued.uid());
             return;
         };
         queued.pod = Arc::clone(&pod);
         self.with_queue(now, |queue, cx| queue.add_unschedulable(cx, queued));
-        self.queue.nominator.add(&pod, &failure.nomination);
-        self.record_event(
-            &pod,
-            EventType::Warning,
-            "FailedScheduling",
-            "Scheduling",
-            truncated(&message),
-        );
-        self.patch_failed(now, &pod, reason, message, failure.nomination);
+        if let Some(panic) = self.contained_panic.take() {
+            (message, reason) = (panic, "SchedulerError");
+        }
+        self.queue.nominator.add(&pod, &nomination);
+        if gone {
+            return;
+        }
+        self.record_event(&pod, EventType::Warning, "FailedScheduling", "Scheduling", truncated(&message));
+        self.patch_failed(now, &pod, reason, message, nomination);
     }
 
     /// Patches the PodScheduled condition and the nomination, unless both are as they should be.
@@ -115,18 +109,18 @@ impl Scheduler {
         nomination: Nomination,
     ) {
         let current = pod.status.pod_scheduled.as_ref();
-        let unchanged = current.filter(|condition| &*condition.status == "False");
-        let condition = PodCondition {
+        let still_false = current.filter(|condition| &*condition.status == "False");
+        let unchanged = still_false
+            .is_some_and(|condition| *condition.reason == *reason && *condition.message == *message);
+        let condition = (!unchanged).then(|| PodCondition {
             status: "False".into(),
             reason: reason.into(),
             message: message.into(),
             observed_generation: Some(pod.generation),
             // The moment tells when the status changed, not its reason.
-            last_transition: unchanged.map_or(Some(now.wall.floor_to_second()), |condition| {
-                condition.last_transition
-            }),
-        };
-        let condition = (current != Some(&condition)).then_some(condition);
+            last_transition: still_false
+                .map_or(Some(now.wall.floor_to_second()), |condition| condition.last_transition),
+        });
         let nominated_node_name = match nomination {
             Nomination::Keep => None,
             Nomination::Override(node) => (node != pod.status.nominated_node_name).then_some(node),
@@ -159,10 +153,7 @@ fn truncated(message: &str) -> String {
     if message.len() <= MAX_NOTE {
         return message.to_owned();
     }
-    let end = (0..=MAX_NOTE - SUFFIX.len())
-        .rev()
-        .find(|i| message.is_char_boundary(*i))
-        .unwrap_or(0);
+    let end = (0..=MAX_NOTE - SUFFIX.len()).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
     format!("{}{SUFFIX}", &message[..end])
 }
 

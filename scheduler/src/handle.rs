@@ -6,6 +6,7 @@ use supercargo_framework::event::Change;
 use supercargo_framework::objects::Object;
 use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, PodInfo, Status, Uid};
 
+use crate::cache::on_node;
 use crate::cluster_events;
 use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
@@ -38,10 +39,7 @@ impl Scheduler {
             Notification::Updated { old, new } => {
                 self.cache_pod(Arc::clone(&new));
                 for event in cluster_events::pod_events(&old, &new) {
-                    let change = Change::Pod {
-                        old: Some(Arc::clone(&old)),
-                        new: Some(Arc::clone(&new)),
-                    };
+                    let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
                 }
             }
@@ -52,10 +50,7 @@ impl Scheduler {
     fn add_assigned(&mut self, now: Now, pod: Arc<PodInfo>) {
         self.informer_confirms(now, &pod);
         self.cache_pod(Arc::clone(&pod));
-        let change = Change::Pod {
-            old: None,
-            new: Some(pod),
-        };
+        let change = Change::Pod { old: None, new: Some(pod) };
         self.move_all(now, EventResource::AssignedPod, ActionType::ADD, &change);
     }
 
@@ -66,6 +61,8 @@ impl Scheduler {
     }
 
     fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
+        // Should the pod have gone so soon after it was bound that nobody said that it has left the queue.
+        self.pod_is_known_no_more(pod);
         self.cache.remove_pod(&pod.uid);
         self.move_all_for_freed(now, pod, |_| true);
     }
@@ -77,36 +74,51 @@ impl Scheduler {
                 self.delete_from_queue(now, &old);
                 self.add_to_queue(now, new);
             }
-            // A resync, or a relist that brought nothing new.
-            Notification::Updated { old, new } if old.resource_version == new.resource_version => {}
             Notification::Updated { old, new } => self.update_in_queue(now, &old, new),
             Notification::Deleted(pod) => self.delete_from_queue(now, &pod),
         }
     }
 
     fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {
-        let Some(profile) = self.profile_of(&pod) else {
+        match self.pending.get(&pod.key()).cloned() {
+            // A handler that is told of a pod again, as after a relist, at most hears of a change.
+            Some(known) if known.uid == pod.uid => return self.update_in_queue(now, &known, pod),
+            // It has never heard of the end of this one.
+            Some(missed) => self.delete_from_queue(now, &missed),
+            None => {}
+        }
+        let Some(profile) = self.profile_of(&pod).filter(|_| !self.cache.is_confirmed(&pod.uid)) else {
             return;
         };
         self.pending.insert(pod.key(), Arc::clone(&pod));
-        // A handler that is told of a pod again, as after a restart of the informer, adds nothing.
-        if self.queue.place(&pod.uid).is_none() && self.cache.node_of(&pod.uid).is_none() {
-            self.with_queue(now, |queue, cx| queue.add(cx, pod, profile));
+        match self.bindings.get(&pod.uid) {
+            None => self.with_queue(now, |queue, cx| queue.add(cx, pod, profile)),
+            // The pod was thought to be gone while it was being bound, and is not.
+            Some(binding) => {
+                if let Err(error) = self.cache.assume(pod, Arc::clone(&binding.node)) {
+                    self.anomaly(&error.to_string());
+                }
+            }
         }
     }
 
     fn update_in_queue(&mut self, now: Now, old: &Arc<PodInfo>, new: Arc<PodInfo>) {
-        let Some(profile) = self.profile_of(&new) else {
+        // A resync, or a relist that brought nothing new.
+        if old.resource_version == new.resource_version {
+            return;
+        }
+        let Some(profile) = self.profile_of(&new).filter(|_| !self.cache.is_confirmed(&new.uid)) else {
             return;
         };
         self.pending.insert(new.key(), Arc::clone(&new));
-        if self.cache.is_confirmed(&new.uid) {
-            return;
-        }
         if self.cache.is_assumed(&new.uid) {
             if new.terminating && !old.terminating {
                 self.assumed_pod_deleted(now, &new);
             }
+            return;
+        }
+        // A pod that is on its way to a node and terminates has lost its place, but comes back when the binding fails.
+        if self.bindings.get(&new.uid).is_some() {
             return;
         }
         self.with_queue(now, |queue, cx| queue.update(cx, old, &new, profile));
@@ -117,14 +129,7 @@ impl Scheduler {
     }
 
     fn delete_from_queue(&mut self, now: Now, pod: &Arc<PodInfo>) {
-        if self
-            .pending
-            .get(&pod.key())
-            .is_some_and(|known| known.uid == pod.uid)
-        {
-            self.pending.remove(&pod.key());
-        }
-        self.queue.delete(&pod.uid);
+        self.pod_is_known_no_more(pod);
         if self.cache.is_confirmed(&pod.uid) {
             // It left the queue because it has a node now.
         } else if self.cache.is_assumed(&pod.uid) {
@@ -134,14 +139,23 @@ impl Scheduler {
         }
     }
 
+    fn pod_is_known_no_more(&mut self, pod: &PodInfo) {
+        if self.known(pod).is_some() {
+            self.pending.remove(&pod.key());
+        }
+        self.queue.delete(&pod.uid);
+    }
+
     /// A pod goes away while it is on its way to a node. One that Permit holds is turned down, which also forgets it.
     fn assumed_pod_deleted(&mut self, now: Now, pod: &Arc<PodInfo>) {
+        let node = self.cache.node_of(&pod.uid).cloned();
         if self.bindings.is_waiting(&pod.uid) {
             self.permit_rejected(now, &pod.uid, Status::unschedulable("removed"));
         } else {
             self.forget(&pod.uid);
         }
-        self.move_all_for_freed(now, pod, |_| true);
+        let freed = node.map_or_else(|| Arc::clone(pod), |node| on_node(pod, &node));
+        self.move_all_for_freed(now, &freed, |_| true);
     }
 
     pub(crate) fn forget(&mut self, uid: &Uid) {
@@ -154,28 +168,19 @@ impl Scheduler {
         match notification {
             Notification::Added(node) => {
                 self.cache.set_node(Arc::clone(&node));
-                let change = Change::Node {
-                    old: None,
-                    new: Some(node),
-                };
+                let change = Change::Node { old: None, new: Some(node) };
                 self.move_all(now, EventResource::Node, ActionType::ADD, &change);
             }
             Notification::Updated { old, new } => {
                 self.cache.set_node(Arc::clone(&new));
                 for event in cluster_events::node_events(&old, &new) {
-                    let change = Change::Node {
-                        old: Some(Arc::clone(&old)),
-                        new: Some(Arc::clone(&new)),
-                    };
+                    let change = Change::Node { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
                 }
             }
             Notification::Deleted(node) => {
                 let name = Arc::clone(&node.name);
-                let change = Change::Node {
-                    old: Some(node),
-                    new: None,
-                };
+                let change = Change::Node { old: Some(node), new: None };
                 self.move_all(now, EventResource::Node, ActionType::DELETE, &change);
                 if let Err(error) = self.cache.remove_node(&name) {
                     self.anomaly(&error.to_string());
@@ -195,11 +200,7 @@ impl Scheduler {
             (Some(_), Some(_)) => ActionType::UPDATE,
             (Some(_), None) => ActionType::DELETE,
         };
-        let Some(resource) = new
-            .as_ref()
-            .or(old.as_ref())
-            .map(|object| object.resource.clone())
-        else {
+        let Some(resource) = new.as_ref().or(old.as_ref()).map(|object| object.resource.clone()) else {
             return;
         };
         // Hints see the objects as they are after the event.
@@ -208,11 +209,6 @@ impl Scheduler {
             (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
             (None, None) => {}
         }
-        self.move_all(
-            now,
-            EventResource::Other(resource),
-            action,
-            &Change::Object { old, new },
-        );
+        self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
     }
 }

@@ -28,11 +28,7 @@ impl NodeTree {
     /// One node of each zone in turn; a zone that has no more is passed over.
     pub(crate) fn list(&self) -> Vec<Arc<str>> {
         let longest = self.zones.iter().map(|(_, names)| names.len()).max().unwrap_or(0);
-        let pass = |i: usize| {
-            self.zones
-                .iter()
-                .filter_map(move |(_, names)| names.get(i).cloned())
-        };
+        let pass = |i: usize| self.zones.iter().filter_map(move |(_, names)| names.get(i).cloned());
         (0..longest).flat_map(pass).collect()
     }
 }
@@ -45,14 +41,7 @@ mod tests {
     #[test]
     fn zones_take_turns() {
         let mut tree = NodeTree::default();
-        for (zone, name) in [
-            ("a", "a1"),
-            ("a", "a2"),
-            ("b", "b1"),
-            ("a", "a3"),
-            ("c", "c1"),
-            ("c", "c2"),
-        ] {
+        for (zone, name) in [("a", "a1"), ("a", "a2"), ("b", "b1"), ("a", "a3"), ("c", "c1"), ("c", "c2")] {
             tree.add(node(name).zone(zone).build().zone(), name.into());
         }
         assert_eq!(
@@ -61,9 +50,6 @@ mod tests {
         );
         tree.remove(&node("").zone("b").build().zone(), "b1");
         tree.remove(&node("").zone("a").build().zone(), "a1");
-        assert_eq!(
-            tree.list().iter().map(|n| &**n).collect::<Vec<_>>(),
-            ["a2", "c1", "a3", "c2"]
-        );
+        assert_eq!(tree.list().iter().map(|n| &**n).collect::<Vec<_>>(), ["a2", "c1", "a3", "c2"]);
     }
 }

@@ -105,7 +105,7 @@ pub(crate) struct Scorer {
 pub(crate) struct Profile {
     pub(crate) scheduler_name: Arc<str>,
     pub(crate) percentage_of_nodes_to_score: Option<i32>,
-    pub(crate) queue_sort: Arc<dyn QueueSortPlugin>,
+    pub(crate) queue_sort: Arc<Named<dyn QueueSortPlugin>>,
     pub(crate) pre_enqueue: Vec<Named<dyn PreEnqueuePlugin>>,
     pub(crate) pre_filter: Vec<Named<dyn PreFilterPlugin>>,
     pub(crate) filter: Vec<Named<dyn FilterPlugin>>,
@@ -129,10 +129,7 @@ macro_rules! at_point {
         $plugins
             .iter()
             .map(|plugin| match Arc::clone(plugin).extension_points().$point {
-                Some(at_point) => Ok(Named {
-                    name: plugin.name(),
-                    plugin: at_point,
-                }),
+                Some(at_point) => Ok(Named { name: plugin.name(), plugin: at_point }),
                 None => Err(not_at_point($profile, &**plugin, $label)),
             })
             .collect::<Result<Vec<_>, _>>()
@@ -140,35 +137,27 @@ macro_rules! at_point {
 }
 
 fn not_at_point(profile: &str, plugin: &dyn Plugin, point: &'static str) -> ProfileError {
-    ProfileError::NotAtPoint {
-        profile: profile.to_owned(),
-        plugin: plugin.name(),
-        point,
-    }
+    ProfileError::NotAtPoint { profile: profile.to_owned(), plugin: plugin.name(), point }
 }
 
 impl Profile {
     pub(crate) fn new(spec: &ProfileSpec) -> Result<Self, ProfileError> {
         let name = &spec.scheduler_name;
         let lists = &spec.plugins;
-        let queue_sort = at_point!(name, lists.queue_sort, queue_sort, "queueSort")?;
-        let [queue_sort] = &queue_sort[..] else {
-            return Err(ProfileError::QueueSort {
-                profile: name.clone(),
-                count: queue_sort.len(),
-            });
+        let mut queue_sort = at_point!(name, lists.queue_sort, queue_sort, "queueSort")?;
+        let (Some(queue_sort), true) = (queue_sort.pop(), queue_sort.is_empty()) else {
+            let count = lists.queue_sort.len();
+            return Err(ProfileError::QueueSort { profile: name.clone(), count });
         };
         let bind = at_point!(name, lists.bind, bind, "bind")?;
         if bind.is_empty() {
-            return Err(ProfileError::NoBind {
-                profile: name.clone(),
-            });
+            return Err(ProfileError::NoBind { profile: name.clone() });
         }
         let every = lists.every_plugin();
         Ok(Self {
             scheduler_name: name.as_str().into(),
             percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
-            queue_sort: Arc::clone(&queue_sort.plugin),
+            queue_sort: Arc::new(queue_sort),
             pre_enqueue: at_point!(name, lists.pre_enqueue, pre_enqueue, "preEnqueue")?,
             pre_filter: at_point!(name, lists.pre_filter, pre_filter, "preFilter")?,
             filter: at_point!(name, lists.filter, filter, "filter")?,
@@ -180,10 +169,7 @@ impl Profile {
             pre_bind: at_point!(name, lists.pre_bind, pre_bind, "preBind")?,
             bind: bind
                 .into_iter()
-                .map(|Named { name, plugin }| NamedBinder {
-                    name: name.into(),
-                    plugin,
-                })
+                .map(|Named { name, plugin }| NamedBinder { name: name.into(), plugin })
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
             events: every.iter().filter_map(events_of).collect(),
@@ -209,9 +195,7 @@ fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistra
         || points.filter.is_some()
         || points.reserve.is_some()
         || points.permit.is_some();
-    let events = points
-        .enqueue_extensions
-        .map(EnqueueExtensions::events_to_register);
+    let events = points.enqueue_extensions.map(EnqueueExtensions::events_to_register);
     (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events))
 }
 
@@ -248,21 +232,14 @@ impl PluginLists {
         let scorer = |(plugin, weight): &(Arc<dyn Plugin>, i32)| {
             let score = Arc::clone(plugin).extension_points().score;
             let score = score.ok_or_else(|| not_at_point(profile, &**plugin, "score"))?;
-            Ok(Scorer {
-                name: plugin.name(),
-                plugin: score,
-                weight: i64::from(*weight),
-            })
+            Ok(Scorer { name: plugin.name(), plugin: score, weight: i64::from(*weight) })
         };
         self.score.iter().map(scorer).collect()
     }
 
     fn signers(&self) -> Option<Vec<Arc<dyn SignPlugin>>> {
         let scored = self.score.iter().map(|(plugin, _)| plugin);
-        let judging = [&self.pre_filter, &self.filter, &self.pre_score]
-            .into_iter()
-            .flatten()
-            .chain(scored);
+        let judging = [&self.pre_filter, &self.filter, &self.pre_score].into_iter().flatten().chain(scored);
         let mut seen: Vec<&'static str> = Vec::new();
         let mut signers = Vec::new();
         for plugin in judging {
@@ -302,10 +279,7 @@ impl Profiles {
     }
 
     pub(crate) fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
-        self.0
-            .iter()
-            .position(|profile| &*profile.scheduler_name == scheduler_name)
-            .map(ProfileIndex)
+        self.0.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
@@ -313,7 +287,7 @@ impl Profiles {
     }
 
     /// The plugin that orders the active queue; configuration makes sure that all profiles have the same.
-    pub(crate) fn queue_sort(&self) -> Arc<dyn QueueSortPlugin> {
+    pub(crate) fn queue_sort(&self) -> Arc<Named<dyn QueueSortPlugin>> {
         Arc::clone(&self.0[0].queue_sort)
     }
 }

@@ -60,10 +60,7 @@ impl<W: Write> Recorded<W> {
 
     /// Calls `schedule_one` and returns the effects.
     pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> io::Result<Vec<Effect>> {
-        let mut noting = Noting {
-            calls,
-            answers: Vec::new(),
-        };
+        let mut noting = Noting { calls, answers: Vec::new() };
         self.scheduler.schedule_one(now, &mut noting);
         let call = Call::ScheduleOne(noting.answers);
         self.write(now, call)
@@ -71,11 +68,7 @@ impl<W: Write> Recorded<W> {
 
     fn write(&mut self, now: Now, call: Call) -> io::Result<Vec<Effect>> {
         let effects = self.scheduler.take_effects();
-        let step = Step {
-            now,
-            call,
-            effects: effects.iter().map(|effect| format!("{effect:?}")).collect(),
-        };
+        let step = Step { now, call, effects: effects.iter().map(|effect| format!("{effect:?}")).collect() };
         serde_json::to_writer(&mut self.log, &step)?;
         self.log.write_all(b"\n")?;
         Ok(effects)
@@ -153,17 +146,9 @@ pub fn replay(scheduler: &mut Scheduler, record: impl BufRead) -> Result<usize, 
                 scheduler.schedule_one(step.now, &mut Replaying(answers.into_iter()));
             }
         }
-        let replayed: Vec<_> = scheduler
-            .take_effects()
-            .iter()
-            .map(|effect| format!("{effect:?}"))
-            .collect();
+        let replayed: Vec<_> = scheduler.take_effects().iter().map(|effect| format!("{effect:?}")).collect();
         if replayed != step.effects {
-            return Err(ReplayError::Differs {
-                line,
-                recorded: step.effects,
-                replayed,
-            });
+            return Err(ReplayError::Differs { line, recorded: step.effects, replayed });
         }
         steps += 1;
     }

@@ -63,6 +63,8 @@ pub struct Scheduler {
     pub(crate) running: Running,
     pub(crate) next_start_node: usize,
     pub(crate) draining: bool,
+    /// What a plugin said that panicked during the last call of the queue.
+    pub(crate) contained_panic: Option<String>,
 }
 
 impl Scheduler {
@@ -70,7 +72,7 @@ impl Scheduler {
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
         Ok(Self {
-            queue: SchedulingQueue::new(options.queue, &profiles),
+            queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
@@ -83,6 +85,7 @@ impl Scheduler {
             running: Running::default(),
             next_start_node: 0,
             draining: false,
+            contained_panic: None,
         })
     }
 
@@ -102,10 +105,7 @@ impl Scheduler {
     /// [`Input::Tick`]: crate::Input::Tick
     pub fn next_deadline(&self, now: Now) -> Duration {
         let queue = self.queue.next_deadline(now);
-        let bindings = self
-            .bindings
-            .next_deadline()
-            .map(|at| at.saturating_sub(now.monotonic));
+        let bindings = self.bindings.next_deadline().map(|at| at.saturating_sub(now.monotonic));
         bindings.map_or(queue, |wait| wait.min(queue))
     }
 
@@ -160,43 +160,25 @@ impl Scheduler {
         self.queue.lengths()
     }
 
-    /// What must always hold and does not; empty unless there is a bug. Costs as much as rebuilding the cache: for tests
-    /// and for the debugger.
-    pub fn inconsistencies(&mut self) -> Vec<String> {
-        let mut found = self.cache.differences();
-        for pod in self.pending.values() {
-            let queued = self.queue.places_of(&pod.uid);
-            let bound_or_binding =
-                self.cache.node_of(&pod.uid).is_some() || self.bindings.get(&pod.uid).is_some();
-            // A pod in flight is assumed, too, from the moment its node is chosen until it may no longer wait.
-            // One that terminates is tried no more.
-            if queued > 1 || (queued == 0 && !bound_or_binding && !pod.terminating) {
-                found.push(format!("pod {} is in {queued} places of the queue", pod.key()));
-            }
-        }
-        for uid in self.queue.uids() {
-            if !self.pending.values().any(|pod| pod.uid == *uid) && self.queue.get(uid).is_some() {
-                found.push(format!("pod {uid} is queued and not known"));
-            }
-        }
-        if self.queue.lengths()[4] == 0 && self.queue.in_flight_events() > 0 {
-            found.push("events are kept for pods in flight and there is none".to_owned());
-        }
-        found
-    }
-
     /// Calls the queue with what it needs.
     pub(crate) fn with_queue<R>(
         &mut self,
         now: Now,
         call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R,
     ) -> R {
-        let mut cx = QueueCx {
-            now,
-            profiles: &self.profiles,
-            observer: &mut *self.observer,
-        };
-        call(&mut self.queue, &mut cx)
+        let observer = &mut *self.observer;
+        let mut cx = QueueCx { now, profiles: &self.profiles, observer, panic: None };
+        let result = call(&mut self.queue, &mut cx);
+        self.contained_panic = cx.panic.take().or_else(|| self.queue.sort_panic());
+        if let Some(panic) = &self.contained_panic {
+            self.observer.observe(Observation::Anomaly(panic));
+        }
+        result
+    }
+
+    /// The pod as the informer last saw it, as long as it waits for a node.
+    pub(crate) fn known(&self, pod: &PodInfo) -> Option<&Arc<PodInfo>> {
+        self.pending.get(&pod.key()).filter(|known| known.uid == pod.uid)
     }
 
     /// Something happened: moves the pods that it may help.
@@ -219,10 +201,7 @@ impl Scheduler {
         pre_check: impl Fn(&PodInfo) -> bool,
     ) {
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
-        let change = Change::Pod {
-            old: Some(Arc::clone(pod)),
-            new: None,
-        };
+        let change = Change::Pod { old: Some(Arc::clone(pod)), new: None };
         self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));
     }
 

@@ -1,17 +1,86 @@
-//! From raw scores to scores from 0 to 100.
+//! From feasible nodes to the best one.
 
+use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
-use supercargo_framework::{CycleState, PodInfo};
+use supercargo_framework::{CycleState, NodeIndex, PodInfo};
 
-use crate::profile::Scorer;
+use crate::cycle::Cycle;
+use crate::extender::Calls;
+use crate::failure::FailureKind;
+use crate::profile::{Named, Scorer};
+
+impl Cycle<'_> {
+    /// The feasible node with the highest total score; among equals the first in visiting order.
+    pub(crate) fn best(
+        &self,
+        state: &mut CycleState,
+        calls: &mut dyn Calls,
+        feasible: &[NodeIndex],
+    ) -> Result<NodeIndex, FailureKind> {
+        let mut totals = self.scores(state, feasible)?;
+        self.extend_scores(calls, feasible, &mut totals);
+        let mut best = 0;
+        for (i, total) in totals.iter().enumerate() {
+            if *total > totals[best] {
+                best = i;
+            }
+        }
+        Ok(feasible[best])
+    }
+
+    /// The weighted sum of all plugins' normalised scores, per feasible node.
+    fn scores(&self, state: &mut CycleState, feasible: &[NodeIndex]) -> Result<Vec<i64>, FailureKind> {
+        if self.profile.score.is_empty() && self.extenders.is_empty() {
+            return Ok(vec![1; feasible.len()]);
+        }
+        let skipped = self.pre_score(state, feasible)?;
+        let mut totals = vec![0; feasible.len()];
+        let mut raw = Vec::with_capacity(feasible.len());
+        for scorer in self.profile.score.iter().filter(|scorer| !skipped.contains(&scorer.name)) {
+            self.running.set("Score", scorer.name);
+            raw.clear();
+            for index in feasible {
+                raw.push(self.raw_score(scorer, state, *index)?);
+            }
+            normalize(scorer, state, self.pod, &mut raw).map_err(FailureKind::Internal)?;
+            for (total, score) in totals.iter_mut().zip(&raw) {
+                *total += score * scorer.weight;
+            }
+        }
+        Ok(totals)
+    }
+
+    fn raw_score(&self, scorer: &Scorer, state: &CycleState, node: NodeIndex) -> Result<i64, FailureKind> {
+        let score = scorer.plugin.score(self.cx, state, self.pod, self.cx.node(node));
+        score.map_err(|status| {
+            let (name, message) = (scorer.name, status.message());
+            FailureKind::Internal(format!("running Score plugins: plugin {name:?} failed with: {message}"))
+        })
+    }
+
+    /// Runs PreScore; returns the plugins whose Score is left out.
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        feasible: &[NodeIndex],
+    ) -> Result<SmallVec<[&'static str; 16]>, FailureKind> {
+        let mut skipped = SmallVec::new();
+        for Named { name, plugin } in &self.profile.pre_score {
+            self.running.set("PreScore", name);
+            let status = plugin.pre_score(self.cx, state, self.pod, feasible);
+            if status.is_skip() {
+                skipped.push(*name);
+            } else if !status.is_success() {
+                let message = format!("running PreScore plugin {name:?}: {}", status.message());
+                return Err(FailureKind::Internal(message));
+            }
+        }
+        Ok(skipped)
+    }
+}
 
 /// Normalises a plugin's raw scores and checks the result.
-pub(crate) fn normalize(
-    scorer: &Scorer,
-    state: &CycleState,
-    pod: &PodInfo,
-    scores: &mut [i64],
-) -> Result<(), String> {
+fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i64]) -> Result<(), String> {
     match scorer.plugin.normalization() {
         Normalize::None => {}
         Normalize::ByMax { reverse } => by_max(scores, reverse),
@@ -40,16 +109,8 @@ pub(crate) fn normalize(
 fn by_max(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
-        let proportional = if max == 0 {
-            *score
-        } else {
-            MAX_NODE_SCORE * *score / max
-        };
-        *score = if reverse {
-            MAX_NODE_SCORE - proportional
-        } else {
-            proportional
-        };
+        let proportional = if max == 0 { *score } else { MAX_NODE_SCORE * *score / max };
+        *score = if reverse { MAX_NODE_SCORE - proportional } else { proportional };
     }
 }
 

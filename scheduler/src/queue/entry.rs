@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use supercargo_framework::{PodInfo, Text, Timestamp, Uid};
 
+use super::hints::Worth;
+use crate::failure::FailureKind;
 use crate::profile::ProfileIndex;
 
 /// A pod that waits to be scheduled, or is being scheduled, with the history of its attempts.
@@ -72,23 +74,33 @@ impl QueuedPod {
         self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
     }
 
+    /// The most that an event can be worth: only a plugin that waits for something under way can end the backoff.
+    pub(super) fn best_possible_worth(&self) -> Worth {
+        if self.pending_plugins.is_empty() { Worth::AfterBackoff } else { Worth::Immediately }
+    }
+
+    /// Replaces the plugins to blame.
+    pub(crate) fn blame(&mut self, failure: FailureKind) {
+        (self.unschedulable_plugins, self.pending_plugins) = match failure {
+            FailureKind::Fit(error) => {
+                (error.diagnosis.unschedulable_plugins, error.diagnosis.pending_plugins)
+            }
+            FailureKind::Rejected(_) | FailureKind::Internal(_) | FailureKind::Gone => Default::default(),
+        };
+    }
+
     /// Whether the backoff has not ended. Seconds are compared, as upstream does: a pod whose backoff ends within
     /// second X leaves when second X+1 begins.
     pub(crate) fn is_backing_off(&self, now: Timestamp) -> bool {
-        self.backoff_until
-            .is_some_and(|until| until >= now.floor_to_second())
+        self.backoff_until.is_some_and(|until| until >= now.floor_to_second())
     }
 
     /// Works out when the backoff ends, from the counts and the timestamp.
     pub(crate) fn set_backoff(&mut self, backoff: &Backoff) {
-        let count = if self.consecutive_errors > 0 {
-            self.consecutive_errors
-        } else {
-            self.unschedulable_count
-        };
-        self.backoff_until = backoff
-            .after(count)
-            .map(|duration| self.timestamp.plus(duration).floor_to_second());
+        let count =
+            if self.consecutive_errors > 0 { self.consecutive_errors } else { self.unschedulable_count };
+        self.backoff_until =
+            backoff.after(count).map(|duration| self.timestamp.plus(duration).floor_to_second());
     }
 }
 
@@ -103,10 +115,7 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self {
-            initial: Duration::from_secs(1),
-            max: Duration::from_secs(10),
-        }
+        Self { initial: Duration::from_secs(1), max: Duration::from_secs(10) }
     }
 }
 
@@ -117,11 +126,7 @@ impl Backoff {
             return None;
         }
         let factor = 1_u32.checked_shl(count - 1).unwrap_or(u32::MAX);
-        Some(
-            self.initial
-                .checked_mul(factor)
-                .map_or(self.max, |duration| duration.min(self.max)),
-        )
+        Some(self.initial.checked_mul(factor).map_or(self.max, |duration| duration.min(self.max)))
     }
 }
 
@@ -131,21 +136,9 @@ mod tests {
 
     #[test]
     fn backoff_doubles_up_to_the_maximum() {
-        let waits: Vec<_> = (0..40)
-            .map(|n| Backoff::default().after(n).map(|d| d.as_secs()))
-            .collect();
-        assert_eq!(
-            waits[..7],
-            [None, Some(1), Some(2), Some(4), Some(8), Some(10), Some(10)]
-        );
+        let waits: Vec<_> = (0..40).map(|n| Backoff::default().after(n).map(|d| d.as_secs())).collect();
+        assert_eq!(waits[..7], [None, Some(1), Some(2), Some(4), Some(8), Some(10), Some(10)]);
         assert_eq!(waits[39], Some(10));
-        assert_eq!(
-            Backoff {
-                max: Duration::ZERO,
-                ..Backoff::default()
-            }
-            .after(3),
-            None
-        );
+        assert_eq!(Backoff { max: Duration::ZERO, ..Backoff::default() }.after(3), None);
     }
 }

@@ -3,12 +3,15 @@
 use supercargo_framework::event::{Change, HintFn, QueueingHint};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Text};
 
+use super::QueueCx;
 use super::entry::QueuedPod;
-use crate::observer::{Observation, Observer};
+use crate::contain::contained;
+use crate::extender::EXTENDER;
+use crate::observer::Observation;
 use crate::profile::{Profile, Profiles};
 
-/// What an event means for a pod that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an event means for a pod that waits; more is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Worth {
     /// Nothing.
     Skip,
@@ -24,6 +27,8 @@ struct Wish {
     plugin: Text,
     /// `None` always queues.
     hint: Option<HintFn>,
+    /// Whether the plugin has named no events, and so hears of all that happens.
+    by_default: bool,
 }
 
 /// The wishes of every profile.
@@ -32,108 +37,101 @@ pub(super) struct QueueingHints {
 }
 
 impl QueueingHints {
-    pub(super) fn new(profiles: &Profiles) -> Self {
-        Self {
-            by_profile: profiles.iter().map(wishes).collect(),
-        }
+    /// With extenders, every event is worth a try to a pod that they turned down: they cannot say what they wait for.
+    pub(super) fn new(profiles: &Profiles, extended: bool) -> Self {
+        let extenders = || extended.then(|| Wish::for_everything(EXTENDER.into()));
+        let by_profile =
+            profiles.iter().map(|profile| wishes(profile).into_iter().chain(extenders()).collect());
+        Self { by_profile: by_profile.collect() }
     }
 
     /// Whether any plugin of any profile wants to hear of the event.
     pub(super) fn interested(&self, event: &ClusterEvent) -> bool {
-        event.is_wildcard()
-            || self
-                .by_profile
-                .iter()
-                .flatten()
-                .any(|wish| wish.event.matches(event))
+        event.is_wildcard() || self.by_profile.iter().flatten().any(|wish| wish.event.matches(event))
     }
 
-    /// Whether the plugin, in any profile, wants to hear of the event.
+    /// Whether the plugin, in any profile, wants to hear of the event. Time is no event to a plugin that has not asked for
+    /// it.
     pub(super) fn plugin_interested(&self, plugin: &str, event: &ClusterEvent) -> bool {
-        self.by_profile
-            .iter()
-            .flatten()
-            .any(|wish| wish.plugin == *plugin && wish.event.matches(event))
+        self.by_profile.iter().flatten().any(|wish| {
+            wish.plugin == *plugin && wish.event.matches(event) && !(wish.by_default && event.is_wildcard())
+        })
     }
 
     /// What the event means for the pod: the plugins that turned it down are asked.
     pub(super) fn worth(
         &self,
+        cx: &mut QueueCx<'_>,
         entry: &QueuedPod,
         event: &ClusterEvent,
         change: &Change,
-        observer: &mut dyn Observer,
     ) -> Worth {
         if !entry.has_rejectors() {
             return Worth::AfterBackoff;
         }
         if event.is_wildcard() {
             let about_another = change.new_pod().is_some_and(|pod| pod.uid != entry.pod.uid);
-            return if about_another {
-                Worth::Skip
-            } else {
-                Worth::AfterBackoff
-            };
+            return if about_another { Worth::Skip } else { Worth::AfterBackoff };
         }
-        let mut worth = Worth::Skip;
+        let best_possible = entry.best_possible_worth();
+        let mut best = Worth::Skip;
         for wish in &self.by_profile[entry.profile.0] {
-            if !wish.event.matches(event) || !entry.rejected_by(&wish.plugin) {
-                continue;
-            }
-            if !wish.queues(entry, change, observer) {
-                continue;
-            }
-            if entry.pending_plugins.contains(&wish.plugin) {
-                return Worth::Immediately;
-            }
-            worth = Worth::AfterBackoff;
-            if entry.pending_plugins.is_empty() {
-                return worth;
+            if wish.event.matches(event) && entry.rejected_by(&wish.plugin) && wish.queues(cx, entry, change)
+            {
+                let waits = entry.pending_plugins.contains(&wish.plugin);
+                best = best.max(if waits { Worth::Immediately } else { Worth::AfterBackoff });
+                if best == best_possible {
+                    break;
+                }
             }
         }
-        worth
+        best
     }
 }
 
 impl Wish {
-    /// An error queues: a pod tried for nothing is better than a pod left to wait.
-    fn queues(&self, entry: &QueuedPod, change: &Change, observer: &mut dyn Observer) -> bool {
-        let answer = self
-            .hint
-            .as_ref()
-            .map_or(Ok(QueueingHint::Queue), |hint| hint(&entry.pod, change));
-        let hint = match answer {
-            Ok(QueueingHint::Queue) => "Queue",
-            Ok(QueueingHint::Skip) => "QueueSkip",
-            Err(_) => "Error",
+    /// Everything that happens to anything.
+    fn for_everything(plugin: Text) -> Self {
+        let event = ClusterEvent::new(EventResource::Any, ActionType::ALL);
+        Self { event, plugin, hint: None, by_default: true }
+    }
+
+    /// An error queues, and so does a panic: a pod tried for nothing is better than a pod left to wait.
+    fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, change: &Change) -> bool {
+        let answer = match &self.hint {
+            None => Ok(Ok(QueueingHint::Queue)),
+            Some(hint) => contained("QueueingHint", &self.plugin, || hint(&entry.pod, change)),
         };
-        observer.observe(Observation::Hint {
-            plugin: &self.plugin,
-            hint,
-        });
-        hint != "QueueSkip"
+        let (queues, hint) = match answer {
+            Ok(Ok(QueueingHint::Queue)) => (true, "Queue"),
+            Ok(Ok(QueueingHint::Skip)) => (false, "QueueSkip"),
+            Ok(Err(_)) => (true, "Error"),
+            Err(panic) => {
+                cx.panic = Some(panic);
+                (true, "Error")
+            }
+        };
+        cx.observer.observe(Observation::Hint { plugin: &self.plugin, hint });
+        queues
     }
 }
 
 fn wishes(profile: &Profile) -> Vec<Wish> {
     let mut wishes = Vec::new();
     for (plugin, registrations) in &profile.events {
-        let wish = |event, hint| Wish {
-            event,
-            plugin: plugin.clone(),
-            hint,
-        };
+        let wish = |event, hint| Wish { event, plugin: plugin.clone(), hint, by_default: false };
         match registrations {
-            None => wishes.push(wish(ClusterEvent::new(EventResource::Any, ActionType::ALL), None)),
+            None => wishes.push(Wish::for_everything(plugin.clone())),
             Some(registrations) => {
                 if needs_taint_updates(registrations.iter().map(|r| &r.event)) {
                     let event = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
                     wishes.push(wish(event, None));
                 }
-                wishes.extend(registrations.iter().map(|registration| {
-                    let hint = registration.hint.clone();
-                    wish(registration.event.clone(), hint)
-                }));
+                wishes.extend(
+                    registrations
+                        .iter()
+                        .map(|registration| wish(registration.event.clone(), registration.hint.clone())),
+                );
             }
         }
     }
@@ -144,9 +142,6 @@ fn wishes(profile: &Profile) -> Vec<Wish> {
 /// without a hint.
 fn needs_taint_updates<'a>(mut events: impl Iterator<Item = &'a ClusterEvent> + Clone) -> bool {
     let of_node = |event: &&ClusterEvent| event.resource == EventResource::Node;
-    let taint = events
-        .clone()
-        .filter(of_node)
-        .any(|e| e.action.intersects(ActionType::UPDATE_NODE_TAINT));
+    let taint = events.clone().filter(of_node).any(|e| e.action.intersects(ActionType::UPDATE_NODE_TAINT));
     !taint && events.any(|e| of_node(&e) && e.action.intersects(ActionType::ADD))
 }

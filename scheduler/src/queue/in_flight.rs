@@ -43,10 +43,6 @@ impl InFlight {
         self.marks.contains_key(uid)
     }
 
-    pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.marks.keys()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.marks.len()
     }
@@ -73,10 +69,7 @@ impl InFlight {
         let Some(mark) = self.marks.remove(uid) else {
             return;
         };
-        if let Some(line) = usize::try_from(mark - self.dropped)
-            .ok()
-            .and_then(|i| self.lines.get_mut(i))
-        {
+        if let Some(line) = usize::try_from(mark - self.dropped).ok().and_then(|i| self.lines.get_mut(i)) {
             *line = Line::Done;
         }
         while !matches!(self.lines.front(), None | Some(Line::Popped)) {
@@ -87,10 +80,7 @@ impl InFlight {
 
     /// The number of events kept.
     pub(super) fn event_count(&self) -> usize {
-        self.lines
-            .iter()
-            .filter(|line| matches!(line, Line::Event(..)))
-            .count()
+        self.lines.iter().filter(|line| matches!(line, Line::Event(..))).count()
     }
 }
 
@@ -104,10 +94,7 @@ mod tests {
     }
 
     fn seen(log: &InFlight, uid: &str) -> Vec<String> {
-        log.events_since(&uid.into())
-            .unwrap()
-            .map(|(event, _)| event.to_string())
-            .collect()
+        log.events_since(&uid.into()).unwrap().map(|(event, _)| event.to_string()).collect()
     }
 
     #[test]
@@ -122,10 +109,7 @@ mod tests {
         assert_eq!(seen(&log, "a"), ["NodeAdd", "NodeDelete"]);
         assert_eq!(seen(&log, "b"), ["NodeDelete"]);
         log.done(&"a".into());
-        assert_eq!(
-            (seen(&log, "b"), log.event_count()),
-            (vec!["NodeDelete".to_owned()], 1)
-        );
+        assert_eq!((seen(&log, "b"), log.event_count()), (vec!["NodeDelete".to_owned()], 1));
         log.done(&"b".into());
         assert_eq!((log.event_count(), log.len()), (0, 0));
         assert!(log.events_since(&"b".into()).is_none());

@@ -3,10 +3,12 @@
 //! Every pod that the queue was given is in exactly one of these places until it is deleted, bound, or given up.
 
 mod entry;
+mod guarded_sort;
 mod hints;
 mod in_flight;
 mod nominator;
 mod rank;
+mod requeue;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +20,10 @@ use std::time::Duration;
 use priority_queue::PriorityQueue;
 use rustc_hash::{FxHashMap, FxHasher};
 use supercargo_framework::event::Change;
-use supercargo_framework::plugin::QueueSortPlugin;
-use supercargo_framework::{ClusterEvent, Now, PodInfo, Text, Timestamp, Uid};
+use supercargo_framework::{Now, PodInfo, Text, Uid};
 
 pub use self::entry::{Backoff, QueuedPod};
+use self::guarded_sort::GuardedSort;
 use self::hints::{QueueingHints, Worth};
 use self::in_flight::InFlight;
 pub(crate) use self::nominator::Nominator;
@@ -30,19 +32,10 @@ use crate::cluster_events;
 use crate::observer::{Observation, Observer, QueueName};
 use crate::profile::{ProfileIndex, Profiles};
 
-/// The event with which a pod that waited too long is moved.
-pub(crate) const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");
-/// The event with which a plugin's Activate moves a pod.
-pub(crate) const FORCE_ACTIVATE: ClusterEvent = ClusterEvent::wildcard("ForceActivate");
-
 const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
-const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
 const POP_FROM_BACKOFF_Q: Text = Text::Static("PopFromBackoffQ");
 const UNSCHEDULABLE_POD_ADD: Text = Text::Static("UnschedulablePodAdd");
 const UNSCHEDULABLE_POD_UPDATE: Text = Text::Static("UnschedulablePodUpdate");
-
-/// How often pods that have waited too long are looked for.
-const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
 type Heap<P> = PriorityQueue<Uid, P, BuildHasherDefault<FxHasher>>;
 
@@ -57,10 +50,7 @@ pub struct QueueOptions {
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self {
-            backoff: Backoff::default(),
-            max_in_unschedulable: Duration::from_mins(5),
-        }
+        Self { backoff: Backoff::default(), max_in_unschedulable: Duration::from_mins(5) }
     }
 }
 
@@ -82,7 +72,7 @@ pub enum Place {
 /// The scheduling queue.
 pub(crate) struct SchedulingQueue {
     options: QueueOptions,
-    sort: Arc<dyn QueueSortPlugin>,
+    sort: Arc<GuardedSort>,
     hints: QueueingHints,
     entries: FxHashMap<Uid, QueuedPod>,
     active: Heap<ActiveRank>,
@@ -92,6 +82,8 @@ pub(crate) struct SchedulingQueue {
     error_backoff: Heap<BackoffRank>,
     /// Keyed by the turn at which they came, so that moves go in that order.
     unschedulable: BTreeMap<u64, Uid>,
+    /// How many of those a PreEnqueue plugin holds.
+    gated: usize,
     in_flight: InFlight,
     pub(crate) nominator: Nominator,
     next_sequence: u64,
@@ -99,16 +91,17 @@ pub(crate) struct SchedulingQueue {
 }
 
 impl SchedulingQueue {
-    pub(crate) fn new(options: QueueOptions, profiles: &Profiles) -> Self {
+    pub(crate) fn new(options: QueueOptions, profiles: &Profiles, extended: bool) -> Self {
         Self {
             options,
-            sort: profiles.queue_sort(),
-            hints: QueueingHints::new(profiles),
+            sort: Arc::new(GuardedSort::new(profiles.queue_sort())),
+            hints: QueueingHints::new(profiles, extended),
             entries: FxHashMap::default(),
             active: Heap::default(),
             backoff: Heap::default(),
             error_backoff: Heap::default(),
             unschedulable: BTreeMap::new(),
+            gated: 0,
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
             next_sequence: 0,
@@ -138,51 +131,63 @@ impl SchedulingQueue {
         self.entries.get(uid)
     }
 
-    /// Every pod in a queue or in flight.
-    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.entries.keys().chain(self.in_flight.uids())
-    }
-
-    /// Whether each pod of a queue is in one place only, for tests.
-    pub(crate) fn places_of(&self, uid: &Uid) -> usize {
-        [
-            self.active.contains(uid),
-            self.backoff.contains(uid),
-            self.error_backoff.contains(uid),
-            self.unschedulable.values().any(|held| held == uid),
-            self.in_flight.contains(uid),
-        ]
-        .into_iter()
-        .filter(|here| *here)
-        .count()
+    /// Every pod in one of the queues.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.entries.values()
     }
 
     /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
     pub(crate) fn lengths(&self) -> [usize; 5] {
-        let gated = self
-            .unschedulable
-            .values()
-            .filter(|uid| self.is_gated(uid))
-            .count();
-        let backoff = self.backoff.len() + self.error_backoff.len();
         [
             self.active.len(),
-            backoff,
-            self.unschedulable.len() - gated,
-            gated,
+            self.backoff.len() + self.error_backoff.len(),
+            self.unschedulable.len() - self.gated,
+            self.gated,
             self.in_flight.len(),
         ]
     }
 
-    /// The number of events kept for pods in flight.
-    pub(crate) fn in_flight_events(&self) -> usize {
-        self.in_flight.event_count()
+    /// What a queue-sort plugin said that panicked since the last call of this. The pods it would not compare keep the
+    /// order in which they came.
+    pub(crate) fn sort_panic(&self) -> Option<String> {
+        self.sort.take_panic()
     }
 
-    fn is_gated(&self, uid: &Uid) -> bool {
-        self.entries
-            .get(uid)
-            .is_some_and(|entry| entry.gating_plugin.is_some())
+    /// The pods promised to a node that wait in a queue. One that is in flight itself has a place of its own by now, or
+    /// will be judged again.
+    pub(crate) fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
+        let queued = |uid: &Uid| self.entries.get(uid).map(|entry| Arc::clone(&entry.pod));
+        self.nominator.on_node(node).iter().filter_map(queued).collect()
+    }
+
+    /// What must always hold and does not.
+    pub(crate) fn inconsistencies(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (uid, entry) in &self.entries {
+            let held = self.unschedulable.get(&entry.sequence) == Some(uid);
+            let places = [
+                self.active.contains(uid),
+                self.backoff.contains(uid),
+                self.error_backoff.contains(uid),
+                held,
+                self.in_flight.contains(uid),
+            ];
+            if places.into_iter().filter(|here| *here).count() != 1 {
+                found.push(format!("pod {}: places {places:?}", entry.pod.key()));
+            }
+            if entry.gating_plugin.is_some() && !held {
+                found.push(format!("pod {} is gated and not held", entry.pod.key()));
+            }
+        }
+        let gated = self.entries.values().filter(|entry| entry.gating_plugin.is_some()).count();
+        let [active, backoff, unschedulable, held, in_flight] = self.lengths();
+        if active + backoff + unschedulable + held != self.entries.len() || gated != held {
+            found.push(format!("{} pods, {gated} gated, {:?}", self.entries.len(), self.lengths()));
+        }
+        if in_flight == 0 && self.in_flight.event_count() > 0 {
+            found.push("events are kept for pods in flight and there is none".to_owned());
+        }
+        found
     }
 }
 
@@ -191,6 +196,8 @@ pub(crate) struct QueueCx<'a> {
     pub(crate) now: Now,
     pub(crate) profiles: &'a Profiles,
     pub(crate) observer: &'a mut dyn Observer,
+    /// What a plugin said that panicked.
+    pub(crate) panic: Option<String>,
 }
 
 /// Pods come, change and go.
@@ -212,10 +219,7 @@ impl SchedulingQueue {
         let uid = &new.uid;
         if self.in_flight.contains(uid) {
             for event in cluster_events::pod_events(old, new) {
-                let change = Change::Pod {
-                    old: Some(Arc::clone(old)),
-                    new: Some(Arc::clone(new)),
-                };
+                let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
                 self.in_flight.note(event, change);
             }
             return;
@@ -226,10 +230,7 @@ impl SchedulingQueue {
             return;
         };
         entry.pod = Arc::clone(new);
-        let (active, backoff) = (
-            ActiveRank::new(entry, &self.sort),
-            BackoffRank::new(entry, &self.sort),
-        );
+        let (active, backoff) = (ActiveRank::new(entry, &self.sort), BackoffRank::new(entry, &self.sort));
         self.nominator.update(old, new);
         if self.active.contains(uid) {
             self.active.change_priority(uid, active);
@@ -248,11 +249,8 @@ impl SchedulingQueue {
             let Some(entry) = self.entries.get(&new.uid) else {
                 return;
             };
-            let change = Change::Pod {
-                old: Some(Arc::clone(old)),
-                new: Some(Arc::clone(new)),
-            };
-            let worth = self.hints.worth(entry, &event, &change, cx.observer);
+            let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
+            let worth = self.hints.worth(cx, entry, &event, &change);
             if worth == Worth::Skip {
                 continue;
             }
@@ -279,14 +277,13 @@ impl SchedulingQueue {
             && self.error_backoff.remove(uid).is_none()
         {
             self.unschedulable.remove(&entry.sequence);
+            self.gated -= usize::from(entry.gating_plugin.is_some());
         }
         Some(entry)
     }
 
     fn is_unschedulable(&self, uid: &Uid) -> bool {
-        self.entries
-            .get(uid)
-            .is_some_and(|entry| self.unschedulable.contains_key(&entry.sequence))
+        self.entries.get(uid).is_some_and(|entry| self.unschedulable.contains_key(&entry.sequence))
     }
 }
 
@@ -301,10 +298,7 @@ impl SchedulingQueue {
                 None => {
                     let (uid, _) = self.backoff.pop()?;
                     let event = &POP_FROM_BACKOFF_Q;
-                    cx.observer.observe(Observation::QueueIncoming {
-                        queue: QueueName::Active,
-                        event,
-                    });
+                    cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Active, event });
                     uid
                 }
             };
@@ -316,9 +310,7 @@ impl SchedulingQueue {
             if self.in_flight.begin(uid) {
                 return Some(entry);
             }
-            cx.observer.observe(Observation::Anomaly(
-                "a pod in flight was queued again and is dropped",
-            ));
+            cx.observer.observe(Observation::Anomaly("a pod in flight was queued again and is dropped"));
         }
     }
 
@@ -336,8 +328,7 @@ impl SchedulingQueue {
     pub(crate) fn add_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod) {
         let uid = entry.uid().clone();
         if self.entries.contains_key(&uid) {
-            cx.observer
-                .observe(Observation::Anomaly("a pod that failed is in a queue already"));
+            cx.observer.observe(Observation::Anomaly("a pod that failed is in a queue already"));
             self.done(&uid);
             return;
         }
@@ -360,230 +351,14 @@ impl SchedulingQueue {
         let Some(events) = events.filter(|_| entry.has_rejectors()) else {
             return Worth::AfterBackoff;
         };
+        let best_possible = entry.best_possible_worth();
         let mut best = Worth::Skip;
         for (event, change) in events {
-            match self.hints.worth(entry, event, change, cx.observer) {
-                Worth::Skip => {}
-                Worth::Immediately => return Worth::Immediately,
-                Worth::AfterBackoff => {
-                    best = Worth::AfterBackoff;
-                    // Nothing better can follow.
-                    if entry.pending_plugins.is_empty() {
-                        return best;
-                    }
-                }
+            best = best.max(self.hints.worth(cx, entry, event, change));
+            if best == best_possible {
+                break;
             }
         }
         best
     }
-}
-
-/// Moves between the queues.
-impl SchedulingQueue {
-    /// Something happened: moves every pod that it may help, and keeps it for those in flight.
-    pub(crate) fn move_all(
-        &mut self,
-        cx: &mut QueueCx<'_>,
-        event: &ClusterEvent,
-        change: &Change,
-        pre_check: impl Fn(&PodInfo) -> bool,
-    ) {
-        if !self.hints.interested(event) {
-            return;
-        }
-        let candidates: Vec<Uid> = self.unschedulable.values().cloned().collect();
-        for uid in candidates {
-            let Some(entry) = self.entries.get(&uid).filter(|entry| pre_check(&entry.pod)) else {
-                continue;
-            };
-            let gate = entry.gating_plugin.as_ref();
-            if gate.is_some_and(|plugin| !self.hints.plugin_interested(plugin, event)) {
-                continue;
-            }
-            self.move_one(cx, &uid, event, change);
-        }
-        self.in_flight.note(event.clone(), change.clone());
-    }
-
-    fn move_one(&mut self, cx: &mut QueueCx<'_>, uid: &Uid, event: &ClusterEvent, change: &Change) {
-        let Some(entry) = self.entries.get(uid) else {
-            return;
-        };
-        let worth = self.hints.worth(entry, event, change, cx.observer);
-        if worth != Worth::Skip
-            && let Some(entry) = self.take(uid)
-        {
-            self.requeue(cx, entry, worth, &Text::from(event.to_string()));
-        }
-    }
-
-    /// A plugin wants these pods tried: straight into the active queue.
-    pub(crate) fn activate(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>) {
-        let uid = &pod.uid;
-        if self.in_flight.contains(uid) {
-            let change = Change::Pod {
-                old: None,
-                new: Some(Arc::clone(pod)),
-            };
-            self.in_flight.note(FORCE_ACTIVATE, change);
-            return;
-        }
-        let from_backoff = self.backoff.contains(uid) || self.error_backoff.contains(uid);
-        if !self.active.contains(uid)
-            && let Some(entry) = self.take(uid)
-        {
-            self.move_to_active(cx, entry, &Text::Static("ForceActivate"), from_backoff);
-        }
-    }
-
-    /// Does what is due.
-    pub(crate) fn tick(&mut self, cx: &mut QueueCx<'_>) {
-        self.flush_backoff(cx);
-        let due = *self.next_flush.get_or_insert(cx.now.monotonic + FLUSH_PERIOD);
-        if cx.now.monotonic >= due {
-            self.next_flush = Some(cx.now.monotonic + FLUSH_PERIOD);
-            self.flush_unschedulable(cx);
-        }
-    }
-
-    /// When [`tick`](Self::tick) next has something to do, as a wait from now.
-    pub(crate) fn next_deadline(&self, now: Now) -> Duration {
-        let flush = self
-            .next_flush
-            .map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
-        let heads = [self.backoff.peek(), self.error_backoff.peek()];
-        let backoff = heads.into_iter().flatten().map(|(_, rank)| {
-            let leaves = rank.until().plus(Duration::from_secs(1));
-            leaves.since(now.wall)
-        });
-        backoff.chain([flush]).min().unwrap_or(flush)
-    }
-
-    fn flush_backoff(&mut self, cx: &mut QueueCx<'_>) {
-        while let Some(uid) = self.completed(cx.now.wall) {
-            if let Some(entry) = self.take(&uid) {
-                self.move_to_active(cx, entry, &BACKOFF_COMPLETE, true);
-            }
-        }
-    }
-
-    /// A pod whose backoff has ended.
-    fn completed(&self, now: Timestamp) -> Option<Uid> {
-        [&self.backoff, &self.error_backoff].into_iter().find_map(|heap| {
-            let (uid, rank) = heap.peek()?;
-            (rank.until() < now.floor_to_second()).then(|| uid.clone())
-        })
-    }
-
-    fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
-        let waited = |entry: &QueuedPod| cx.now.wall.since(entry.timestamp);
-        let overdue = |uid: &&Uid| {
-            let entry = self.entries.get(*uid);
-            entry.is_some_and(|e| waited(e) > self.options.max_in_unschedulable && e.gating_plugin.is_none())
-        };
-        let overdue: Vec<Uid> = self.unschedulable.values().filter(overdue).cloned().collect();
-        for uid in overdue {
-            if let Some(entry) = self.entries.get_mut(&uid) {
-                entry.flushed = true;
-            }
-            self.move_one(cx, &uid, &UNSCHEDULABLE_TIMEOUT, &Change::Unspecified);
-        }
-    }
-
-    fn requeue(&mut self, cx: &mut QueueCx<'_>, entry: QueuedPod, worth: Worth, cause: &Text) {
-        match worth {
-            Worth::Skip => {
-                cx.observer.observe(Observation::QueueIncoming {
-                    queue: QueueName::Unschedulable,
-                    event: cause,
-                });
-                self.insert_unschedulable(entry);
-            }
-            Worth::AfterBackoff if entry.is_backing_off(cx.now.wall) => {
-                self.move_to_backoff(cx, entry, cause);
-            }
-            Worth::AfterBackoff | Worth::Immediately => self.move_to_active(cx, entry, cause, false),
-        }
-    }
-
-    /// PreEnqueue runs on the way in, except for pods that come from backoff: they passed it on their way there.
-    fn move_to_active(
-        &mut self,
-        cx: &mut QueueCx<'_>,
-        mut entry: QueuedPod,
-        cause: &Text,
-        from_backoff: bool,
-    ) {
-        if *cause == UNSCHEDULABLE_POD_ADD || *cause == UNSCHEDULABLE_POD_UPDATE {
-            self.nominator
-                .add(&entry.pod, &supercargo_framework::plugin::Nomination::Keep);
-        }
-        if !from_backoff && !run_pre_enqueue(cx, &mut entry) {
-            self.insert_unschedulable(entry);
-            return;
-        }
-        entry.initial_attempt.get_or_insert(cx.now.wall);
-        entry.sequence = self.take_sequence();
-        cx.observer.observe(Observation::QueueIncoming {
-            queue: QueueName::Active,
-            event: cause,
-        });
-        self.active
-            .push(entry.uid().clone(), ActiveRank::new(&entry, &self.sort));
-        self.entries.insert(entry.uid().clone(), entry);
-    }
-
-    fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
-        if !run_pre_enqueue(cx, &mut entry) {
-            self.insert_unschedulable(entry);
-            return;
-        }
-        entry.sequence = self.take_sequence();
-        cx.observer.observe(Observation::QueueIncoming {
-            queue: QueueName::Backoff,
-            event: cause,
-        });
-        let heap = if entry.has_rejectors() {
-            &mut self.backoff
-        } else {
-            &mut self.error_backoff
-        };
-        heap.push(entry.uid().clone(), BackoffRank::new(&entry, &self.sort));
-        self.entries.insert(entry.uid().clone(), entry);
-    }
-
-    fn insert_unschedulable(&mut self, mut entry: QueuedPod) {
-        entry.sequence = self.take_sequence();
-        self.unschedulable.insert(entry.sequence, entry.uid().clone());
-        self.entries.insert(entry.uid().clone(), entry);
-    }
-
-    fn take_sequence(&mut self) -> u64 {
-        self.next_sequence += 1;
-        self.next_sequence
-    }
-
-    /// The pods promised to a node that wait in a queue. One that is in flight itself has a place of its own by now, or
-    /// will be judged again.
-    pub(crate) fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
-        let queued = |uid: &Uid| self.entries.get(uid).map(|entry| Arc::clone(&entry.pod));
-        self.nominator.on_node(node).iter().filter_map(queued).collect()
-    }
-}
-
-/// Runs PreEnqueue, the plugin that held the pod last first; `false` when one holds it.
-fn run_pre_enqueue(cx: &QueueCx<'_>, entry: &mut QueuedPod) -> bool {
-    let plugins = &cx.profiles.get(entry.profile).pre_enqueue;
-    let last = entry.gating_plugin.take();
-    let is_last = |name: &str| last.as_deref() == Some(name);
-    let first = plugins.iter().filter(|plugin| is_last(plugin.name));
-    let rest = plugins.iter().filter(|plugin| !is_last(plugin.name));
-    for plugin in first.chain(rest) {
-        if !plugin.plugin.pre_enqueue(&entry.pod).is_success() {
-            entry.unschedulable_plugins.insert(plugin.name.into());
-            entry.gating_plugin = Some(plugin.name.into());
-            return false;
-        }
-    }
-    true
 }

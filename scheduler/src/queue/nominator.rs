@@ -1,6 +1,5 @@
 //! Which pods have been promised which node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -10,7 +9,7 @@ use supercargo_framework::{PodInfo, Uid};
 /// Nominated pods by node. Only pods that are not yet on a node are here.
 #[derive(Default)]
 pub(crate) struct Nominator {
-    by_node: BTreeMap<Arc<str>, Vec<Uid>>,
+    by_node: FxHashMap<Arc<str>, Vec<Uid>>,
     nodes: FxHashMap<Uid, Arc<str>>,
 }
 
@@ -19,17 +18,11 @@ impl Nominator {
     pub(crate) fn add(&mut self, pod: &PodInfo, nomination: &Nomination) {
         let node = match nomination {
             Nomination::Override(node) => node.clone(),
-            Nomination::Keep => match &pod.status.nominated_node_name {
-                None => return,
-                node => node.clone(),
-            },
+            Nomination::Keep => pod.status.nominated_node_name.clone(),
         };
         self.remove(&pod.uid);
         if let Some(node) = node {
-            self.by_node
-                .entry(Arc::clone(&node))
-                .or_default()
-                .push(pod.uid.clone());
+            self.by_node.entry(Arc::clone(&node)).or_default().push(pod.uid.clone());
             self.nodes.insert(pod.uid.clone(), node);
         }
     }

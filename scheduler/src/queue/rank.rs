@@ -3,21 +3,22 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{QueueSortPlugin, Queued};
+use supercargo_framework::plugin::Queued;
 use supercargo_framework::{PodInfo, Timestamp};
 
 use super::entry::QueuedPod;
+use super::guarded_sort::GuardedSort;
 
 /// A pod's place in the active queue: as the queue-sort plugin has it, and among equals first come, first served.
 pub(super) struct ActiveRank {
     pod: Arc<PodInfo>,
     timestamp: Timestamp,
     sequence: u64,
-    sort: Arc<dyn QueueSortPlugin>,
+    sort: Arc<GuardedSort>,
 }
 
 impl ActiveRank {
-    pub(super) fn new(entry: &QueuedPod, sort: &Arc<dyn QueueSortPlugin>) -> Self {
+    pub(super) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
         Self {
             pod: Arc::clone(&entry.pod),
             timestamp: entry.timestamp,
@@ -27,10 +28,7 @@ impl ActiveRank {
     }
 
     fn queued(&self) -> Queued<'_> {
-        Queued {
-            pod: &self.pod,
-            timestamp: self.timestamp,
-        }
+        Queued { pod: &self.pod, timestamp: self.timestamp }
     }
 }
 
@@ -69,12 +67,9 @@ pub(super) struct BackoffRank {
 }
 
 impl BackoffRank {
-    pub(super) fn new(entry: &QueuedPod, sort: &Arc<dyn QueueSortPlugin>) -> Self {
+    pub(super) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
         let until = entry.backoff_until.unwrap_or_default().floor_to_second();
-        Self {
-            until: std::cmp::Reverse(until),
-            then: ActiveRank::new(entry, sort),
-        }
+        Self { until: std::cmp::Reverse(until), then: ActiveRank::new(entry, sort) }
     }
 
     pub(super) fn until(&self) -> Timestamp {

@@ -1,1 +1,13 @@
+//! The scheduler driven as the shell drives it.
 
+mod bed;
+mod binding;
+mod cycle;
+mod diagnosis;
+mod extenders;
+mod fake;
+mod panics;
+mod queueing;
+mod record;
+mod uncertain;
+mod world;

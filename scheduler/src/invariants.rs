@@ -1,0 +1,61 @@
+//! What must always hold, for tests and for the debugger.
+
+use supercargo_framework::PodInfo;
+
+use crate::bindings::Stage;
+use crate::queue::Place;
+use crate::scheduler::Scheduler;
+
+impl Scheduler {
+    /// What must always hold and does not; empty unless there is a bug. Costs as much as rebuilding the cache: for tests
+    /// and for the debugger.
+    pub fn inconsistencies(&self) -> Vec<String> {
+        let mut found = self.cache.differences();
+        found.extend(self.queue.inconsistencies());
+        found.extend(self.pending.values().filter_map(|pod| self.misplaced(pod)));
+        found.extend(self.strangers());
+        found.sort();
+        found
+    }
+
+    /// A pod that waits for a node is in the queue, or on its way to a node, or assumed on it until the informer says so;
+    /// or it goes away and nobody tries it any more.
+    fn misplaced(&self, pod: &PodInfo) -> Option<String> {
+        let uid = &pod.uid;
+        let in_queue = self.queue.get(uid).is_some();
+        let on_its_way = self.bindings.get(uid).is_some();
+        let on_a_node = self.cache.node_of(uid).is_some() && !on_its_way;
+        let places = [in_queue, on_its_way, on_a_node].into_iter().filter(|here| *here).count();
+        let is_left = self.cache.is_confirmed(uid) && places > 0;
+        let is_given_up = pod.terminating && places == 0;
+        (places != 1 && !is_left && !is_given_up).then(|| {
+            let key = pod.key();
+            format!("pod {key}: in the queue {in_queue}, on its way {on_its_way}, on a node {on_a_node}")
+        })
+    }
+
+    /// What is known of pods that the informer does not know.
+    fn strangers(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in self.queue.entries() {
+            if self.known(&entry.pod).is_none_or(|pod| pod.resource_version != entry.pod.resource_version) {
+                found.push(format!("pod {} is queued and not known as such", entry.pod.key()));
+            }
+        }
+        for pod in self.cache.assumed().filter(|pod| self.known(pod).is_none()) {
+            found.push(format!("pod {} is assumed and not known", pod.key()));
+        }
+        for binding in self.bindings.iter() {
+            let (pod, waits) = (binding.pod(), matches!(binding.stage, Stage::WaitingOnPermit(_)));
+            let in_flight = self.queue.place(&pod.uid) == Some(Place::InFlight);
+            let listed = self.bindings.waiting().iter().filter(|waiting| waiting.uid == pod.uid).count();
+            if in_flight != waits || listed != usize::from(waits) {
+                found.push(format!("pod {}: waits {waits}, in flight {in_flight}, {listed}", pod.key()));
+            }
+        }
+        if self.queue.lengths()[4] != self.bindings.waiting().len() {
+            found.push("pods are in flight that nobody binds".to_owned());
+        }
+        found
+    }
+}

@@ -1,0 +1,32 @@
+//! The queue-sort plugin, kept from breaking the heaps.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use supercargo_framework::plugin::{QueueSortPlugin, Queued};
+
+use crate::contain::contained;
+use crate::profile::Named;
+
+/// A queue-sort plugin whose panics do not unwind through a heap in the middle of a change: it then says "not before",
+/// and what it said is kept.
+pub(super) struct GuardedSort {
+    plugin: Arc<Named<dyn QueueSortPlugin>>,
+    panic: Mutex<Option<String>>,
+}
+
+impl GuardedSort {
+    pub(super) fn new(plugin: Arc<Named<dyn QueueSortPlugin>>) -> Self {
+        Self { plugin, panic: Mutex::default() }
+    }
+
+    pub(super) fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        contained("QueueSort", self.plugin.name, || self.plugin.plugin.less(a, b)).unwrap_or_else(|panic| {
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            false
+        })
+    }
+
+    pub(super) fn take_panic(&self) -> Option<String> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,228 @@
+//! Moves between the queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::event::Change;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::{ClusterEvent, Now, PodInfo, Text, Timestamp, Uid};
+
+use super::entry::QueuedPod;
+use super::hints::Worth;
+use super::rank::{ActiveRank, BackoffRank};
+use super::{QueueCx, SchedulingQueue};
+use crate::contain::contained;
+use crate::observer::{Observation, QueueName};
+use crate::profile::Named;
+
+/// The event with which a pod that waited too long is moved.
+const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");
+/// The event with which a plugin's Activate moves a pod.
+const FORCE_ACTIVATE: ClusterEvent = ClusterEvent::wildcard("ForceActivate");
+
+const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
+
+/// How often pods that have waited too long are looked for.
+const FLUSH_PERIOD: Duration = Duration::from_secs(30);
+
+impl SchedulingQueue {
+    /// Something happened: moves every pod that it may help, and keeps it for those in flight.
+    pub(crate) fn move_all(
+        &mut self,
+        cx: &mut QueueCx<'_>,
+        event: &ClusterEvent,
+        change: &Change,
+        pre_check: impl Fn(&PodInfo) -> bool,
+    ) {
+        if self.hints.interested(event) {
+            let pods = self.worth_moving(cx, event, change, |entry| pre_check(&entry.pod));
+            self.move_pods(cx, pods, event);
+            self.in_flight.note(event.clone(), change.clone());
+        }
+    }
+
+    /// The pods in unschedulablePods that the event may help, in the order in which they came there.
+    fn worth_moving(
+        &self,
+        cx: &mut QueueCx<'_>,
+        event: &ClusterEvent,
+        change: &Change,
+        wanted: impl Fn(&QueuedPod) -> bool,
+    ) -> Vec<(Uid, Worth)> {
+        let mut worth_moving = Vec::new();
+        for uid in self.unschedulable.values() {
+            let Some(entry) = self.entries.get(uid).filter(|entry| wanted(entry)) else {
+                continue;
+            };
+            let gate = entry.gating_plugin.as_ref();
+            if gate.is_some_and(|plugin| !self.hints.plugin_interested(plugin, event)) {
+                continue;
+            }
+            let worth = self.hints.worth(cx, entry, event, change);
+            if worth != Worth::Skip {
+                worth_moving.push((uid.clone(), worth));
+            }
+        }
+        worth_moving
+    }
+
+    fn move_pods(&mut self, cx: &mut QueueCx<'_>, pods: Vec<(Uid, Worth)>, event: &ClusterEvent) {
+        let cause = Text::from(event.to_string());
+        for (uid, worth) in pods {
+            if let Some(entry) = self.take(&uid) {
+                self.requeue(cx, entry, worth, &cause);
+            }
+        }
+    }
+
+    /// A plugin wants a pod tried: straight into the active queue.
+    pub(crate) fn activate(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>) {
+        let uid = &pod.uid;
+        if self.in_flight.contains(uid) {
+            let change = Change::Pod { old: None, new: Some(Arc::clone(pod)) };
+            self.in_flight.note(FORCE_ACTIVATE, change);
+            return;
+        }
+        let from_backoff = self.backoff.contains(uid) || self.error_backoff.contains(uid);
+        if !self.active.contains(uid)
+            && let Some(entry) = self.take(uid)
+        {
+            self.move_to_active(cx, entry, &Text::Static("ForceActivate"), from_backoff);
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, cx: &mut QueueCx<'_>) {
+        self.flush_backoff(cx);
+        let due = *self.next_flush.get_or_insert(cx.now.monotonic + FLUSH_PERIOD);
+        if cx.now.monotonic >= due {
+            self.next_flush = Some(cx.now.monotonic + FLUSH_PERIOD);
+            self.flush_unschedulable(cx);
+        }
+    }
+
+    /// When [`tick`](Self::tick) next has something to do, as a wait from now.
+    pub(crate) fn next_deadline(&self, now: Now) -> Duration {
+        let flush = self.next_flush.map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
+        let heads = [self.backoff.peek(), self.error_backoff.peek()];
+        let backoff = heads.into_iter().flatten().map(|(_, rank)| {
+            let leaves = rank.until().plus(Duration::from_secs(1));
+            leaves.since(now.wall)
+        });
+        backoff.chain([flush]).min().unwrap_or(flush)
+    }
+
+    fn flush_backoff(&mut self, cx: &mut QueueCx<'_>) {
+        while let Some(uid) = self.completed(cx.now.wall) {
+            if let Some(entry) = self.take(&uid) {
+                self.move_to_active(cx, entry, &BACKOFF_COMPLETE, true);
+            }
+        }
+    }
+
+    /// A pod whose backoff has ended.
+    fn completed(&self, now: Timestamp) -> Option<Uid> {
+        [&self.backoff, &self.error_backoff].into_iter().find_map(|heap| {
+            let (uid, rank) = heap.peek()?;
+            (rank.until() < now.floor_to_second()).then(|| uid.clone())
+        })
+    }
+
+    /// Moves the pods that have waited too long.
+    fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
+        let now = cx.now.wall;
+        let longest = self.options.max_in_unschedulable;
+        let overdue = |entry: &QueuedPod| now.since(entry.timestamp) > longest;
+        let uids = self.unschedulable.values();
+        if !uids.filter_map(|uid| self.entries.get(uid)).any(overdue) {
+            return;
+        }
+        let pods = self.worth_moving(cx, &UNSCHEDULABLE_TIMEOUT, &Change::Unspecified, overdue);
+        for (uid, _) in &pods {
+            if let Some(entry) = self.entries.get_mut(uid) {
+                entry.flushed = true;
+            }
+        }
+        self.move_pods(cx, pods, &UNSCHEDULABLE_TIMEOUT);
+        self.in_flight.note(UNSCHEDULABLE_TIMEOUT, Change::Unspecified);
+    }
+
+    pub(super) fn requeue(&mut self, cx: &mut QueueCx<'_>, entry: QueuedPod, worth: Worth, cause: &Text) {
+        match worth {
+            Worth::Skip => self.insert_unschedulable(cx, entry, cause),
+            Worth::AfterBackoff if entry.is_backing_off(cx.now.wall) => {
+                self.move_to_backoff(cx, entry, cause);
+            }
+            Worth::AfterBackoff | Worth::Immediately => self.move_to_active(cx, entry, cause, false),
+        }
+    }
+
+    /// PreEnqueue runs on the way in, except for pods that come from backoff: they passed it on their way there.
+    pub(super) fn move_to_active(
+        &mut self,
+        cx: &mut QueueCx<'_>,
+        mut entry: QueuedPod,
+        cause: &Text,
+        from_backoff: bool,
+    ) {
+        if !from_backoff && !run_pre_enqueue(cx, &mut entry) {
+            self.insert_unschedulable(cx, entry, cause);
+            return;
+        }
+        if *cause == super::UNSCHEDULABLE_POD_ADD || *cause == super::UNSCHEDULABLE_POD_UPDATE {
+            self.nominator.add(&entry.pod, &Nomination::Keep);
+        }
+        entry.initial_attempt.get_or_insert(cx.now.wall);
+        entry.sequence = self.take_sequence();
+        cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Active, event: cause });
+        self.active.push(entry.uid().clone(), ActiveRank::new(&entry, &self.sort));
+        self.entries.insert(entry.uid().clone(), entry);
+    }
+
+    fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+        if !run_pre_enqueue(cx, &mut entry) {
+            self.insert_unschedulable(cx, entry, cause);
+            return;
+        }
+        entry.sequence = self.take_sequence();
+        cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Backoff, event: cause });
+        let heap = if entry.has_rejectors() { &mut self.backoff } else { &mut self.error_backoff };
+        heap.push(entry.uid().clone(), BackoffRank::new(&entry, &self.sort));
+        self.entries.insert(entry.uid().clone(), entry);
+    }
+
+    fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+        cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Unschedulable, event: cause });
+        entry.sequence = self.take_sequence();
+        self.gated += usize::from(entry.gating_plugin.is_some());
+        self.unschedulable.insert(entry.sequence, entry.uid().clone());
+        self.entries.insert(entry.uid().clone(), entry);
+    }
+
+    fn take_sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
+    }
+}
+
+/// Runs PreEnqueue, the plugin that held the pod last first; `false` when one holds it. One that panics does.
+fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
+    let plugins = &cx.profiles.get(entry.profile).pre_enqueue;
+    let last = entry.gating_plugin.take();
+    let is_last = |name: &str| last.as_deref() == Some(name);
+    let first = plugins.iter().filter(|plugin| is_last(plugin.name));
+    let rest = plugins.iter().filter(|plugin| !is_last(plugin.name));
+    for Named { name, plugin } in first.chain(rest) {
+        let passed = contained("PreEnqueue", name, || plugin.pre_enqueue(&entry.pod).is_success());
+        let passed = passed.unwrap_or_else(|panic| {
+            cx.panic = Some(panic);
+            false
+        });
+        if !passed {
+            entry.unschedulable_plugins.insert((*name).into());
+            entry.gating_plugin = Some((*name).into());
+            return false;
+        }
+    }
+    true
+}

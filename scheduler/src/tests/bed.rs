@@ -1,0 +1,246 @@
+//! A scheduler in a test's hands: time passes as told, and what it wants done is there to read.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder};
+use supercargo_framework::{Now, Plugin, PodInfo, Status, Timestamp};
+
+use crate::{
+    Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place, PluginLists,
+    PodRead, ProfileSpec, QueueOptions, QueuedPod, Scheduler,
+};
+
+pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
+
+/// A scheduler, the time, and what has not been looked at of what it wants done.
+pub(super) struct Bed {
+    pub(super) scheduler: Scheduler,
+    pub(super) now: Now,
+    effects: Vec<Effect>,
+    observed: Arc<Mutex<Vec<String>>>,
+}
+
+/// The in-tree plugins, and then the given ones, wherever they take part.
+pub(super) fn plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
+    let registry = supercargo_plugins::registry();
+    let build = |name| registry.get(name).unwrap()(&serde_json::Value::Null).unwrap();
+    let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|p| (build(p.name), p.weight));
+    PluginLists::multi_point(defaults.chain(more.into_iter().map(|plugin| (plugin, 1))))
+}
+
+pub(super) fn options(plugins: PluginLists) -> Options {
+    Options {
+        profiles: vec![ProfileSpec {
+            scheduler_name: "supercargo".to_owned(),
+            percentage_of_nodes_to_score: None,
+            plugins,
+        }],
+        extenders: Vec::new(),
+        percentage_of_nodes_to_score: None,
+        queue: QueueOptions::default(),
+    }
+}
+
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Notes {
+    fn observe(&mut self, observation: Observation<'_>) {
+        let line = match observation {
+            Observation::QueueIncoming { queue, event } => format!("{queue:?} by {event}"),
+            Observation::Anomaly(text) => format!("anomaly: {text}"),
+            Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
+            Observation::LostRace => "lost race".to_owned(),
+            Observation::Attempt { result, attempts, .. } => format!("attempt {attempts} {result:?}"),
+            Observation::Hint { plugin, hint } => format!("{plugin} hints {hint}"),
+        };
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+impl Bed {
+    pub(super) fn new() -> Self {
+        Self::with(Vec::new())
+    }
+
+    pub(super) fn with(more: Vec<Arc<dyn Plugin>>) -> Self {
+        Self::of(options(plugins(more)))
+    }
+
+    pub(super) fn of(options: Options) -> Self {
+        let observed = Arc::<Mutex<Vec<String>>>::default();
+        let scheduler = Scheduler::new(options).unwrap().with_observer(Box::new(Notes(observed.clone())));
+        let now = Now { wall: WALL, monotonic: Duration::ZERO };
+        Self { scheduler, now, effects: Vec::new(), observed }
+    }
+
+    pub(super) fn extended(extenders: Vec<ExtenderSpec>) -> Self {
+        Self::of(Options { extenders, ..options(plugins(Vec::new())) })
+    }
+
+    pub(super) fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        self.effects.extend(self.scheduler.take_effects());
+        assert_eq!(self.scheduler.inconsistencies(), Vec::<String>::new());
+    }
+
+    /// Runs one cycle; `false` when there was no pod to try.
+    pub(super) fn cycle(&mut self) -> bool {
+        self.cycle_with(&mut NoCalls)
+    }
+
+    pub(super) fn cycle_with(&mut self, calls: &mut dyn crate::Calls) -> bool {
+        let tried = self.scheduler.schedule_one(self.now, calls);
+        self.collect();
+        tried
+    }
+
+    /// Lets time pass, and tells the scheduler at the end.
+    pub(super) fn pass(&mut self, duration: Duration) {
+        self.now = Now { wall: self.now.wall.plus(duration), monotonic: self.now.monotonic + duration };
+        self.handle(Input::Tick);
+    }
+
+    pub(super) fn pass_seconds(&mut self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+    }
+
+    pub(super) fn node(&mut self, node: NodeBuilder) {
+        self.handle(Input::Node(Notification::Added(Arc::new(node.build()))));
+    }
+
+    pub(super) fn update_node(&mut self, old: NodeBuilder, new: NodeBuilder) {
+        let (old, new) = (Arc::new(old.build()), Arc::new(new.build()));
+        self.handle(Input::Node(Notification::Updated { old, new }));
+    }
+
+    pub(super) fn delete_node(&mut self, node: NodeBuilder) {
+        self.handle(Input::Node(Notification::Deleted(Arc::new(node.build()))));
+    }
+
+    /// A pod without a node appears.
+    pub(super) fn pod(&mut self, pod: PodBuilder) {
+        self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
+    }
+
+    pub(super) fn update(&mut self, old: PodBuilder, new: PodBuilder) {
+        let (old, new) = (Arc::new(old.build()), Arc::new(new.build()));
+        self.handle(Input::QueuedPod(Notification::Updated { old, new }));
+    }
+
+    pub(super) fn delete(&mut self, pod: PodBuilder) {
+        self.handle(Input::QueuedPod(Notification::Deleted(Arc::new(pod.build()))));
+    }
+
+    /// A pod with a node appears.
+    pub(super) fn assigned(&mut self, pod: PodBuilder) {
+        self.handle(Input::AssignedPod(Notification::Added(Arc::new(pod.build()))));
+    }
+
+    pub(super) fn delete_assigned(&mut self, pod: PodBuilder) {
+        self.handle(Input::AssignedPod(Notification::Deleted(Arc::new(pod.build()))));
+    }
+
+    /// The informer sees that a pod has got a node.
+    pub(super) fn confirm(&mut self, pod: PodBuilder, node: &str) {
+        self.assigned(pod.clone().resource_version("9").node(node));
+        self.delete(pod);
+    }
+
+    pub(super) fn bound(&mut self, uid: &str, outcome: BindOutcome) {
+        self.handle(Input::Bound { pod: uid.into(), outcome });
+    }
+
+    pub(super) fn pre_bound(&mut self, uid: &str, status: Status) {
+        self.handle(Input::PreBound { pod: uid.into(), status });
+    }
+
+    pub(super) fn read(&mut self, uid: &str, read: PodRead) {
+        self.handle(Input::PodRead { pod: uid.into(), read });
+    }
+
+    /// What it wants done, one line each, since the last call of this.
+    pub(super) fn said(&mut self) -> Vec<String> {
+        self.effects.drain(..).map(|effect| line(&effect)).collect()
+    }
+
+    /// The same as effects.
+    pub(super) fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// What it let be observed since the last call of this.
+    pub(super) fn observed(&mut self) -> Vec<String> {
+        std::mem::take(&mut *self.observed.lock().unwrap())
+    }
+
+    pub(super) fn place(&self, uid: &str) -> Option<Place> {
+        self.scheduler.place(&uid.into())
+    }
+
+    pub(super) fn queued(&self, uid: &str) -> &QueuedPod {
+        self.scheduler.queued(&uid.into()).unwrap()
+    }
+
+    /// The node that the pod counts on, bound or assumed.
+    pub(super) fn node_of(&self, uid: &str) -> Option<&str> {
+        self.scheduler.cache().node_of(&uid.into()).map(|node| &**node)
+    }
+
+    pub(super) fn is_assumed(&self, uid: &str) -> bool {
+        self.scheduler.cache().is_assumed(&uid.into())
+    }
+}
+
+/// An effect in short.
+pub(super) fn line(effect: &Effect) -> String {
+    match effect {
+        Effect::RecordEvent(event) => {
+            format!("{} {:?} {} {}: {}", event.uid, event.kind, event.reason, event.action, event.note)
+        }
+        Effect::PatchPodStatus(patch) => {
+            let mut line = format!("{} patch", patch.uid);
+            if let Some(condition) = &patch.condition {
+                line += &format!(" {} {}: {}", condition.status, condition.reason, condition.message);
+            }
+            if let Some(node) = &patch.nominated_node_name {
+                line += &format!(" nominated {:?}", node.as_deref().unwrap_or(""));
+            }
+            line
+        }
+        Effect::Bind { pod, node, .. } => format!("{} bind to {node}", pod.uid),
+        Effect::ReadPod { uid, .. } => format!("{uid} read"),
+        Effect::CancelPreBind(uid) => format!("{uid} cancel"),
+        Effect::StartPreBind { pod, groups, .. } => {
+            let names = groups
+                .iter()
+                .map(|group| group.iter().map(|work| work.name.to_string()).collect::<Vec<_>>().join("+"));
+            format!("{} prebind {}", pod.uid, names.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// The pod's current version with its status as the patches have it.
+pub(super) fn patched(pod: PodBuilder, effects: &[Effect]) -> PodBuilder {
+    pod.resource_version("2").with(|pod: &mut PodInfo| {
+        for effect in effects {
+            if let Effect::PatchPodStatus(patch) = effect {
+                if let Some(condition) = &patch.condition {
+                    pod.status.pod_scheduled = Some(condition.clone());
+                }
+                if let Some(node) = &patch.nominated_node_name {
+                    pod.status.nominated_node_name.clone_from(node);
+                }
+            }
+        }
+    })
+}
+
+pub(super) fn failed(certainty: Certainty, message: &str) -> BindOutcome {
+    BindOutcome::Failed(ApiError { certainty, message: message.to_owned() })
+}

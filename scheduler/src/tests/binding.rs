@@ -1,0 +1,1 @@
+//! From Permit to the API server's word.

@@ -1,0 +1,163 @@
+//! The API server of a history: what is true, and the watch that tells of it later.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use supercargo_framework::testing::{PodBuilder, node, pod};
+use supercargo_framework::{NodeRecord, PodInfo, Uid};
+
+use crate::StatusPatch;
+
+/// A change that the watch has yet to tell of.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Pod { old: Option<Arc<PodInfo>>, new: Option<Arc<PodInfo>> },
+    Node { old: Option<Arc<NodeRecord>>, new: Option<Arc<NodeRecord>> },
+}
+
+/// What kind of pod it is, beside its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    Plain,
+    /// A gate holds it.
+    Gated,
+    /// Permit holds it.
+    Waits,
+    /// Permit lets every waiting pod go when this one comes by.
+    Releases,
+    /// Permit turns every waiting pod down when this one comes by.
+    Refuses,
+    /// PreBind has something to do.
+    Prepares,
+}
+
+#[derive(Default)]
+pub(super) struct Api {
+    pub(super) pods: BTreeMap<usize, Arc<PodInfo>>,
+    pub(super) nodes: BTreeMap<usize, Arc<NodeRecord>>,
+    pub(super) watch: VecDeque<Change>,
+    versions: usize,
+}
+
+impl Api {
+    fn version(&mut self) -> String {
+        self.versions += 1;
+        self.versions.to_string()
+    }
+
+    fn new_pod(&mut self, name: usize, cpu: usize, priority: i32, flavour: Flavour) -> Arc<PodInfo> {
+        let version = self.version();
+        let builder = pod(&format!("p{name}"))
+            .uid(&format!("p{name}-{version}"))
+            .resource_version(&version)
+            .priority(priority)
+            .request("cpu", &cpu.to_string());
+        let mark = |builder: PodBuilder, label: &str| builder.label(label, "");
+        Arc::new(
+            match flavour {
+                Flavour::Plain => builder,
+                Flavour::Gated => builder.gate("g"),
+                Flavour::Waits => mark(builder, "waits"),
+                Flavour::Releases => mark(builder, "releases"),
+                Flavour::Refuses => mark(builder, "refuses"),
+                Flavour::Prepares => mark(builder, "prepares"),
+            }
+            .build(),
+        )
+    }
+
+    pub(super) fn create(&mut self, name: usize, cpu: usize, priority: i32, flavour: Flavour) {
+        if !self.pods.contains_key(&name) {
+            let new = self.new_pod(name, cpu, priority, flavour);
+            self.pods.insert(name, Arc::clone(&new));
+            self.watch.push_back(Change::Pod { old: None, new: Some(new) });
+        }
+    }
+
+    pub(super) fn delete(&mut self, name: usize) {
+        if let Some(old) = self.pods.remove(&name) {
+            self.watch.push_back(Change::Pod { old: Some(old), new: None });
+        }
+    }
+
+    /// Deletes a pod and creates another of that name, which the watch tells of as one change.
+    pub(super) fn replace(&mut self, name: usize, cpu: usize) {
+        if self.pods.contains_key(&name) {
+            let new = self.new_pod(name, cpu, 0, Flavour::Plain);
+            let old = self.pods.insert(name, Arc::clone(&new));
+            self.watch.push_back(Change::Pod { old, new: Some(new) });
+        }
+    }
+
+    pub(super) fn change(&mut self, name: usize, change: impl FnOnce(&mut PodInfo)) {
+        let Some(old) = self.pods.get(&name).cloned() else {
+            return;
+        };
+        let mut new = (*old).clone();
+        change(&mut new);
+        if new == *old {
+            return;
+        }
+        new.resource_version = self.version().into();
+        let new = Arc::new(new);
+        self.pods.insert(name, Arc::clone(&new));
+        self.watch.push_back(Change::Pod { old: Some(old), new: Some(new) });
+    }
+
+    pub(super) fn name_of(&self, uid: &Uid) -> Option<usize> {
+        self.pods.iter().find(|(_, pod)| pod.uid == *uid).map(|(name, _)| *name)
+    }
+
+    pub(super) fn pod(&self, uid: &Uid) -> Option<&Arc<PodInfo>> {
+        self.pods.values().find(|pod| pod.uid == *uid)
+    }
+
+    /// Carries a binding out, if the pod can be bound.
+    pub(super) fn bind(&mut self, uid: &Uid, node: &Arc<str>) -> bool {
+        let free = |pod: &&Arc<PodInfo>| pod.node_name.is_none() && !pod.terminating;
+        let Some(name) = self.pod(uid).filter(free).and_then(|_| self.name_of(uid)) else {
+            return false;
+        };
+        self.change(name, |pod| {
+            pod.node_name = Some(Arc::clone(node));
+            pod.status.nominated_node_name = None;
+        });
+        true
+    }
+
+    pub(super) fn patch(&mut self, patch: &StatusPatch) {
+        if let Some(name) = self.name_of(&patch.uid) {
+            self.change(name, |pod| {
+                if let Some(condition) = &patch.condition {
+                    pod.status.pod_scheduled = Some(condition.clone());
+                }
+                if let Some(node) = &patch.nominated_node_name {
+                    pod.status.nominated_node_name.clone_from(node);
+                }
+            });
+        }
+    }
+
+    /// Adds a node, or changes the one of that name.
+    pub(super) fn set_node(&mut self, name: usize, cpu: usize, cordoned: bool) {
+        let version = self.version();
+        let mut builder = node(&node_name(name)).resource_version(&version);
+        builder = builder.allocatable("cpu", &cpu.to_string()).zone(["a", "b"][name % 2]);
+        if cordoned {
+            builder = builder.unschedulable();
+        }
+        let new = Arc::new(builder.build());
+        let old = self.nodes.insert(name, Arc::clone(&new));
+        self.watch.push_back(Change::Node { old, new: Some(new) });
+    }
+
+    pub(super) fn delete_node(&mut self, name: usize) {
+        if let Some(old) = self.nodes.remove(&name) {
+            self.watch.push_back(Change::Node { old: Some(old), new: None });
+        }
+    }
+}
+
+pub(super) fn node_name(name: usize) -> String {
+    format!("n{name}")
+}

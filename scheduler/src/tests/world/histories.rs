@@ -1,0 +1,79 @@
+//! Histories.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use super::api::Flavour;
+use super::model::World;
+use super::steps::{Bind, Step, step};
+
+/// Enough for continuous integration; `PROPTEST_CASES` sets another number.
+fn config() -> Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
+}
+
+impl World {
+    /// Everything goes well from now on: calls are answered, there is room, and time passes.
+    fn settle(&mut self) {
+        for node in 0..3 {
+            self.api.set_node(node, 100, false);
+        }
+        for round in 0..40 {
+            // One that comes last lets all go that wait.
+            if round < 35 {
+                self.api.create(100 + round, 1, -1, Flavour::Releases);
+            }
+            while self.deliver() {}
+            while self.cycle() {
+                while self.deliver() {}
+            }
+            for _ in 0..self.pre_binds.len() {
+                self.answer_pre_bind(0, 0);
+            }
+            for _ in 0..self.binds.len() {
+                self.answer_bind(0, Bind::Answered);
+            }
+            for _ in 0..self.reads.len() {
+                self.answer_read(0, false);
+            }
+            self.make(Step::Patch { carried_out: true });
+            self.pass(Duration::from_secs(if round % 2 == 0 { 1 } else { 31 }));
+            self.check();
+        }
+    }
+
+    /// No pod has been lost, and nothing is left over.
+    fn check_settled(&self) {
+        for pod in self.api.pods.values() {
+            let excused = pod.terminating || !pod.scheduling_gates.is_empty();
+            assert!(
+                pod.is_assigned() || excused,
+                "{} has no node: {:?}",
+                pod.uid,
+                self.scheduler().place(&pod.uid)
+            );
+        }
+        assert_eq!(self.scheduler().bindings_in_flight(), 0);
+        assert_eq!(self.scheduler().cache().pod_counts().1, 0, "every binding has been confirmed");
+        let [active, backoff, unschedulable, _, in_flight] = self.scheduler().queue_lengths();
+        assert_eq!([active, backoff, unschedulable, in_flight], [0; 4]);
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn nothing_is_lost_or_done_twice_whatever_happens(steps in prop::collection::vec(step(), 1..80)) {
+        let mut world = World::new();
+        for step in steps {
+            world.make(step);
+        }
+        world.settle();
+        world.check_settled();
+        world.check_replay();
+    }
+}

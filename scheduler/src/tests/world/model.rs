@@ -1,0 +1,279 @@
+//! A scheduler in a cluster, and an account of its own of what the scheduler must know.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use supercargo_framework::context::Command;
+use supercargo_framework::plugin::{Permit, PreFlight};
+use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Text, Uid};
+
+use super::api::{Api, Change};
+use crate::record::{Recorded, replay};
+use crate::tests::bed::{WALL, options, plugins};
+use crate::tests::fake::Fake;
+use crate::{Effect, Input, NoCalls, Notification, Scheduler, StatusPatch};
+
+/// Where a record goes to.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A cluster with a scheduler.
+pub(super) struct World {
+    pub(super) api: Api,
+    recorded: Recorded<Log>,
+    log: Log,
+    pub(super) now: Now,
+    /// What the informer has told so far.
+    pub(super) pods: BTreeMap<Arc<str>, Arc<PodInfo>>,
+    nodes: BTreeMap<Arc<str>, Arc<NodeRecord>>,
+    /// Pods that count on a node though the informer has not said so, as this account has it.
+    claims: BTreeMap<Uid, Arc<str>>,
+    /// Calls that have been asked for and not answered.
+    pub(super) binds: Vec<(Uid, Arc<str>)>,
+    pub(super) reads: Vec<Uid>,
+    pub(super) pre_binds: Vec<Uid>,
+    pub(super) patches: Vec<StatusPatch>,
+}
+
+const GATEKEEPER: Text = Text::Static("Gatekeeper");
+
+fn gatekeeper() -> Arc<dyn Plugin> {
+    let permit = |cx: &supercargo_framework::Context<'_>, pod: &PodInfo| {
+        for waiting in cx.waiting_pods() {
+            let uid = waiting.uid.clone();
+            if pod.labels.get("releases").is_some() {
+                cx.command(Command::Allow { pod: uid, plugin: GATEKEEPER });
+            } else if pod.labels.get("refuses").is_some() {
+                cx.command(Command::Reject { pod: uid, plugin: GATEKEEPER, message: "refused".into() });
+            }
+        }
+        if pod.labels.get("waits").is_some() {
+            return Permit::Wait(Duration::from_secs(20));
+        }
+        Permit::Allow
+    };
+    let pre_flight = |pod: &PodInfo| match pod.labels.get("prepares") {
+        Some(_) => PreFlight::Work { allow_parallel: true, work: Box::new(()) },
+        None => PreFlight::Skip,
+    };
+    Fake::new("Gatekeeper").permit(permit).pre_flight(pre_flight).events(Vec::new).build()
+}
+
+fn scheduler() -> Scheduler {
+    Scheduler::new(options(plugins(vec![gatekeeper()]))).unwrap()
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let log = Log::default();
+        Self {
+            api: Api::default(),
+            recorded: Recorded::new(scheduler(), log.clone()),
+            log,
+            now: Now { wall: WALL, monotonic: Duration::ZERO },
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            binds: Vec::new(),
+            reads: Vec::new(),
+            pre_binds: Vec::new(),
+            patches: Vec::new(),
+        }
+    }
+
+    pub(super) fn scheduler(&self) -> &Scheduler {
+        self.recorded.scheduler()
+    }
+
+    pub(super) fn handle(&mut self, input: Input) {
+        let effects = self.recorded.handle(self.now, input).unwrap();
+        self.take(effects);
+    }
+
+    pub(super) fn cycle(&mut self) -> bool {
+        let had_work = self.scheduler().has_work();
+        let effects = self.recorded.schedule_one(self.now, &mut NoCalls).unwrap();
+        self.take(effects);
+        let before: Vec<_> = self.claims.keys().cloned().collect();
+        let bindings = self.recorded.scheduler().bindings.iter();
+        self.claims.extend(bindings.map(|b| (b.pod().uid.clone(), Arc::clone(&b.node))));
+        let new = self.claims.iter().find(|(uid, _)| !before.contains(uid));
+        if let Some((uid, node)) = new.map(|(uid, node)| (uid.clone(), Arc::clone(node))) {
+            // Deleted or terminating pods keep their bindings, not their place.
+            let known = self.pods.values().find(|pod| pod.uid == uid);
+            if known.is_none_or(|pod| pod.terminating || pod.is_assigned()) {
+                self.claims.remove(&uid);
+            } else {
+                self.check_capacity(&node);
+            }
+        }
+        self.claims.retain(|uid, _| {
+            let known = self.pods.values().find(|pod| pod.uid == *uid);
+            known.is_some_and(|pod| !pod.terminating && !pod.is_assigned())
+        });
+        had_work
+    }
+
+    /// A pod was just placed on the node: it must fit.
+    fn check_capacity(&self, node: &str) {
+        let info = self.scheduler().cache().nodes().get(node).expect("pods are placed on nodes that exist");
+        let (requested, allocatable) = (info.requested(), info.allocatable());
+        assert!(requested.milli_cpu <= allocatable.milli_cpu, "{node} is overcommitted");
+        assert!(info.pods().len() as i64 <= allocatable.allowed_pod_number, "{node} has too many pods");
+    }
+
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::StartPreBind { pod, .. } => self.pre_binds.push(pod.uid.clone()),
+                Effect::Bind { pod, node, .. } => {
+                    assert!(self.binds.iter().all(|(uid, _)| *uid != pod.uid), "{} is bound twice", pod.uid);
+                    let seen = self.pods.values().find(|seen| seen.uid == pod.uid);
+                    assert!(seen.is_none_or(|seen| !seen.is_assigned()), "{} has a node", pod.uid);
+                    self.binds.push((pod.uid.clone(), node));
+                }
+                Effect::ReadPod { uid, .. } => self.reads.push(uid),
+                Effect::PatchPodStatus(patch) => self.patches.push(patch),
+                Effect::RecordEvent(event) if event.reason == *"FailedScheduling" => {
+                    self.claims.remove(&event.uid);
+                }
+                Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
+            }
+        }
+    }
+
+    /// The informer tells the handlers of the next change.
+    pub(super) fn deliver(&mut self) -> bool {
+        match self.api.watch.pop_front() {
+            None => return false,
+            Some(Change::Node { old, new }) => self.tell_node(old, new),
+            Some(Change::Pod { old, new }) => self.tell_pod(old, new),
+        }
+        true
+    }
+
+    pub(super) fn tell_node(&mut self, old: Option<Arc<NodeRecord>>, new: Option<Arc<NodeRecord>>) {
+        if let Some(gone) = old.as_ref().filter(|_| new.is_none()) {
+            self.nodes.remove(&gone.name);
+        }
+        if let Some(new) = &new {
+            self.nodes.insert(Arc::clone(&new.name), Arc::clone(new));
+        }
+        if let Some(notification) = notification(old, new) {
+            self.handle(Input::Node(notification));
+        }
+    }
+
+    /// The one registration fans out: first to those who want assigned pods, then to those who want the others.
+    pub(super) fn tell_pod(&mut self, old: Option<Arc<PodInfo>>, new: Option<Arc<PodInfo>>) {
+        self.account(old.as_ref(), new.as_ref());
+        let assigned = |pod: &Option<Arc<PodInfo>>| pod.clone().filter(|pod| pod.is_assigned());
+        let waiting = |pod: &Option<Arc<PodInfo>>| pod.clone().filter(|pod| !pod.is_assigned());
+        if let Some(notification) = notification(assigned(&old), assigned(&new)) {
+            self.handle(Input::AssignedPod(notification));
+        }
+        if let Some(notification) = notification(waiting(&old), waiting(&new)) {
+            self.handle(Input::QueuedPod(notification));
+        }
+    }
+
+    fn account(&mut self, old: Option<&Arc<PodInfo>>, new: Option<&Arc<PodInfo>>) {
+        if let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
+            self.claims.remove(&old.uid);
+            self.pods.remove(&old.name);
+        }
+        if let Some(new) = new {
+            let began_to_terminate = new.terminating && old.is_some_and(|old| !old.terminating);
+            if new.is_assigned() || began_to_terminate {
+                self.claims.remove(&new.uid);
+            }
+            self.pods.insert(Arc::clone(&new.name), Arc::clone(new));
+        }
+    }
+
+    /// The server says that the pod is on this node, or on none.
+    pub(super) fn claim(&mut self, uid: &Uid, node: Option<&Arc<str>>) {
+        let Some(claim) = self.claims.get_mut(uid) else {
+            return;
+        };
+        match node {
+            Some(node) => *claim = Arc::clone(node),
+            None => drop(self.claims.remove(uid)),
+        }
+    }
+
+    /// What must hold after every step.
+    pub(super) fn check(&self) {
+        let scheduler = self.scheduler();
+        assert_eq!(scheduler.inconsistencies(), Vec::<String>::new());
+        let waiting = self.pods.values().filter(|pod| !pod.is_assigned());
+        let known: BTreeMap<_, _> = scheduler.pending.values().map(|pod| (pod.uid.clone(), pod)).collect();
+        let seen: BTreeMap<_, _> = waiting.map(|pod| (pod.uid.clone(), pod)).collect();
+        assert_eq!(known, seen, "the scheduler knows the pods that the informer has told of");
+        for (uid, pod) in seen {
+            let places = [
+                scheduler.queued(&uid).is_some(),
+                scheduler.bindings.get(&uid).is_some(),
+                self.claims.contains_key(&uid) && scheduler.bindings.get(&uid).is_none(),
+            ];
+            let places = places.into_iter().filter(|here| *here).count();
+            assert!(places == 1 || places == 0 && pod.terminating, "{uid} is in {places} places");
+        }
+        self.check_cache();
+    }
+
+    /// The cache holds what the account says: nodes, and the pods and sums on each.
+    fn check_cache(&self) {
+        let mut expected: BTreeMap<Arc<str>, (Vec<Uid>, i64)> = BTreeMap::new();
+        let assigned = self.pods.values().filter(|pod| pod.is_assigned());
+        let bound = assigned.map(|pod| (pod, pod.node_name.clone().unwrap()));
+        let claimed = self.claims.iter().map(|(uid, node)| {
+            let pod = self.pods.values().find(|pod| pod.uid == *uid);
+            (pod.expect("only known pods have claims"), Arc::clone(node))
+        });
+        for (pod, node) in bound.chain(claimed) {
+            let (uids, cpu) = expected.entry(node).or_default();
+            uids.push(pod.uid.clone());
+            *cpu += pod.requests().resource.milli_cpu;
+        }
+        let mut cache = self.scheduler().cache().clone();
+        let nodes = cache.refreshed();
+        assert_eq!(nodes.len(), self.nodes.len());
+        for (name, record) in &self.nodes {
+            let info = nodes.get(name).expect("every node is in the cache");
+            assert_eq!(info.node(), record);
+            let mut uids: Vec<_> = info.pods().iter().map(|pod| pod.uid.clone()).collect();
+            uids.sort();
+            let mut expected = expected.remove(name).unwrap_or_default();
+            expected.0.sort();
+            assert_eq!((uids, info.requested().milli_cpu), expected, "on {name}");
+        }
+    }
+
+    /// The same calls to another scheduler come to the same.
+    pub(super) fn check_replay(&self) {
+        let log = self.log.0.lock().unwrap();
+        replay(&mut scheduler(), &log[..]).expect("a record replays");
+    }
+}
+
+fn notification<T>(old: Option<Arc<T>>, new: Option<Arc<T>>) -> Option<Notification<T>> {
+    Some(match (old, new) {
+        (None, None) => return None,
+        (None, Some(new)) => Notification::Added(new),
+        (Some(old), Some(new)) => Notification::Updated { old, new },
+        (Some(old), None) => Notification::Deleted(old),
+    })
+}

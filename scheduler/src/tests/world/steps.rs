@@ -1,0 +1,268 @@
+//! What can happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::{Now, PodInfo, Status};
+
+use super::api::{Change, Flavour};
+use super::model::World;
+use crate::tests::bed::failed;
+use crate::{Input, PodRead};
+
+/// How a call to bind ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bind {
+    /// The server does it and says so.
+    Answered,
+    /// The server refuses.
+    Refused,
+    /// The server does it, and the answer is lost.
+    DoneAndLost,
+    /// The server does not do it, and the answer is lost.
+    Lost,
+}
+
+/// One step of a history. Numbers choose among what there is.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Create {
+        name: usize,
+        cpu: usize,
+        priority: i32,
+        flavour: Flavour,
+    },
+    Delete(usize),
+    Replace {
+        name: usize,
+        cpu: usize,
+    },
+    Terminate(usize),
+    Ungate(usize),
+    Relabel(usize),
+    Nominate {
+        name: usize,
+        node: usize,
+    },
+    BindElsewhere {
+        name: usize,
+        node: usize,
+    },
+    SetNode {
+        name: usize,
+        cpu: usize,
+        cordoned: bool,
+    },
+    DeleteNode(usize),
+    Deliver(usize),
+    /// The watch breaks: the informer lists anew and tells of the differences only.
+    Relist,
+    /// Handlers are told of everything again.
+    TellAgain {
+        as_update: bool,
+    },
+    Cycle,
+    Bind {
+        which: usize,
+        how: Bind,
+    },
+    Read {
+        which: usize,
+        fails: bool,
+    },
+    PreBind {
+        which: usize,
+        how: usize,
+    },
+    Cancel(usize),
+    Patch {
+        carried_out: bool,
+    },
+    Pass(u64),
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let (pod, node, cpu) = (0..6_usize, 0..3_usize, 1..4_usize);
+    let flavour = prop_oneof![
+        4 => Just(Flavour::Plain),
+        1 => Just(Flavour::Gated),
+        2 => Just(Flavour::Waits),
+        1 => Just(Flavour::Releases),
+        1 => Just(Flavour::Refuses),
+        2 => Just(Flavour::Prepares),
+    ];
+    let bind = prop_oneof![
+        4 => Just(Bind::Answered),
+        1 => Just(Bind::Refused),
+        2 => Just(Bind::DoneAndLost),
+        2 => Just(Bind::Lost),
+    ];
+    prop_oneof![
+        8 => (pod.clone(), cpu.clone(), 0..3_i32, flavour)
+            .prop_map(|(name, cpu, priority, flavour)| Step::Create { name, cpu, priority, flavour }),
+        2 => pod.clone().prop_map(Step::Delete),
+        1 => (pod.clone(), cpu.clone()).prop_map(|(name, cpu)| Step::Replace { name, cpu }),
+        1 => pod.clone().prop_map(Step::Terminate),
+        1 => pod.clone().prop_map(Step::Ungate),
+        1 => pod.clone().prop_map(Step::Relabel),
+        1 => (pod.clone(), node.clone()).prop_map(|(name, node)| Step::Nominate { name, node }),
+        1 => (pod, node.clone()).prop_map(|(name, node)| Step::BindElsewhere { name, node }),
+        4 => (node.clone(), 1..7_usize, prop::bool::weighted(0.2))
+            .prop_map(|(name, cpu, cordoned)| Step::SetNode { name, cpu, cordoned }),
+        1 => node.prop_map(Step::DeleteNode),
+        12 => (1..4_usize).prop_map(Step::Deliver),
+        1 => Just(Step::Relist),
+        1 => any::<bool>().prop_map(|as_update| Step::TellAgain { as_update }),
+        14 => Just(Step::Cycle),
+        8 => (0..4_usize, bind).prop_map(|(which, how)| Step::Bind { which, how }),
+        3 => (0..4_usize, prop::bool::weighted(0.3)).prop_map(|(which, fails)| Step::Read { which, fails }),
+        3 => (0..4_usize, 0..4_usize).prop_map(|(which, how)| Step::PreBind { which, how }),
+        1 => (0..4_usize).prop_map(Step::Cancel),
+        3 => prop::bool::weighted(0.8).prop_map(|carried_out| Step::Patch { carried_out }),
+        6 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
+    ]
+}
+
+impl World {
+    pub(super) fn make(&mut self, step: Step) {
+        match step {
+            Step::Create { name, cpu, priority, flavour } => self.api.create(name, cpu, priority, flavour),
+            Step::Delete(name) => self.api.delete(name),
+            Step::Replace { name, cpu } => self.api.replace(name, cpu),
+            Step::Terminate(name) => self.api.change(name, |pod| pod.terminating = true),
+            Step::Ungate(name) => self.api.change(name, |pod| pod.scheduling_gates = Box::default()),
+            Step::Relabel(name) => self.api.change(name, |pod| pod.generation += 1),
+            Step::Nominate { name, node } => self.nominate(name, node),
+            Step::BindElsewhere { name, node } => self.bind_elsewhere(name, node),
+            Step::SetNode { name, cpu, cordoned } => self.api.set_node(name, cpu, cordoned),
+            Step::DeleteNode(name) => self.api.delete_node(name),
+            Step::Deliver(changes) => (0..changes).for_each(|_| _ = self.deliver()),
+            Step::Relist => self.relist(),
+            Step::TellAgain { as_update } => self.tell_again(as_update),
+            Step::Cycle => _ = self.cycle(),
+            Step::Bind { which, how } => self.answer_bind(which, how),
+            Step::Read { which, fails } => self.answer_read(which, fails),
+            Step::PreBind { which, how } => self.answer_pre_bind(which, how),
+            Step::Cancel(which) => self.answer_pre_bind(which, 3),
+            Step::Patch { carried_out } => {
+                for patch in std::mem::take(&mut self.patches) {
+                    if carried_out {
+                        self.api.patch(&patch);
+                    }
+                }
+            }
+            Step::Pass(millis) => self.pass(Duration::from_millis(millis)),
+        }
+        self.check();
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now = Now { wall: self.now.wall.plus(time), monotonic: self.now.monotonic + time };
+        self.handle(Input::Tick);
+        let wait = self.scheduler().next_deadline(self.now);
+        assert!(!wait.is_zero(), "what was due has been done");
+        assert!(wait <= Duration::from_secs(30), "the queue is looked at twice a minute");
+    }
+
+    fn nominate(&mut self, name: usize, node: usize) {
+        if self.api.pods.get(&name).is_some_and(|pod| !pod.is_assigned()) {
+            let node = format!("n{node}").into();
+            self.api.change(name, |pod| pod.status.nominated_node_name = Some(node));
+        }
+    }
+
+    fn bind_elsewhere(&mut self, name: usize, node: usize) {
+        if let Some(uid) = self.api.pods.get(&name).map(|pod| pod.uid.clone()) {
+            self.api.bind(&uid, &format!("n{node}").into());
+        }
+    }
+
+    fn relist(&mut self) {
+        let (mut pods, mut nodes) = (Vec::new(), Vec::new());
+        let known: std::collections::BTreeSet<_> = self
+            .pods
+            .keys()
+            .cloned()
+            .chain(self.api.pods.values().map(|pod| Arc::clone(&pod.name)))
+            .collect();
+        for name in known {
+            let new = self.api.pods.values().find(|pod| pod.name == name).cloned();
+            pods.push((self.pods.get(&name).cloned(), new));
+        }
+        for change in std::mem::take(&mut self.api.watch) {
+            if let Change::Node { old, new } = change {
+                nodes.push((old, new));
+            }
+        }
+        for (old, new) in nodes {
+            self.tell_node(old, new);
+        }
+        for (old, new) in pods {
+            self.tell_pod(old, new);
+        }
+    }
+
+    fn tell_again(&mut self, as_update: bool) {
+        for pod in self.pods.values().cloned().collect::<Vec<_>>() {
+            let old = as_update.then(|| Arc::clone(&pod));
+            self.tell_pod(old, Some(pod));
+        }
+    }
+
+    pub(super) fn answer_bind(&mut self, which: usize, how: Bind) {
+        if self.binds.is_empty() {
+            return;
+        }
+        let (uid, node) = self.binds.remove(which % self.binds.len());
+        let exists = self.api.pod(&uid).is_some();
+        let tries = matches!(how, Bind::Answered | Bind::DoneAndLost);
+        let done = tries && self.api.bind(&uid, &node);
+        let outcome = match how {
+            Bind::Refused => failed(Certainty::Refused, "refused"),
+            Bind::DoneAndLost | Bind::Lost => failed(Certainty::Unknown, "lost"),
+            Bind::Answered if done => BindOutcome::Bound,
+            Bind::Answered if exists => failed(Certainty::Unknown, "conflict"),
+            Bind::Answered => {
+                self.claim(&uid, None);
+                failed(Certainty::NotFound, "not found")
+            }
+        };
+        self.handle(Input::Bound { pod: uid, outcome });
+    }
+
+    pub(super) fn answer_read(&mut self, which: usize, fails: bool) {
+        if self.reads.is_empty() {
+            return;
+        }
+        let uid = self.reads.remove(which % self.reads.len());
+        let node = |pod: &Arc<PodInfo>| pod.node_name.clone();
+        let read = match self.api.pod(&uid).map(node) {
+            _ if fails => PodRead::Failed,
+            None => PodRead::Gone,
+            Some(node) => PodRead::Exists(node),
+        };
+        let is_uncertain = self.scheduler().bindings.get(&uid).is_some();
+        match &read {
+            PodRead::Failed => {}
+            _ if !is_uncertain => {}
+            PodRead::Gone | PodRead::Exists(None) => self.claim(&uid, None),
+            PodRead::Exists(Some(node)) => self.claim(&uid, Some(node)),
+        }
+        self.handle(Input::PodRead { pod: uid, read });
+    }
+
+    pub(super) fn answer_pre_bind(&mut self, which: usize, how: usize) {
+        if self.pre_binds.is_empty() {
+            return;
+        }
+        let uid = self.pre_binds.remove(which % self.pre_binds.len());
+        let status = match how {
+            1 => Status::error("it broke"),
+            2 => Status::unschedulable("it will not do"),
+            _ => Status::success(),
+        };
+        self.handle(Input::PreBound { pod: uid, status: status.by("Gatekeeper") });
+    }
+}

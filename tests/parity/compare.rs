@@ -1,0 +1,297 @@
+//! Upstream's outcome beside ours: what differs, and which of it is meant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use super::observe::{PodSeen, Seen};
+
+/// The closed list of what differs on purpose.
+const DIFFERENCES: &str = include_str!("differences.yaml");
+
+/// One thing that is not as upstream has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) scenario: String,
+    /// Empty when it is the scenario that did not run to its end.
+    pub(super) pod: String,
+    pub(super) field: &'static str,
+    pub(super) upstream: String,
+    pub(super) ours: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, pod, field, upstream, ours } = self;
+        writeln!(f, "{scenario}: {pod} {field}")?;
+        for (who, what) in [("upstream", upstream), ("ours", ours)] {
+            for (number, line) in what.lines().enumerate() {
+                let who = if number == 0 { who } else { "" };
+                writeln!(f, "    {who:8} {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares two outcomes of a scenario.
+pub(super) fn differences(scenario: &str, upstream: &Seen, ours: &Seen) -> Vec<Difference> {
+    let absent = PodSeen::default();
+    let pods = upstream.keys().chain(ours.keys().filter(|pod| !upstream.contains_key(*pod)));
+    let mut differences = Vec::new();
+    for pod in pods {
+        let upstream = upstream.get(pod).unwrap_or(&absent);
+        let ours = ours.get(pod).unwrap_or(&absent);
+        let mut compare = |field, same: bool, upstream: String, ours: String| {
+            if !same {
+                differences.push(Difference {
+                    scenario: scenario.to_owned(),
+                    pod: pod.clone(),
+                    field,
+                    upstream,
+                    ours,
+                });
+            }
+        };
+        compare(
+            "node",
+            is_top(upstream, ours.node.as_deref()),
+            show_node(upstream),
+            ours.node.clone().unwrap_or_else(none),
+        );
+        compare(
+            "nominatedNodeName",
+            upstream.nominated_node_name == ours.nominated_node_name,
+            upstream.nominated_node_name.clone().unwrap_or_else(none),
+            ours.nominated_node_name.clone().unwrap_or_else(none),
+        );
+        compare(
+            "generation",
+            upstream.generation == ours.generation,
+            upstream.generation.to_string(),
+            ours.generation.to_string(),
+        );
+        compare(
+            "condition",
+            upstream.condition == ours.condition,
+            show_condition(upstream),
+            show_condition(ours),
+        );
+        compare("events", upstream.events == ours.events, show_events(upstream), show_events(ours));
+    }
+    differences
+}
+
+/// Whether `node` is one that upstream might have taken: any of those with the highest final score, or, where it
+/// scored none, the one it took.
+fn is_top(upstream: &PodSeen, node: Option<&str>) -> bool {
+    let top = upstream.scores.values().max();
+    match (node, top) {
+        (Some(node), Some(top)) => upstream.scores.get(node) == Some(top),
+        _ => upstream.node.as_deref() == node,
+    }
+}
+
+fn show_node(pod: &PodSeen) -> String {
+    let node = pod.node.as_deref().unwrap_or("none");
+    if pod.scores.is_empty() { node.to_owned() } else { format!("{node}, of scores {:?}", pod.scores) }
+}
+
+fn show_condition(pod: &PodSeen) -> String {
+    pod.condition.as_ref().map_or_else(none, |condition| {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let generation = condition.observed_generation.map_or_else(none, |seen| seen.to_string());
+        format!(
+            "{} {} (observed generation {generation}) {}",
+            condition.status,
+            text(&condition.reason),
+            text(&condition.message)
+        )
+    })
+}
+
+fn none() -> String {
+    "none".to_owned()
+}
+
+fn show_events(pod: &PodSeen) -> String {
+    let lines: Vec<String> = pod
+        .events
+        .iter()
+        .map(|event| {
+            let oddities = event.oddities.iter().map(|odd| format!("\n! {odd}"));
+            format!(
+                "{} {} {} {}x from {}: {}{}",
+                event.kind,
+                event.reason,
+                event.action,
+                event.times,
+                event.controller,
+                event.note,
+                oddities.collect::<String>()
+            )
+        })
+        .collect();
+    if lines.is_empty() { "none".to_owned() } else { lines.join("\n") }
+}
+
+/// The closed list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Meant {
+    differences: Vec<MeantDifference>,
+}
+
+/// One entry of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeantDifference {
+    scenario: String,
+    pod: Option<String>,
+    field: String,
+    reason: String,
+}
+
+impl Meant {
+    pub(super) fn read() -> Result<Self> {
+        serde_saphyr::from_str(DIFFERENCES).context("read differences.yaml")
+    }
+
+    /// Takes out of `found` what is meant. What remains is a fault, and so is the second part of the answer:
+    /// entries that nothing used although their scenario, one of `ran`, was there to use them; and entries
+    /// without a scenario (of `known`) or a reason.
+    pub(super) fn excuse(
+        &self,
+        found: Vec<Difference>,
+        ran: &[String],
+        known: &[String],
+    ) -> (Vec<Difference>, Vec<String>) {
+        let mut used = vec![false; self.differences.len()];
+        let mut faults = Vec::new();
+        for difference in found {
+            let entry = self.differences.iter().position(|entry| {
+                entry.scenario == difference.scenario
+                    && entry.field == difference.field
+                    && entry.pod.as_ref().is_none_or(|pod| *pod == difference.pod)
+            });
+            match entry {
+                Some(index) => used[index] = true,
+                None => faults.push(difference),
+            }
+        }
+        let mut complaints = Vec::new();
+        for (entry, used) in self.differences.iter().zip(used) {
+            let what = format!("differences.yaml: {} {}", entry.scenario, entry.field);
+            if entry.reason.trim().is_empty() {
+                complaints.push(format!("{what}: no reason"));
+            }
+            if !known.contains(&entry.scenario) {
+                complaints.push(format!("{what}: no such scenario"));
+            } else if !used && ran.contains(&entry.scenario) {
+                complaints.push(format!("{what}: unused, so delete it"));
+            }
+        }
+        (faults, complaints)
+    }
+}
+
+/// Whether a recorded outcome is still what upstream does. Of equal nodes it may take another one.
+pub(super) fn is_current(recorded: &Seen, upstream: &Seen) -> bool {
+    let scores = |seen: &Seen| -> BTreeMap<String, BTreeMap<String, i64>> {
+        let pods = seen.iter();
+        pods.map(|(name, pod)| (name.clone(), pod.scores.clone())).collect()
+    };
+    differences("", recorded, upstream).is_empty() && scores(recorded) == scores(upstream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::observe::{Condition, Event};
+    use super::*;
+
+    fn pod(node: &str, scores: &[(&str, i64)]) -> PodSeen {
+        PodSeen {
+            node: Some(node.to_owned()),
+            scores: scores.iter().map(|(node, score)| ((*node).to_owned(), *score)).collect(),
+            ..PodSeen::default()
+        }
+    }
+
+    fn fields(upstream: PodSeen, ours: PodSeen) -> Vec<&'static str> {
+        let seen = |pod| Seen::from([("p".to_owned(), pod)]);
+        let found = differences("s", &seen(upstream), &seen(ours));
+        found.iter().map(|difference| difference.field).collect()
+    }
+
+    #[test]
+    fn any_of_the_top_scores_will_do() {
+        let upstream = pod("a", &[("a", 300), ("b", 300), ("c", 299)]);
+        assert!(fields(upstream.clone(), pod("b", &[])).is_empty());
+        assert_eq!(fields(upstream.clone(), pod("c", &[])), ["node"]);
+        assert_eq!(fields(upstream, PodSeen::default()), ["node"]);
+    }
+
+    #[test]
+    fn without_scores_it_is_the_node_itself() {
+        assert!(fields(pod("a", &[]), pod("a", &[])).is_empty());
+        assert_eq!(fields(pod("a", &[]), pod("b", &[])), ["node"]);
+        assert_eq!(fields(PodSeen::default(), pod("b", &[])), ["node"]);
+    }
+
+    #[test]
+    fn every_field_is_compared() {
+        let ours = PodSeen {
+            nominated_node_name: Some("a".to_owned()),
+            generation: 2,
+            condition: Some(Condition::default()),
+            events: vec![Event::default()],
+            ..PodSeen::default()
+        };
+        assert_eq!(
+            fields(PodSeen::default(), ours),
+            ["nominatedNodeName", "generation", "condition", "events"]
+        );
+    }
+
+    #[test]
+    fn a_pod_that_one_side_lacks_differs() {
+        let ours = Seen::from([("p".to_owned(), pod("a", &[]))]);
+        assert_eq!(differences("s", &Seen::new(), &ours).len(), 1);
+        assert_eq!(differences("s", &ours, &Seen::new()).len(), 1);
+    }
+
+    #[test]
+    fn what_is_meant_is_excused_and_must_be_used() {
+        let meant: Meant = serde_saphyr::from_str(
+            "differences:\n- {scenario: s, field: node, reason: because}\n- {scenario: s, field: events, reason: because}\n\
+             - {scenario: other, field: node, reason: because}\n- {scenario: gone, field: node, reason: because}\n",
+        )
+        .unwrap();
+        let seen = |node| Seen::from([("p".to_owned(), pod(node, &[]))]);
+        let found = differences("s", &seen("a"), &seen("b"));
+        let (ran, known) = (["s".to_owned()], ["s".to_owned(), "other".to_owned()]);
+        let (faults, complaints) = meant.excuse(found, &ran, &known);
+        assert!(faults.is_empty());
+        assert_eq!(
+            complaints,
+            [
+                "differences.yaml: s events: unused, so delete it",
+                "differences.yaml: gone node: no such scenario"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_meant_remains() {
+        let meant: Meant =
+            serde_saphyr::from_str("differences: [{scenario: s, pod: q, field: node, reason: because}]")
+                .unwrap();
+        let seen = |node| Seen::from([("p".to_owned(), pod(node, &[]))]);
+        let found = differences("s", &seen("a"), &seen("b"));
+        let (faults, _) = meant.excuse(found, &[], &["s".to_owned()]);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].to_string(), "s: p node\n    upstream a\n    ours     b\n");
+    }
+}

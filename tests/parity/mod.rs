@@ -1,0 +1,204 @@
+//! Parity with upstream: the scenarios of `scenarios/` through kube-scheduler and through supercargo, on one
+//! control plane. `README.md` has the format, and how to run, add and record.
+
+mod compare;
+mod observe;
+mod run;
+mod scenario;
+mod side;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+
+use compare::{Difference, Meant};
+use observe::Seen;
+use scenario::{Scenario, name_of, yaml_files};
+use side::{Scheduler, Side};
+
+/// What upstream did, kept beside the scenario.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    upstream: String,
+    pods: Seen,
+}
+
+#[test]
+fn every_scenario_is_well_formed_and_has_its_recorded_expectations() {
+    let scenarios = Scenario::all(&folder("scenarios"), None).unwrap();
+    assert!(scenarios.len() >= 60, "only {} scenarios", scenarios.len());
+    Meant::read().unwrap();
+    if is_recording() {
+        return;
+    }
+    let names: BTreeSet<String> = scenarios.into_iter().map(|scenario| scenario.name).collect();
+    let recorded = folder("expected");
+    let files = yaml_files(&recorded).unwrap();
+    let files = files.iter().map(|file| name_of(&recorded, file).unwrap());
+    assert_eq!(names, files.collect::<BTreeSet<_>>());
+    for name in &names {
+        Expected::read(name).unwrap();
+    }
+}
+
+#[test]
+fn scenarios_match_their_recorded_expectations() {
+    if is_recording() {
+        eprintln!("SKIPPED: the expectations are being recorded");
+        return;
+    }
+    hold(parity(false));
+}
+
+#[test]
+fn scenarios_match_upstream_run_beside() {
+    hold(parity(true));
+}
+
+/// Fails with the message as it is written, not as Rust would show it.
+fn hold(result: Result<()>) {
+    if let Err(error) = result {
+        panic!("{error:#}");
+    }
+}
+
+/// Runs what is asked for and fails with everything that is not as it should be.
+fn parity(beside: bool) -> Result<()> {
+    if assets_or_skip().is_none() {
+        return Ok(());
+    }
+    // One at a time: nodes belong to the whole control plane, and the machine may be small.
+    let _turn = turn();
+    let known = Scenario::all(&folder("scenarios"), None)?;
+    let known: Vec<String> = known.into_iter().map(|scenario| scenario.name).collect();
+    let filter = std::env::var("SUPERCARGO_PARITY").ok();
+    let scenarios = Scenario::all(&folder("scenarios"), filter.as_deref())?;
+    ensure!(!scenarios.is_empty(), "no scenario is called {filter:?}");
+
+    let plane = ControlPlane::start(Options::default())?;
+    run::prepare(&plane)?;
+    let mut upstream = beside.then(|| Scheduler::start(&plane, Side::Upstream)).transpose()?;
+    let mut ours = (!is_recording()).then(|| Scheduler::start(&plane, Side::Supercargo)).transpose()?;
+    let version = if beside { side::upstream_version()? } else { String::new() };
+
+    let (mut found, mut complaints, mut ran) = (Vec::new(), Vec::new(), Vec::new());
+    for scenario in &scenarios {
+        let name = &scenario.name;
+        let began = Instant::now();
+        let expected = match &mut upstream {
+            None => Expected::read(name)?.pods,
+            Some(upstream) => {
+                let outcome = run::scenario(&plane, upstream, scenario)?;
+                if let Some(why) = outcome.stopped {
+                    complaints.push(format!("{name}: upstream did not run to the end: {why:#}"));
+                    continue;
+                }
+                outcome.seen
+            }
+        };
+        if is_recording() {
+            Expected::write(name, &version, &expected)?;
+        } else if upstream.is_some() {
+            complaints.extend(Expected::read(name)?.complaint(name, &version, &expected));
+        }
+        let half = began.elapsed();
+        if let Some(ours) = &mut ours {
+            let outcome = run::scenario(&plane, ours, scenario)?;
+            let mut expected = expected;
+            if outcome.stopped.is_some() {
+                // Pods that it did not come to say nothing more.
+                expected.retain(|pod, _| outcome.seen.contains_key(pod));
+            }
+            found.extend(outcome.stopped.map(|why| Difference {
+                scenario: name.clone(),
+                pod: String::new(),
+                field: "steps",
+                upstream: "ran to the end".to_owned(),
+                ours: format!("{why:#}"),
+            }));
+            found.extend(compare::differences(name, &expected, &outcome.seen));
+        }
+        ran.push(name.clone());
+        let (whole, half) = (began.elapsed().as_millis(), half.as_millis());
+        println!("{name}: {half} ms upstream, {} ms ours", whole - half);
+    }
+
+    let (faults, unused) = Meant::read()?.excuse(found, &ran, &known);
+    complaints.extend(unused);
+    if faults.is_empty() && complaints.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{} differences from upstream, {} other faults\n{}{}",
+        faults.len(),
+        complaints.len(),
+        show(&faults),
+        complaints.join("\n")
+    )
+}
+
+impl Expected {
+    fn read(name: &str) -> Result<Self> {
+        let file = Self::file(name);
+        let text =
+            fs::read_to_string(&file).with_context(|| format!("{name} has no recorded expectations"))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("read {}", file.display()))
+    }
+
+    fn write(name: &str, version: &str, pods: &Seen) -> Result<()> {
+        let expected = Self { upstream: version.to_owned(), pods: pods.clone() };
+        let text = serde_saphyr::to_string(&expected).context("write YAML")?;
+        let file = Self::file(name);
+        let folder = file.parent().context("a file has a folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+        fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
+        ensure!(Self::read(name)?.pods == *pods, "{name}: what is read is not what was written");
+        Ok(())
+    }
+
+    /// What is wrong with this record of what upstream did, now that it has been seen again.
+    fn complaint(&self, name: &str, version: &str, seen: &Seen) -> Option<String> {
+        let how = "SUPERCARGO_PARITY_RECORD=1 records anew";
+        if self.upstream != version {
+            let recorded = &self.upstream;
+            return Some(format!("{name}: recorded from {recorded}, run with {version}; {how}"));
+        }
+        (!compare::is_current(&self.pods, seen)).then(|| {
+            let differences = show(&compare::differences(name, &self.pods, seen));
+            format!("{name}: upstream (below as ours) does other than recorded; {how}:\n{differences}")
+        })
+    }
+
+    fn file(name: &str) -> PathBuf {
+        folder("expected").join(format!("{name}.yaml"))
+    }
+}
+
+fn show(differences: &[Difference]) -> String {
+    let mut text = String::new();
+    for difference in differences {
+        write!(text, "{difference}").expect("writing to a String cannot fail");
+    }
+    text
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("parity").join(name)
+}
+
+fn is_recording() -> bool {
+    std::env::var_os("SUPERCARGO_PARITY_RECORD").is_some_and(|value| value == "1")
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,209 @@
+//! What a scheduler did, as it shows in the API: one [`PodSeen`] per pod.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use supercargo_controlplane::{ControlPlane, Method};
+
+use super::scenario::{NAMESPACE, pod_path};
+use super::side::Side;
+
+/// What a scenario came to on one side, by pod.
+pub(super) type Seen = BTreeMap<String, PodSeen>;
+
+/// What happened to one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PodSeen {
+    pub(super) node: Option<String>,
+    /// Upstream's final scores, where more than one node was feasible.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) scores: BTreeMap<String, i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) nominated_node_name: Option<String>,
+    pub(super) generation: i64,
+    pub(super) condition: Option<Condition>,
+    /// By time.
+    pub(super) events: Vec<Event>,
+}
+
+/// The condition PodScheduled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Condition {
+    pub(super) status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) observed_generation: Option<i64>,
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Event {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) reason: String,
+    pub(super) action: String,
+    /// With `{node}` for the pod's node in the note of an event that tells of its binding.
+    pub(super) note: String,
+    /// As upstream's profile is called.
+    pub(super) controller: String,
+    /// How often it happened, as its series says.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub(super) times: u64,
+    /// What is not as upstream's events are: their name, what they regard, the instance, the time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) oddities: Vec<String>,
+}
+
+fn once() -> u64 {
+    1
+}
+
+fn is_once(times: &u64) -> bool {
+    *times == 1
+}
+
+impl PodSeen {
+    /// How often it could not be scheduled.
+    pub(super) fn failures(&self) -> u64 {
+        self.count(|event| event.reason == "FailedScheduling")
+    }
+
+    /// How many events it has had.
+    pub(super) fn occurrences(&self) -> u64 {
+        self.count(|_| true)
+    }
+
+    /// Whether its event and its condition say that it has a node.
+    pub(super) fn is_bound(&self) -> bool {
+        let condition = self.condition.as_ref();
+        self.node.is_some()
+            && condition.is_some_and(|condition| condition.status == "True")
+            && self.events.iter().any(|event| event.reason == "Scheduled")
+    }
+
+    /// Whether the condition says what the last event says, which is a failure. (A note is cut at 1024 bytes.)
+    pub(super) fn is_told_of_its_failure(&self) -> bool {
+        let (Some(condition), Some(event)) = (&self.condition, self.events.last()) else {
+            return false;
+        };
+        let message = condition.message.as_deref().unwrap_or_default();
+        event.reason == "FailedScheduling"
+            && condition.status == "False"
+            && message.starts_with(event.note.strip_suffix(" ...").unwrap_or(&event.note))
+    }
+
+    fn count(&self, of: impl Fn(&Event) -> bool) -> u64 {
+        let events = self.events.iter().filter(|event| of(event));
+        events.map(|event| event.times).sum()
+    }
+}
+
+/// Looks at one pod, which had that UID. It may be gone; its events stay.
+pub(super) fn pod(plane: &ControlPlane, side: Side, name: &str, uid: &str) -> Result<PodSeen> {
+    let events =
+        plane.request(Method::Get, &format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"), None)?;
+    let events = events.json()?;
+    let mut events: Vec<&Value> = items(&events)
+        .filter(|event| event.pointer("/regarding/uid").and_then(Value::as_str) == Some(uid))
+        .collect();
+    events.sort_by_key(|event| text(event, "/eventTime"));
+    let pod = plane.request(Method::Get, &pod_path(name), None)?;
+    let pod = if pod.status == 404 { Value::Null } else { pod.json()? };
+    let node = some_text(&pod, "/spec/nodeName");
+    Ok(PodSeen {
+        scores: BTreeMap::new(),
+        nominated_node_name: some_text(&pod, "/status/nominatedNodeName"),
+        generation: pod.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default(),
+        condition: condition(&pod),
+        events: events
+            .into_iter()
+            .map(|seen| event(seen, side, name, node.as_deref()))
+            .collect::<Result<_>>()?,
+        node,
+    })
+}
+
+/// The items of a list.
+pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.get("items").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn condition(pod: &Value) -> Option<Condition> {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array)?;
+    let condition = conditions
+        .iter()
+        .find(|condition| condition.get("type").and_then(Value::as_str) == Some("PodScheduled"))?;
+    Some(Condition {
+        status: text(condition, "/status"),
+        reason: some_text(condition, "/reason"),
+        message: some_text(condition, "/message"),
+        observed_generation: condition.get("observedGeneration").and_then(Value::as_i64),
+    })
+}
+
+fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Event> {
+    let controller = text(event, "/reportingController");
+    let note = text(event, "/note");
+    let note = match node.and_then(|node| note.strip_suffix(&format!(" to {node}"))) {
+        Some(start) if text(event, "/reason") == "Scheduled" => format!("{start} to {{node}}"),
+        _ => note,
+    };
+    Ok(Event {
+        kind: text(event, "/type"),
+        reason: text(event, "/reason"),
+        action: text(event, "/action"),
+        note,
+        controller: side.profile(&controller),
+        times: event.pointer("/series/count").and_then(Value::as_u64).unwrap_or(1),
+        oddities: oddities(event, pod, &controller)?,
+    })
+}
+
+/// What upstream's events all have in common, where this one lacks it.
+fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").context("read the host's name")?;
+    let name = text(event, "/metadata/name");
+    let suffix = name.strip_prefix(&format!("{pod}.")).unwrap_or_default();
+    let is_hex = !suffix.is_empty() && suffix.chars().all(|digit| digit.is_ascii_hexdigit());
+    let has = |pointer: &str, value: &str| text(event, pointer) == value;
+    let micros = |time: &str| time.split_once('.').is_some_and(|(_, rest)| rest.len() == 7);
+    let rules = [
+        (is_hex, "/metadata/name"),
+        (has("/metadata/namespace", NAMESPACE), "/metadata/namespace"),
+        (has("/regarding/kind", "Pod"), "/regarding/kind"),
+        (has("/regarding/apiVersion", "v1"), "/regarding/apiVersion"),
+        (has("/regarding/name", pod), "/regarding/name"),
+        (has("/regarding/namespace", NAMESPACE), "/regarding/namespace"),
+        (some_text(event, "/regarding/resourceVersion").is_some(), "/regarding/resourceVersion"),
+        (has("/reportingInstance", &format!("{controller}-{}", host.trim())), "/reportingInstance"),
+        (micros(&text(event, "/eventTime")), "/eventTime"),
+        (event.get("related").is_none(), "/related"),
+        (event.get("deprecatedCount").is_none(), "/deprecatedCount"),
+        (event.pointer("/deprecatedSource/component").is_none(), "/deprecatedSource/component"),
+    ];
+    let broken = rules.iter().filter(|(kept, _)| !kept);
+    Ok(broken
+        .map(|(_, pointer)| {
+            let value = event.pointer(pointer).unwrap_or(&Value::Null);
+            format!("{pointer} is {value}")
+        })
+        .collect())
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    some_text(value, pointer).unwrap_or_default()
+}
+
+fn some_text(value: &Value, pointer: &str) -> Option<String> {
+    let text = value.pointer(pointer).and_then(Value::as_str)?;
+    (!text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,304 @@
+//! Takes one scenario through one scheduler.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use supercargo_controlplane::{ControlPlane, Method};
+
+use super::observe::{self, PodSeen, Seen, items};
+use super::scenario::{Expect, NAMESPACE, Scenario, Step, Target, pod_path};
+use super::side::{Scheduler, Side};
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long between two looks.
+const PAUSE: Duration = Duration::from_millis(15);
+
+/// Makes the namespace that all pods are in.
+pub(super) fn prepare(plane: &ControlPlane) -> Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    plane.request(Method::Post, "/api/v1/namespaces", Some(&namespace))?.json()?;
+    Ok(())
+}
+
+/// How far a scenario came, and what was to be seen then.
+pub(super) struct Outcome {
+    pub(super) seen: Seen,
+    /// Why it did not run to its end.
+    pub(super) stopped: Option<anyhow::Error>,
+}
+
+/// Runs a scenario from a clean cluster to a clean cluster.
+pub(super) fn scenario(
+    plane: &ControlPlane,
+    scheduler: &mut Scheduler,
+    scenario: &Scenario,
+) -> Result<Outcome> {
+    let mut run = Run { plane, side: scheduler.side(), scenario, uids: BTreeMap::new(), barriers: 0 };
+    let mark = scheduler.mark()?;
+    let stopped = run.perform().err();
+    scheduler.check_alive()?;
+    let mut seen = run.look()?;
+    run.clean_up()?;
+    for (pod, scores) in scheduler.scores_since(mark)? {
+        if let Some(pod) = seen.get_mut(&pod) {
+            // A pod that is pending in the end was not scored, whatever came before.
+            if pod.node.is_some() {
+                pod.scores = scores;
+            }
+        }
+    }
+    Ok(Outcome { seen, stopped })
+}
+
+struct Run<'a> {
+    plane: &'a ControlPlane,
+    side: Side,
+    scenario: &'a Scenario,
+    /// Of the pods created so far.
+    uids: BTreeMap<String, String>,
+    barriers: usize,
+}
+
+impl Run<'_> {
+    fn perform(&mut self) -> Result<()> {
+        // The other scenario's nodes must be out of sight, and this one's in sight, before the first pod.
+        self.wait_until_nodes_are_known(0)?;
+        for object in &self.scenario.objects {
+            self.post(&object.path, &object.object)?;
+        }
+        let mut nodes = 0;
+        for node in &self.scenario.nodes {
+            let target = Target::Node(node.name.clone());
+            if !self.scenario.comes_later(&target) {
+                self.create(&target)?;
+                nodes += 1;
+            }
+        }
+        if nodes > 0 {
+            self.wait_until_nodes_are_known(nodes)?;
+        }
+        for pod in &self.scenario.pods {
+            let target = Target::Pod(pod.name.clone());
+            if !self.scenario.comes_later(&target) {
+                self.create(&target)?;
+            }
+        }
+        for (number, step) in self.scenario.steps.iter().enumerate() {
+            self.step(step).with_context(|| format!("step {}", number + 1))?;
+        }
+        // What is still under way, a patch of a condition perhaps, is to be seen, too.
+        self.barrier()?;
+        Ok(())
+    }
+
+    fn look(&self) -> Result<Seen> {
+        let mut seen = Seen::new();
+        for (name, uid) in &self.uids {
+            seen.insert(name.clone(), observe::pod(self.plane, self.side, name, uid)?);
+        }
+        Ok(seen)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        if let Some(target) = &step.create {
+            self.create(target)?;
+        }
+        if let (Some(target), Some(with)) = (&step.patch, &step.with) {
+            let mut path = target.path();
+            if let Some(subresource) = &step.subresource {
+                path = format!("{path}/{subresource}");
+            }
+            self.send(Method::Patch, &path, Some(with))?;
+        }
+        if let Some(target) = &step.delete {
+            self.send(Method::Delete, &format!("{}?gracePeriodSeconds=0", target.path()), None)?;
+        }
+        if let Some(time) = step.elapse {
+            thread::sleep(Duration::from_millis(time));
+        }
+        for (pod, expect) in &step.expect {
+            self.expect(pod, expect)?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, target: &Target) -> Result<()> {
+        let name = match target {
+            Target::Node(_) => {
+                self.post("/api/v1/nodes", &self.scenario.node(target)?)?;
+                return Ok(());
+            }
+            Target::Pod(name) => name,
+        };
+        let pod = self.scenario.pod(name)?;
+        let created = self
+            .post(&format!("/api/v1/namespaces/{NAMESPACE}/pods"), &pod.object(self.scenario, self.side))?;
+        self.uids.insert(name.clone(), uid_of(&created)?);
+        if let Some(status) = &pod.status {
+            let status = json!({ "status": status });
+            self.send(Method::Patch, &format!("{}/status", pod_path(name)), Some(&status))?;
+        }
+        if let Some(expect) = &pod.expect {
+            self.expect(name, expect)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the pod is as expected, and checks what a scenario says of it itself.
+    fn expect(&self, name: &str, expect: &Expect) -> Result<()> {
+        let uid = self.uids.get(name).with_context(|| format!("{name} is not created yet"))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = observe::pod(self.plane, self.side, name, uid)?;
+            if is_as_expected(&seen, expect) {
+                return check(name, &seen, expect);
+            }
+            // Nothing more comes of a pod that has its node.
+            let is_settled = match expect {
+                Expect::Failed { .. } => seen.is_bound(),
+                Expect::Quiet => true,
+                _ => false,
+            };
+            if is_settled || Instant::now() > deadline {
+                bail!("{name} is not {expect:?}");
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits until the scheduler knows so many nodes: it says so in the note of a failure.
+    fn wait_until_nodes_are_known(&mut self, count: usize) -> Result<()> {
+        let wanted = match count {
+            0 => "no nodes available".to_owned(),
+            _ => format!("0/{count} nodes are available"),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let note = self.barrier()?;
+            if note.starts_with(&wanted) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("the scheduler does not see {count} nodes; it says: {note}");
+            }
+        }
+    }
+
+    /// Creates a pod that no node takes, waits until it is told so, and deletes it. What the scheduler had to do
+    /// before is done then.
+    fn barrier(&mut self) -> Result<String> {
+        self.barriers += 1;
+        let name = format!("barrier-{}", self.barriers);
+        let pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": name, "namespace": NAMESPACE },
+            "spec": {
+                "schedulerName": self.side.scheduler_name("parity"),
+                "containers": [{ "name": "main", "image": "barrier:1" }],
+                "nodeSelector": { "parity.test/barrier": "never" },
+            },
+        });
+        let created = self.post(&format!("/api/v1/namespaces/{NAMESPACE}/pods"), &pod)?;
+        let uid = uid_of(&created)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = observe::pod(self.plane, self.side, &name, &uid)?;
+            if seen.is_told_of_its_failure() {
+                let path = format!("{}?gracePeriodSeconds=0", pod_path(&name));
+                self.send(Method::Delete, &path, None)?;
+                return Ok(seen.events[0].note.clone());
+            }
+            if Instant::now() > deadline {
+                bail!("the scheduler does not say that no node takes {name}");
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Deletes what is there, whoever made it, and waits until it is gone.
+    fn clean_up(&self) -> Result<()> {
+        let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+        let events = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let list = self.plane.request(Method::Get, &pods, None)?.json()?;
+            if items(&list).next().is_none() {
+                break;
+            }
+            for pod in items(&list).filter(|pod| pod.pointer("/metadata/finalizers").is_some()) {
+                let name = pod.pointer("/metadata/name").and_then(Value::as_str);
+                let path = pod_path(name.unwrap_or_default());
+                let none = json!({"metadata": {"finalizers": null}});
+                // It may be gone already.
+                self.plane.request(Method::Patch, &path, Some(&none))?;
+            }
+            self.send(Method::Delete, &format!("{pods}?gracePeriodSeconds=0"), None)?;
+            if Instant::now() > deadline {
+                bail!("the pods do not go away");
+            }
+        }
+        self.send(Method::Delete, "/api/v1/nodes", None)?;
+        self.send(Method::Delete, &events, None)?;
+        for object in &self.scenario.objects {
+            let name = object
+                .object
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .context("an object has no name")?;
+            // It is not there when the scenario failed before it.
+            self.plane.request(Method::Delete, &format!("{}/{name}", object.path), None)?;
+        }
+        Ok(())
+    }
+
+    /// Creates an object. The API server knows a fresh PriorityClass only after a moment, and refuses until then.
+    fn post(&self, path: &str, object: &Value) -> Result<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.plane.request(Method::Post, path, Some(object))?;
+            if answer.status != 403 || Instant::now() > deadline {
+                return answer.json().with_context(|| format!("POST {path}: {object}"));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        let answer = self.plane.request(method, path, body)?;
+        answer.json().with_context(|| format!("{method} {path}"))
+    }
+}
+
+fn is_as_expected(seen: &PodSeen, expect: &Expect) -> bool {
+    match expect {
+        Expect::Bound(_) => seen.is_bound(),
+        Expect::Failed { times, .. } => seen.failures() >= *times && seen.is_told_of_its_failure(),
+        Expect::Events(times) => seen.occurrences() >= *times,
+        Expect::Quiet => seen.node.is_none() && seen.events.is_empty(),
+    }
+}
+
+fn check(name: &str, seen: &PodSeen, expect: &Expect) -> Result<()> {
+    match expect {
+        Expect::Bound(Some(node)) if seen.node.as_deref() != Some(node) => {
+            bail!("{name} is not on {node}")
+        }
+        Expect::Failed { note: Some(note), .. }
+            if seen.events.last().is_none_or(|event| event.note != *note) =>
+        {
+            bail!("{name} is not told {note:?}")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn uid_of(object: &Value) -> Result<String> {
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+    Ok(uid.context("an object has no UID")?.to_owned())
+}

@@ -1,0 +1,372 @@
+//! What a scenario file says, and the API objects that stand for it. `README.md` has the format.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::side::Side;
+
+/// The namespace of every pod.
+pub(super) const NAMESPACE: &str = "parity";
+
+/// One scenario file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Scenario {
+    /// The file's path under `scenarios/`, without `.yaml`.
+    #[serde(skip)]
+    pub(super) name: String,
+    pub(super) about: String,
+    #[serde(default = "default_profile")]
+    pub(super) profile: String,
+    #[serde(default)]
+    pub(super) nodes: Vec<Node>,
+    #[serde(default)]
+    pub(super) objects: Vec<Object>,
+    pub(super) pods: Vec<Pod>,
+    #[serde(default)]
+    pub(super) steps: Vec<Step>,
+}
+
+/// A node, or several that differ in name only.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Node {
+    pub(super) name: String,
+    count: Option<usize>,
+    #[serde(default)]
+    labels: Map<String, Value>,
+    #[serde(default)]
+    taints: Vec<String>,
+    #[serde(default)]
+    unschedulable: bool,
+    #[serde(default)]
+    allocatable: Map<String, Value>,
+    #[serde(default)]
+    images: Vec<Value>,
+    #[serde(default)]
+    conditions: Vec<Value>,
+}
+
+/// Any other object, and where it is created.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Object {
+    pub(super) path: String,
+    pub(super) object: Value,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Pod {
+    pub(super) name: String,
+    profile: Option<String>,
+    scheduler: Option<String>,
+    #[serde(default)]
+    labels: Map<String, Value>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    requests: Map<String, Value>,
+    #[serde(default)]
+    limits: Map<String, Value>,
+    #[serde(default)]
+    ports: Vec<Value>,
+    image: Option<String>,
+    node: Option<String>,
+    priority_class: Option<String>,
+    #[serde(default)]
+    gates: Vec<String>,
+    required: Option<Vec<Value>>,
+    preferred: Option<Vec<Value>>,
+    #[serde(default)]
+    spec: Map<String, Value>,
+    pub(super) status: Option<Value>,
+    pub(super) expect: Option<Expect>,
+}
+
+/// One change, and what to wait for after it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Step {
+    pub(super) create: Option<Target>,
+    pub(super) patch: Option<Target>,
+    pub(super) with: Option<Value>,
+    pub(super) subresource: Option<String>,
+    pub(super) delete: Option<Target>,
+    /// Milliseconds: only to let a backoff pass.
+    pub(super) elapse: Option<u64>,
+    #[serde(default)]
+    pub(super) expect: BTreeMap<String, Expect>,
+}
+
+/// `pod/<name>` or `node/<name>`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(super) enum Target {
+    Pod(String),
+    Node(String),
+}
+
+impl TryFrom<String> for Target {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some(("pod", name)) => Ok(Self::Pod(name.to_owned())),
+            Some(("node", name)) => Ok(Self::Node(name.to_owned())),
+            _ => Err(format!("{text} is neither pod/<name> nor node/<name>")),
+        }
+    }
+}
+
+impl Target {
+    /// Where the API has it.
+    pub(super) fn path(&self) -> String {
+        match self {
+            Self::Pod(name) => pod_path(name),
+            Self::Node(name) => format!("/api/v1/nodes/{name}"),
+        }
+    }
+}
+
+/// What a pod is waited for to be.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "Value")]
+pub(super) enum Expect {
+    /// It has a node, perhaps a certain one, and its event and condition say so.
+    Bound(Option<String>),
+    /// It has failed so often, and its condition says what its last event says.
+    Failed { times: u64, note: Option<String> },
+    /// It has had so many events.
+    Events(u64),
+    /// It has no node and no event: not waited for, but checked.
+    Quiet,
+}
+
+impl TryFrom<Value> for Expect {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let refuse = || Err(format!("{value} is no expectation: see README.md"));
+        match &value {
+            Value::String(word) => match word.as_str() {
+                "bound" => Ok(Self::Bound(None)),
+                "failed" => Ok(Self::Failed { times: 1, note: None }),
+                "quiet" => Ok(Self::Quiet),
+                _ => refuse(),
+            },
+            Value::Object(map) => {
+                let number = |key: &str| map.get(key).and_then(Value::as_u64);
+                let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+                let known = |keys: &[&str]| map.keys().all(|key| keys.contains(&key.as_str()));
+                match (text("bound"), number("failed"), number("events")) {
+                    (Some(node), None, None) if known(&["bound"]) => Ok(Self::Bound(Some(node))),
+                    (None, Some(times), None) if known(&["failed", "note"]) => {
+                        Ok(Self::Failed { times, note: text("note") })
+                    }
+                    (None, None, Some(times)) if known(&["events"]) => Ok(Self::Events(times)),
+                    _ => refuse(),
+                }
+            }
+            _ => refuse(),
+        }
+    }
+}
+
+impl Scenario {
+    /// Every scenario under `folder`, by name; only those whose name contains `filter`.
+    pub(super) fn all(folder: &Path, filter: Option<&str>) -> Result<Vec<Self>> {
+        let mut scenarios = Vec::new();
+        for file in yaml_files(folder)? {
+            let name = name_of(folder, &file)?;
+            if filter.is_none_or(|filter| name.contains(filter)) {
+                scenarios.push(Self::read(&file, name)?);
+            }
+        }
+        Ok(scenarios)
+    }
+
+    fn read(file: &Path, name: String) -> Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        let mut scenario: Self = serde_saphyr::from_str(&text).with_context(|| format!("read {name}"))?;
+        scenario.name = name;
+        scenario.nodes = scenario.nodes.iter().flat_map(Node::each).collect();
+        scenario.check().with_context(|| format!("check {}", scenario.name))?;
+        Ok(scenario)
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(self.about.ends_with('.'), "`about` is not a sentence");
+        let pods: BTreeSet<&str> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
+        ensure!(pods.len() == self.pods.len(), "two pods have one name");
+        for step in &self.steps {
+            let verbs =
+                [step.create.is_some(), step.patch.is_some(), step.delete.is_some(), step.elapse.is_some()];
+            let verbs = verbs.iter().filter(|given| **given).count();
+            ensure!(verbs <= 1 && (verbs == 1 || !step.expect.is_empty()), "a step does one thing: {step:?}");
+            ensure!(step.patch.is_some() == step.with.is_some(), "`patch` and `with` go together: {step:?}");
+            for name in step.expect.keys() {
+                ensure!(pods.contains(name.as_str()), "a step expects something of {name}");
+            }
+            match &step.create {
+                Some(Target::Pod(name)) => ensure!(pods.contains(name.as_str()), "there is no pod {name}"),
+                Some(target @ Target::Node(_)) => drop(self.node(target)?),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a step creates this, and not the start.
+    pub(super) fn comes_later(&self, target: &Target) -> bool {
+        self.steps.iter().any(|step| step.create.as_ref() == Some(target))
+    }
+
+    /// The pod of that name.
+    pub(super) fn pod(&self, name: &str) -> Result<&Pod> {
+        let mut pods = self.pods.iter();
+        pods.find(|pod| pod.name == name).with_context(|| format!("there is no pod {name}"))
+    }
+
+    /// The node's API object.
+    pub(super) fn node(&self, target: &Target) -> Result<Value> {
+        let node = self.nodes.iter().find(|node| *target == Target::Node(node.name.clone()));
+        node.with_context(|| format!("there is no {target:?}"))?.object()
+    }
+}
+
+impl Node {
+    fn each(&self) -> Vec<Self> {
+        let Some(count) = self.count else {
+            return vec![self.clone()];
+        };
+        let name = |number| format!("{}-{number:02}", self.name);
+        (1..=count).map(|number| Self { name: name(number), count: None, ..self.clone() }).collect()
+    }
+
+    /// The API object, status included: a node may be created with it.
+    pub(super) fn object(&self) -> Result<Value> {
+        let taints: Vec<Value> = self.taints.iter().map(|text| taint(text)).collect::<Result<_>>()?;
+        let mut allocatable = quantities(&json!({
+            "cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"
+        }));
+        allocatable.extend(quantities(&Value::Object(self.allocatable.clone())));
+        let conditions = if self.conditions.is_empty() {
+            vec![json!({"type": "Ready", "status": "True", "reason": "KubeletReady"})]
+        } else {
+            self.conditions.clone()
+        };
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": { "name": self.name, "labels": self.labels },
+            "spec": { "taints": taints, "unschedulable": self.unschedulable },
+            "status": {
+                "capacity": allocatable,
+                "allocatable": allocatable,
+                "images": self.images,
+                "conditions": conditions,
+            },
+        }))
+    }
+}
+
+impl Pod {
+    /// The API object for one side.
+    pub(super) fn object(&self, scenario: &Scenario, side: Side) -> Value {
+        let scheduler = self.scheduler.clone().unwrap_or_else(|| {
+            let profile = self.profile.as_ref().unwrap_or(&scenario.profile);
+            side.scheduler_name(profile)
+        });
+        let container = json!({
+            "name": "main",
+            "image": self.image.as_deref().unwrap_or("app:1"),
+            "ports": self.ports,
+            "resources": {
+                "requests": quantities(&Value::Object(self.requests.clone())),
+                "limits": quantities(&Value::Object(self.limits.clone())),
+            },
+        });
+        let gates: Vec<Value> = self.gates.iter().map(|name| json!({"name": name})).collect();
+        let mut spec = json!({
+            "schedulerName": scheduler,
+            "containers": [container],
+            "schedulingGates": gates,
+            "nodeName": self.node,
+            "priorityClassName": self.priority_class,
+        });
+        if let Some(terms) = &self.required {
+            spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                json!({ "nodeSelectorTerms": terms });
+        }
+        if let Some(terms) = &self.preferred {
+            spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                json!(terms);
+        }
+        for (key, value) in &self.spec {
+            spec[key] = value.clone();
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "namespace": NAMESPACE,
+                "labels": self.labels,
+                "finalizers": self.finalizers,
+            },
+            "spec": spec,
+        })
+    }
+}
+
+/// Where the API has a pod.
+pub(super) fn pod_path(name: &str) -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+}
+
+/// The `.yaml` files below a folder, sorted.
+pub(super) fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(yaml_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// A file's path below `folder`, without its extension.
+pub(super) fn name_of(folder: &Path, file: &Path) -> Result<String> {
+    let name = file.strip_prefix(folder)?.with_extension("");
+    Ok(name.to_str().context("a file name is not text")?.to_owned())
+}
+
+/// `key=value:Effect` or `key:Effect`.
+fn taint(text: &str) -> Result<Value> {
+    let Some((key, effect)) = text.rsplit_once(':') else { bail!("{text} is no taint") };
+    let (key, value) = key.split_once('=').unwrap_or((key, ""));
+    Ok(json!({ "key": key, "value": value, "effect": effect }))
+}
+
+/// Quantities as the API takes them: numbers become text.
+fn quantities(amounts: &Value) -> Map<String, Value> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    amounts.as_object().map_or_else(Map::new, |amounts| {
+        let amounts = amounts.iter();
+        amounts.map(|(name, value)| (name.clone(), Value::String(text(value)))).collect()
+    })
+}
+
+fn default_profile() -> String {
+    "parity".to_owned()
+}

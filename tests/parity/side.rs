@@ -1,0 +1,226 @@
+//! The two schedulers, each as it is started, named and read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use supercargo_controlplane::{Assets, ControlPlane, Handle, Program, SchedulerOptions};
+
+use super::scenario::NAMESPACE;
+
+/// Both schedulers' configuration.
+const CONFIG: &str = include_str!("config.yaml");
+
+/// Whom both act as.
+const USER: &str = "system:kube-scheduler";
+
+/// What tells supercargo's profiles from upstream's.
+const PREFIX: &str = "supercargo-";
+
+/// Runs `$2…` with its words going to `$1`, until it ends or our end of stdin closes, however that comes about.
+const LEASH: &str = r#"
+log=$1
+shift
+exec 3<&0
+"$@" </dev/null >>"$log" 2>&1 3<&- &
+program=$!
+( read -r _ <&3; kill -KILL "$program" ) 2>/dev/null &
+watcher=$!
+wait "$program"
+status=$?
+kill "$watcher" 2>/dev/null
+exit "$status"
+"#;
+
+/// Which scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Upstream,
+    Supercargo,
+}
+
+impl Side {
+    /// What a profile is called on this side.
+    pub(super) fn scheduler_name(self, profile: &str) -> String {
+        match self {
+            Self::Upstream => profile.to_owned(),
+            Self::Supercargo => format!("{PREFIX}{profile}"),
+        }
+    }
+
+    /// What a scheduler's name would be on upstream's side.
+    pub(super) fn profile(self, scheduler_name: &str) -> String {
+        match self {
+            Self::Upstream => scheduler_name.to_owned(),
+            Self::Supercargo => {
+                let profile = scheduler_name.strip_prefix(PREFIX);
+                profile.unwrap_or(scheduler_name).to_owned()
+            }
+        }
+    }
+
+    fn config(self) -> String {
+        match self {
+            Self::Upstream => CONFIG.to_owned(),
+            Self::Supercargo => CONFIG.replace("schedulerName: ", &format!("schedulerName: {PREFIX}")),
+        }
+    }
+}
+
+/// A running scheduler. Dropping it ends it.
+#[derive(Debug)]
+pub(super) enum Scheduler {
+    Upstream(Handle),
+    Supercargo(Leashed),
+}
+
+impl Scheduler {
+    pub(super) fn start(plane: &ControlPlane, side: Side) -> Result<Self> {
+        match side {
+            Side::Upstream => {
+                let options = SchedulerOptions {
+                    config_yaml: Some(side.config()),
+                    user: USER.to_owned(),
+                    // The final scores are logged from 10 on.
+                    verbosity: 10,
+                    json_log: true,
+                    ..Default::default()
+                };
+                Ok(Self::Upstream(plane.start_kube_scheduler(&options)?))
+            }
+            Side::Supercargo => Ok(Self::Supercargo(Leashed::start(plane, &side.config())?)),
+        }
+    }
+
+    pub(super) fn side(&self) -> Side {
+        match self {
+            Self::Upstream(_) => Side::Upstream,
+            Self::Supercargo(_) => Side::Supercargo,
+        }
+    }
+
+    /// An error with its last words, if it has ended.
+    pub(super) fn check_alive(&mut self) -> Result<()> {
+        let (alive, log) = match self {
+            Self::Upstream(handle) => (handle.is_running(), handle.log_path().to_owned()),
+            Self::Supercargo(child) => (child.shell.try_wait()?.is_none(), child.log.clone()),
+        };
+        if !alive {
+            let words = fs::read(&log).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).into_owned();
+            let lines: Vec<&str> = words.lines().collect();
+            let last = lines[lines.len().saturating_sub(15)..].join("\n");
+            anyhow::bail!("{:?} has ended; its last words:\n{last}", self.side());
+        }
+        Ok(())
+    }
+
+    /// Where its log ends now.
+    pub(super) fn mark(&self) -> Result<u64> {
+        match self {
+            Self::Upstream(handle) => Ok(fs::metadata(handle.log_path())?.len()),
+            Self::Supercargo(_) => Ok(0),
+        }
+    }
+
+    /// The final scores by pod and node that were logged since `mark`, of each pod's last scored cycle. A cycle
+    /// with one feasible node has none. Only upstream tells.
+    pub(super) fn scores_since(&self, mark: u64) -> Result<Scores> {
+        match self {
+            Self::Upstream(handle) => read_scores(handle.log_path(), mark),
+            Self::Supercargo(_) => Ok(Scores::new()),
+        }
+    }
+}
+
+/// By pod, then by node.
+pub(super) type Scores = BTreeMap<String, BTreeMap<String, i64>>;
+
+fn read_scores(log: &Path, mark: u64) -> Result<Scores> {
+    let mut file = File::open(log).with_context(|| format!("open {}", log.display()))?;
+    file.seek(SeekFrom::Start(mark))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut scores = Scores::new();
+    for line in text.lines().filter(|line| line.contains("Calculated node's final score for pod")) {
+        let line: Value = serde_json::from_str(line).with_context(|| format!("read the log line {line}"))?;
+        let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str);
+        let (Some(pod), Some(node)) = (text("/pod/name"), text("/node")) else {
+            anyhow::bail!("a line with a final score lacks its pod or node: {line}")
+        };
+        let score = line.get("score").and_then(Value::as_i64);
+        let score = score.with_context(|| format!("a line with a final score lacks the score: {line}"))?;
+        if text("/pod/namespace") == Some(NAMESPACE) {
+            let nodes = scores.entry(pod.to_owned()).or_default();
+            if nodes.contains_key(node) {
+                // A later cycle of the same pod.
+                nodes.clear();
+            }
+            nodes.insert(node.to_owned(), score);
+        }
+    }
+    Ok(scores)
+}
+
+/// supercargo, as a process that cannot outlive us.
+#[derive(Debug)]
+pub(super) struct Leashed {
+    shell: Child,
+    leash: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+impl Leashed {
+    fn start(plane: &ControlPlane, config: &str) -> Result<Self> {
+        let kubeconfig = plane.kubeconfig(USER)?;
+        let (file, log) = (plane.dir().join("supercargo.yaml"), plane.dir().join("supercargo.log"));
+        fs::write(&file, config.replace("{kubeconfig}", &kubeconfig.display().to_string()))
+            .with_context(|| format!("write {}", file.display()))?;
+        // Another program with the same command line may stand in, to try the runner itself.
+        let program = std::env::var_os("SUPERCARGO_PARITY_BINARY")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_supercargo").into());
+        let mut shell = Command::new("sh")
+            .args(["-c", LEASH, "leash"])
+            .arg(&log)
+            .arg(&program)
+            .arg("run")
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .arg("--config")
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("start a shell to run supercargo")?;
+        let leash = shell.stdin.take();
+        Ok(Self { shell, leash, log })
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        self.leash = None;
+        // It is reaped or gone already.
+        let _ = self.shell.wait();
+    }
+}
+
+/// The version of the kube-scheduler that is run.
+pub(super) fn upstream_version() -> Result<String> {
+    let program = Assets::locate()?.path(Program::KubeScheduler)?;
+    let output = Command::new(&program)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("run {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    ensure!(!text.is_empty(), "kube-scheduler does not say its version");
+    Ok(text)
+}

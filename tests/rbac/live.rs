@@ -1,0 +1,214 @@
+//! The binary on a real API server, under its own service account and nothing more.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use supercargo_controlplane::{ControlPlane, Method};
+
+use super::audit::{Request, requests_of};
+use super::cluster::{
+    apply, cluster_or_skip, create_namespace, delete, eventually, get, kubeconfig_of, post, send, user_name,
+    within_patience,
+};
+use super::manifests::{self, collection, text};
+use super::process::Scheduler;
+use super::rules::{Access, allowed};
+
+const NODES: &str = "/api/v1/nodes";
+
+/// A node with 4 CPUs, and a label to choose it by or not.
+fn node(name: &str, is_chosen: bool) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"chosen": is_chosen.to_string()}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    })
+}
+
+/// A pod for our scheduler.
+fn pod(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "supercargo",
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}],
+        },
+    })
+}
+
+fn pods(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods")
+}
+
+fn wait_until_bound(plane: &ControlPlane, namespace: &str, name: &str) {
+    eventually(&format!("{name} is bound"), || {
+        let pod = get(plane, &format!("{}/{name}", pods(namespace)));
+        pod["spec"]["nodeName"].is_string().then_some(())
+    });
+}
+
+/// The events about a pod with a reason.
+fn events(plane: &ControlPlane, namespace: &str, pod: &str, reason: &str) -> Vec<Value> {
+    let list = get(plane, &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
+    let items = list["items"].as_array().expect("a list has items");
+    let matches = |event: &&Value| event["regarding"]["name"] == pod && event["reason"] == reason;
+    items.iter().filter(matches).cloned().collect()
+}
+
+/// Binds a pod: creating a binding and an event.
+fn have_a_pod_bound(plane: &ControlPlane, namespace: &str) {
+    post(plane, &pods(namespace), &pod("fits", "1"));
+    wait_until_bound(plane, namespace, "fits");
+    let event = eventually("the event Scheduled", || events(plane, namespace, "fits", "Scheduled").pop());
+    let note = text(&event["note"]);
+    assert!(note.starts_with(&format!("Successfully assigned {namespace}/fits to ")), "{note}");
+}
+
+/// Has a pod fail until its event repeats: patching its status, creating an event and patching it.
+fn have_a_pod_fail_again_and_again(plane: &ControlPlane, scheduler: &Scheduler, namespace: &str) {
+    const FAILED: &str = "unable to schedule: 0/2 nodes are available";
+    let mut big = pod("too-big", "100");
+    big["spec"]["nodeSelector"] = json!({"chosen": "true"});
+    post(plane, &pods(namespace), &big);
+    eventually("a first failure", || (scheduler.count(FAILED) >= 1).then_some(()));
+    let condition = eventually("the condition PodScheduled", || {
+        let pod = get(plane, &format!("{}/too-big", pods(namespace)));
+        pod["status"]["conditions"]
+            .as_array()?
+            .iter()
+            .find(|condition| condition["type"] == "PodScheduled")
+            .cloned()
+    });
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Unschedulable")));
+    // A new node that the pod chooses is worth a try. The message stays the same, so that from the second try on neither the
+    // condition nor the pod's version changes: the third try's event is the second's again.
+    for failures in 2..=3 {
+        delete(plane, &format!("{NODES}/chosen"));
+        post(plane, NODES, &node("chosen", true));
+        eventually("another failure", || (scheduler.count(FAILED) >= failures).then_some(()));
+    }
+    eventually("an event FailedScheduling that counts to 2", || {
+        let events = events(plane, namespace, "too-big", "FailedScheduling");
+        events.into_iter().find(|event| event["series"]["count"] == 2)
+    });
+    delete(plane, &format!("{}/too-big", pods(namespace)));
+}
+
+/// Has a binding fail in a way that says nothing of its fate: getting the pod.
+fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &str) {
+    const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    // Nobody listens on port 1, and the API server answers 500 when it cannot ask.
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "nobody-there"},
+        "webhooks": [{
+            "name": "nobody.there.example",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "rules": [{
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods/binding"],
+            }],
+        }],
+    });
+    post(plane, WEBHOOKS, &webhook);
+    let binding = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "nobody"},
+        "target": {"kind": "Node", "name": "nowhere"},
+    });
+    let path = format!("{}/nobody/binding?dryRun=All", pods(namespace));
+    eventually("the webhook is asked", || {
+        let answer = plane.request(Method::Post, &path, Some(&binding)).unwrap();
+        (answer.status == 500).then_some(())
+    });
+
+    post(plane, &pods(namespace), &pod("doubtful", "1"));
+    let is_read = |request: &Request| request.access.2 == "get" && request.uri.ends_with("/doubtful");
+    eventually("the scheduler looks whether the pod is bound", || {
+        requests_of(plane, user).into_iter().find(is_read)
+    });
+    delete(plane, &format!("{WEBHOOKS}/nobody-there"));
+    wait_until_bound(plane, namespace, "doubtful");
+}
+
+#[test]
+fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
+    let Some(plane) = cluster_or_skip() else { return };
+    let account = manifests::object("ServiceAccount");
+    let user = user_name(&account);
+    create_namespace(plane, "rules");
+    create_namespace(plane, "unknown-fate");
+    post(plane, NODES, &node("other", false));
+    post(plane, NODES, &node("chosen", true));
+    let mut scheduler = Scheduler::start(plane, &manifests::config(), &kubeconfig_of(plane, &account));
+
+    have_a_pod_bound(plane, "rules");
+    have_a_pod_fail_again_and_again(plane, &scheduler, "rules");
+    have_a_binding_of_unknown_fate(plane, &user, "unknown-fate");
+    let status = scheduler.terminate();
+    assert!(status.success(), "{status}");
+
+    let may: BTreeSet<Access> = allowed(&manifests::object("ClusterRole")).into_iter().collect();
+    let done = || -> BTreeSet<Access> {
+        let requests = requests_of(plane, &user).into_iter();
+        requests.filter(Request::is_success).map(|request| request.access).collect()
+    };
+    // A watch is in the log when it has ended, which is just after the scheduler has.
+    within_patience(|| done().is_superset(&may));
+    assert_eq!(done(), may, "left: done by the audit log, right: allowed by the role");
+    let denied: Vec<Request> = requests_of(plane, &user)
+        .into_iter()
+        .filter(|request| request.is_denied() || !may.contains(&request.access))
+        .collect();
+    assert!(denied.is_empty(), "{denied:#?}");
+    // The client itself calls it an error that the binding was answered with 500.
+    let is_ours = |entry: &Value| !text(&entry["target"]).starts_with("kube_client");
+    let complaints: Vec<Value> =
+        scheduler.entries().into_iter().filter(|entry| entry["level"] == "ERROR" && is_ours(entry)).collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+#[test]
+fn without_its_rules_the_scheduler_says_what_it_may_not_do_and_does_not_start() {
+    let Some(plane) = cluster_or_skip() else { return };
+    let mut account = manifests::object("ServiceAccount");
+    let mut role = manifests::object("ClusterRole");
+    let mut binding = manifests::object("ClusterRoleBinding");
+    let rules = role["rules"].take();
+    role["rules"] = json!([]);
+    for object in [&mut account, &mut role, &mut binding] {
+        object["metadata"]["name"] = json!("powerless");
+    }
+    binding["roleRef"]["name"] = json!("powerless");
+    binding["subjects"][0]["name"] = json!("powerless");
+    for object in [&account, &role, &binding] {
+        apply(plane, object);
+    }
+    // Once it may, it must not take the other test's pods.
+    let config = manifests::config().replace("schedulerName: supercargo", "schedulerName: powerless");
+    let scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
+
+    for resource in ["pods", "nodes"] {
+        eventually("it says what it may not do", || {
+            let error = format!("User \"{}\" cannot list resource \"{resource}\"", user_name(&account));
+            let says = |entry: &Value| entry["error"].as_str().is_some_and(|text| text.contains(&error));
+            scheduler.entries().into_iter().find(says)
+        });
+    }
+    assert!(!scheduler.has_synced());
+
+    let path = format!("{}/powerless", collection(&role));
+    send(plane, Method::Patch, &path, Some(&json!({ "rules": rules })));
+    eventually("it starts once it may", || scheduler.has_synced().then_some(()));
+}

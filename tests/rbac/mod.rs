@@ -1,0 +1,11 @@
+//! The install manifests, on a real API server and against the code.
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
+mod admission;
+mod audit;
+mod cluster;
+mod live;
+pub(crate) mod manifests;
+mod process;
+mod references;
+mod rules;

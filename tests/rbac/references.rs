@@ -1,0 +1,91 @@
+//! The manifests name each other, the configuration and the binary's arguments rightly.
+
+use clap::Parser as _;
+use supercargo::cli::Cli;
+use supercargo::config::Config;
+
+use super::manifests::{self, text};
+
+fn parse(config: &str) -> Result<Config, String> {
+    let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
+    Config::parse("config.yaml", config, &registry, defaults).map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn the_configuration_is_accepted_and_has_the_profile_that_the_example_names() {
+    let config = parse(&manifests::config()).unwrap();
+    let names: Vec<&str> = config.profiles.iter().map(|profile| &*profile.scheduler_name).collect();
+    assert_eq!(names, ["supercargo"]);
+    let example = manifests::read("examples/pod.yaml");
+    assert_eq!(example["spec"]["schedulerName"], "supercargo");
+
+    let misspelt = manifests::config().replace("schedulerName", "schedulersName");
+    let errors = parse(&misspelt).unwrap_err();
+    assert!(errors.contains("schedulersName"), "{errors}");
+}
+
+#[test]
+fn the_binary_knows_the_arguments_of_the_deployment() {
+    let args = manifests::args();
+    let command = |args: &[String]| {
+        let words = std::iter::once("supercargo").chain(args.iter().map(String::as_str));
+        Cli::try_parse_from(words).map(|_| ())
+    };
+    command(&args).unwrap();
+    let more = [&args[..], &["--no-such-flag".to_owned()]].concat();
+    assert!(command(&more).is_err());
+
+    let pod = manifests::scheduler_pod();
+    let (container, volume) = (&pod["spec"]["containers"][0], &pod["spec"]["volumes"][0]);
+    let mount = &container["volumeMounts"][0];
+    assert_eq!(mount["name"], volume["name"]);
+    assert_eq!(volume["configMap"]["name"], manifests::object("ConfigMap")["metadata"]["name"]);
+    let file = format!("--config={}/config.yaml", text(&mount["mountPath"]));
+    assert!(args.contains(&file), "{args:?} should have {file}");
+}
+
+#[test]
+fn the_manifests_name_each_other_rightly() {
+    let namespace = manifests::object("Namespace")["metadata"]["name"].clone();
+    for object in manifests::base() {
+        let cluster_wide =
+            ["Namespace", "ClusterRole", "ClusterRoleBinding"].contains(&text(&object["kind"]));
+        if !cluster_wide {
+            assert_eq!(object["metadata"]["namespace"], namespace, "{object}");
+        }
+    }
+    let account = manifests::object("ServiceAccount");
+    let binding = manifests::object("ClusterRoleBinding");
+    assert_eq!(binding["roleRef"]["name"], manifests::object("ClusterRole")["metadata"]["name"]);
+    assert_eq!(binding["subjects"].as_array().map(Vec::len), Some(1));
+    assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
+    assert_eq!(binding["subjects"][0]["namespace"], namespace);
+
+    let deployment = manifests::object("Deployment");
+    let pod = manifests::scheduler_pod();
+    assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
+    let quota = manifests::object("ResourceQuota");
+    let scope = &quota["spec"]["scopeSelector"]["matchExpressions"][0];
+    assert_eq!(scope["values"][0], pod["spec"]["priorityClassName"]);
+}
+
+#[test]
+fn the_kustomization_has_every_file_and_this_versions_image() {
+    let kustomization = manifests::read("base/kustomization.yaml");
+    let mut listed: Vec<String> = serde_json::from_value(kustomization["resources"].clone()).unwrap();
+    listed.push("kustomization.yaml".to_owned());
+    listed.sort();
+    let base = manifests::root().join("base");
+    let mut files: Vec<String> = std::fs::read_dir(base)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(listed, files);
+
+    let pod = manifests::scheduler_pod();
+    let image = &kustomization["images"][0];
+    assert_eq!(image["name"], pod["spec"]["containers"][0]["image"]);
+    assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"));
+}
