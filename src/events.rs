@@ -156,11 +156,12 @@ impl Writer {
     fn write(&mut self, method: Method, path: String, content_type: &'static str, body: Value) {
         let (api, in_flight) = (self.api.clone(), Arc::clone(&self.in_flight));
         self.writes.spawn(async move {
-            // The semaphore is never closed, so there is always a permit to be had.
-            let _permit = in_flight.acquire().await;
             for attempt in 1..=ATTEMPTS {
+                // The semaphore is never closed, so there is always a permit to be had. Nobody keeps one while waiting.
+                let permit = in_flight.acquire().await;
                 let call = Call { method: method.clone(), path: &path, content_type, body: &body };
                 let Err(error) = api.call(call).await else { return };
+                drop(permit);
                 if is_final(&error) {
                     tracing::warn!(%path, error = %error.error, "the server rejected an event");
                     return;

@@ -65,7 +65,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let api = Api::new(connection, rate_limit(&config.client_connection))?;
     let names: BTreeSet<_> =
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
-    tracing::info!(profiles = ?names, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
+    tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
     let scheduler = Scheduler::new(scheduler_options(&config))?.with_observer(Box::new(LogObserver));
     let driver = driver(scheduler, options.record.as_deref())?;

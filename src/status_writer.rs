@@ -129,6 +129,11 @@ async fn write(api: &Api, patch: &StatusPatch) {
             {
                 return;
             }
+            // While the server is away every pod's patch fails; the informers say that it is.
+            _ if error.connection_refused => {
+                tracing::debug!(pod = %patch.pod, error = %error.error, "cannot patch the pod's status");
+                return;
+            }
             _ => {
                 tracing::warn!(pod = %patch.pod, error = %error.error, "cannot patch the pod's status");
                 return;

@@ -46,6 +46,11 @@ impl Backoff {
         Self { policy, next: policy.initial, last_used: None }
     }
 
+    /// Starts over: what made the waits grow is past.
+    pub(crate) fn reset(&mut self) {
+        self.next = self.policy.initial;
+    }
+
     /// The wait to make now.
     pub(crate) fn next(&mut self, random: &mut SplitMix) -> Duration {
         let now = Instant::now();

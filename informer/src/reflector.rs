@@ -117,6 +117,8 @@ pub(crate) struct Reflector<K: Kind, Q> {
     backoff: Backoff,
     /// The last version seen is gone, or ahead of the server: ask for the most recent.
     version_unavailable: bool,
+    /// Nobody has answered since the last connection failed.
+    unreachable: bool,
     /// The server pages even lists that its cache could answer, so it has none: keep asking for pages.
     paginated: bool,
 }
@@ -149,6 +151,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             backoff: Backoff::new(options.backoff),
             options,
             version_unavailable: false,
+            unreachable: false,
             paginated: false,
         }
     }
@@ -209,9 +212,18 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     async fn pause_for(&mut self, error: &ListWatchError) {
-        tracing::debug!(resource = %self.kind.gvr(), %error, "watch not open yet; trying again");
+        tracing::warn!(resource = %self.kind.gvr(), %error, "watch not open yet; trying again");
         *self.status.last_error.lock() = Some(error.to_string());
         self.pause(error.status().map_or(Duration::ZERO, retry_after)).await;
+    }
+
+    /// Whoever was away is back: the waits that grew meanwhile must not delay what has to be caught up with.
+    fn note_reachability<T>(&mut self, answer: &Result<T, ListWatchError>) {
+        if matches!(answer, Err(ListWatchError::Transport(_))) {
+            self.unreachable = true;
+        } else if std::mem::take(&mut self.unreachable) {
+            self.backoff.reset();
+        }
     }
 
     async fn pause(&mut self, at_least: Duration) {

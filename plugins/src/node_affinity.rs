@@ -4,6 +4,7 @@ mod args;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -94,12 +95,8 @@ fn located_errors(path: &str, term: &NodeSelectorTerm) -> Vec<String> {
 
 /// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.
 fn aggregate(errors: Vec<String>) -> String {
-    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let mut distinct: Vec<String> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();
     match &mut distinct[..] {
         [only] => std::mem::take(only),
         several => format!("[{}]", several.join(", ")),

@@ -382,7 +382,7 @@ mod tests {
             (Duration::from_millis(200), "200ms"),
             (Duration::from_millis(1500), "1.5s"),
             (Duration::from_secs(10), "10s"),
-            (Duration::from_secs(900), "15m0s"),
+            (Duration::from_mins(15), "15m0s"),
             (Duration::from_millis(3_661_500), "1h1m1.5s"),
             (Duration::from_micros(1500), "1.5ms"),
         ] {

@@ -78,7 +78,9 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         options.allow_bookmarks = true;
         options.timeout = Some(timeout);
         let opened = Instant::now();
-        let stream = self.source.watch(&options).await?;
+        let answer = self.source.watch(&options).await;
+        self.note_reachability(&answer);
+        let stream = answer?;
         *self.status.last_error.lock() = None;
         Ok(OpenWatch { stream, opened, deadline: opened + timeout + GRACE, events: 0 })
     }

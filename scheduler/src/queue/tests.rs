@@ -1,1 +1,230 @@
+//! The queue by itself, where the scheduler does not lead it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::event::Change;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::testing::{PodBuilder, node, pod};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Timestamp, Uid};
+
+use super::{Backoff, Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use crate::diagnosis::FitError;
+use crate::failure::FailureKind;
+use crate::observer::Unobserved;
+use crate::profile::{ProfileIndex, ProfileSpec, Profiles};
+
+struct Bed {
+    queue: SchedulingQueue,
+    profiles: Profiles,
+    now: Now,
+}
+
+impl Bed {
+    fn new(options: QueueOptions) -> Self {
+        let registry = supercargo_plugins::registry();
+        let build = |name| registry.get(name).unwrap()(&serde_json::Value::Null).unwrap();
+        let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|p| (build(p.name), p.weight));
+        let profiles = Profiles::new(&[ProfileSpec {
+            scheduler_name: "supercargo".to_owned(),
+            percentage_of_nodes_to_score: None,
+            plugins: crate::PluginLists::multi_point(plugins),
+        }])
+        .unwrap();
+        let now = Now { wall: Timestamp(1_000_000_000), monotonic: Duration::ZERO };
+        Self { queue: SchedulingQueue::new(options, &profiles, false), profiles, now }
+    }
+
+    fn with<R>(&mut self, call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R) -> R {
+        let observer = &mut Unobserved;
+        let mut cx = QueueCx { now: self.now, profiles: &self.profiles, observer, panic: None };
+        let result = call(&mut self.queue, &mut cx);
+        assert_eq!(self.queue.inconsistencies(), Vec::<String>::new());
+        result
+    }
+
+    fn add(&mut self, pod: PodBuilder) {
+        self.with(|queue, cx| queue.add(cx, Arc::new(pod.build()), ProfileIndex(0)));
+    }
+
+    fn pop(&mut self) -> QueuedPod {
+        self.with(SchedulingQueue::pop).unwrap()
+    }
+
+    fn update(&mut self, old: PodBuilder, new: PodBuilder) {
+        let (old, new) = (Arc::new(old.build()), Arc::new(new.build()));
+        self.with(|queue, cx| queue.update(cx, &old, &new, ProfileIndex(0)));
+    }
+
+    fn node_event(&mut self, action: ActionType) {
+        let node = Some(Arc::new(node("n").allocatable("cpu", "64").build()));
+        let change = Change::Node { old: None, new: node };
+        let event = ClusterEvent::new(EventResource::Node, action);
+        self.with(|queue, cx| queue.move_all(cx, &event, &change, |_| true));
+    }
+
+    fn fail(&mut self, mut entry: QueuedPod, rejected_by: Option<&'static str>) {
+        entry.blame(match rejected_by {
+            Some(plugin) => {
+                let status = supercargo_framework::Status::unschedulable("no").by(plugin);
+                FailureKind::Fit(Box::new(FitError::of_one_node(None, status)))
+            }
+            None => FailureKind::Internal(String::new()),
+        });
+        self.with(|queue, cx| queue.add_unschedulable(cx, entry));
+    }
+
+    fn place(&self, uid: &str) -> Option<Place> {
+        self.queue.place(&uid.into())
+    }
+}
+
+const FIT: Option<&str> = Some("NodeResourcesFit");
+
+#[test]
+fn an_update_of_a_pod_in_flight_is_judged_when_it_fails() {
+    let cases: [(&str, PodBuilder, Place); 2] = [
+        ("it asks for less", pod("a").request("cpu", "1"), Place::Backoff),
+        ("a label", pod("a").request("cpu", "2").label("x", "y"), Place::Unschedulable),
+    ];
+    for (name, new, expected) in cases {
+        let mut bed = Bed::new(QueueOptions::default());
+        bed.add(pod("a").request("cpu", "2"));
+        let entry = bed.pop();
+        bed.update(pod("a").request("cpu", "2"), new.resource_version("2"));
+        assert_eq!(bed.queue.lengths(), [0, 0, 0, 0, 1], "{name}: the queues are not touched");
+        bed.fail(entry, FIT);
+        assert_eq!(bed.place("a"), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn events_are_kept_only_while_somebody_is_in_flight_and_only_if_a_plugin_cares() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.queue.in_flight.event_count(), 0);
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.node_event(ActionType::UPDATE_NODE_CONDITION);
+    assert_eq!(bed.queue.in_flight.event_count(), 0, "nobody asked for conditions");
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.queue.in_flight.event_count(), 1);
+    bed.fail(entry, FIT);
+    assert_eq!((bed.queue.in_flight.event_count(), bed.place("a")), (0, Some(Place::Backoff)));
+}
+
+#[test]
+fn a_pod_that_fails_after_it_was_done_is_tried_again_after_its_backoff() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.with(|queue, _| queue.done(&"a".into()));
+    bed.fail(entry, FIT);
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+}
+
+#[test]
+fn a_pod_that_is_queued_already_is_not_queued_again() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.with(|queue, _| queue.done(&"a".into()));
+    bed.add(pod("a"));
+    bed.fail(entry, FIT);
+    assert_eq!(bed.queue.lengths(), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn without_backoff_pods_come_back_at_once() {
+    let backoff = Backoff { max: Duration::ZERO, ..Backoff::default() };
+    let mut bed = Bed::new(QueueOptions { backoff, ..QueueOptions::default() });
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.fail(entry, None);
+    assert_eq!(bed.place("a"), Some(Place::Active));
+}
+
+#[test]
+fn activate_takes_a_pod_out_of_either_backoff() {
+    for rejected_by in [FIT, None] {
+        let mut bed = Bed::new(QueueOptions::default());
+        bed.add(pod("a"));
+        let entry = bed.pop();
+        bed.node_event(ActionType::ADD);
+        bed.fail(entry, rejected_by);
+        assert_eq!(bed.place("a"), Some(Place::Backoff));
+        bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("a").build())));
+        assert_eq!(bed.place("a"), Some(Place::Active));
+        bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("a").build())));
+        bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("stranger").build())));
+        assert_eq!(bed.queue.lengths(), [1, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn an_activation_in_flight_is_for_that_pod_alone() {
+    let mut bed = Bed::new(QueueOptions::default());
+    for name in ["a", "b"] {
+        bed.add(pod(name));
+    }
+    let (a, b) = (bed.pop(), bed.pop());
+    bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("b").build())));
+    bed.fail(a, FIT);
+    bed.fail(b, FIT);
+    assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Unschedulable), Some(Place::Backoff)));
+}
+
+#[test]
+fn a_flush_of_overdue_pods_counts_for_those_in_flight_too() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    let a = bed.pop();
+    bed.fail(a, FIT);
+    bed.with(SchedulingQueue::tick);
+    bed.add(pod("b"));
+    let b = bed.pop();
+    let wait = Duration::from_secs(400);
+    bed.now = Now { wall: bed.now.wall.plus(wait), monotonic: wait };
+    bed.with(SchedulingQueue::tick);
+    bed.fail(b, FIT);
+    assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Active), Some(Place::Backoff)));
+}
+
+#[test]
+fn nominations_follow_the_pods_in_the_queue() {
+    let mut bed = Bed::new(QueueOptions::default());
+    let names = |bed: &Bed| -> Vec<Uid> {
+        bed.queue.nominated_on("n1").iter().map(|pod: &Arc<PodInfo>| pod.uid.clone()).collect()
+    };
+    bed.add(pod("a").nominated("n1"));
+    bed.add(pod("b"));
+    assert_eq!(names(&bed), ["a".into()]);
+    bed.queue.nominator.add(&pod("b").build(), &Nomination::Override(Some("n1".into())));
+    assert_eq!(names(&bed), ["a".into(), "b".into()]);
+    bed.update(pod("a").nominated("n1"), pod("a").resource_version("2"));
+    bed.update(pod("b"), pod("b").resource_version("2"));
+    assert_eq!(names(&bed), ["b".into()], "what the status never said is remembered");
+    bed.with(|queue, _| queue.delete(&"b".into()));
+    assert!(bed.queue.nominator.is_empty());
+}
+
+#[test]
+fn ten_thousand_pods_come_and_go_quickly() {
+    let mut bed = Bed::new(QueueOptions::default());
+    let observer = &mut Unobserved;
+    let mut cx = QueueCx { now: bed.now, profiles: &bed.profiles, observer, panic: None };
+    for i in 0..10_000 {
+        bed.queue.add(&mut cx, Arc::new(pod(&format!("p{i}")).build()), ProfileIndex(0));
+    }
+    for _ in 0..10_000 {
+        let mut entry = bed.queue.pop(&mut cx).unwrap();
+        let status = supercargo_framework::Status::unschedulable("no").by("NodeResourcesFit");
+        entry.blame(FailureKind::Fit(Box::new(FitError::of_one_node(None, status))));
+        bed.queue.add_unschedulable(&mut cx, entry);
+        // What is asked after every step must not depend on how many pods wait.
+        std::hint::black_box((bed.queue.lengths(), bed.queue.next_deadline(bed.now)));
+    }
+    assert_eq!(bed.queue.lengths(), [0, 0, 10_000, 0, 0]);
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.queue.lengths(), [0, 10_000, 0, 0, 0]);
+}

@@ -204,14 +204,14 @@ pub(super) fn line(effect: &Effect) -> String {
             format!("{} {:?} {} {}: {}", event.uid, event.kind, event.reason, event.action, event.note)
         }
         Effect::PatchPodStatus(patch) => {
-            let mut line = format!("{} patch", patch.uid);
-            if let Some(condition) = &patch.condition {
-                line += &format!(" {} {}: {}", condition.status, condition.reason, condition.message);
-            }
-            if let Some(node) = &patch.nominated_node_name {
-                line += &format!(" nominated {:?}", node.as_deref().unwrap_or(""));
-            }
-            line
+            let condition = patch.condition.as_ref().map_or_else(String::new, |condition| {
+                format!(" {} {}: {}", condition.status, condition.reason, condition.message)
+            });
+            let nominated = patch
+                .nominated_node_name
+                .as_ref()
+                .map_or_else(String::new, |node| format!(" nominated {:?}", node.as_deref().unwrap_or("")));
+            format!("{} patch{condition}{nominated}", patch.uid)
         }
         Effect::Bind { pod, node, .. } => format!("{} bind to {node}", pod.uid),
         Effect::ReadPod { uid, .. } => format!("{uid} read"),

@@ -1,1 +1,376 @@
 //! From Permit to the API server's word.
+
+use std::time::Duration;
+
+use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::context::Command;
+use supercargo_framework::plugin::{Permit, PreFlight};
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{Code, Status};
+
+use super::bed::{Bed, failed};
+use super::fake::{Fake, Log};
+use crate::{Input, Place};
+
+/// A plugin that logs what it is asked to give back, and that the pod is bound.
+fn reserver(name: &'static str, log: &Log) -> Fake {
+    let (given_back, bound) = (log.clone(), log.clone());
+    Fake::new(name)
+        .unreserve(move |_, _, _| given_back.add(format!("{name} unreserve")))
+        .post_bind(move |_| bound.add(format!("{name} bound")))
+        .events(Vec::new)
+}
+
+/// A bed with one node and the pod `a`, tried once.
+fn tried(plugins: Vec<Fake>) -> Bed {
+    let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
+    bed.node(node("n1"));
+    bed.pod(pod("a").request("cpu", "1"));
+    bed.cycle();
+    bed
+}
+
+fn holder(name: &'static str, seconds: u64) -> Fake {
+    let wait = Duration::from_secs(seconds);
+    Fake::new(name)
+        .permit(move |_, pod| if pod.labels.is_empty() { Permit::Wait(wait) } else { Permit::Allow })
+        .events(Vec::new)
+}
+
+/// Lets waiting pods go, or turns them down, when a pod with that label comes by.
+fn commander() -> Fake {
+    Fake::new("Commander").permit(|cx, pod| {
+        for waiting in cx.waiting_pods() {
+            for (label, _) in pod.labels.iter() {
+                let (verb, plugin) = label.split_once('.').unwrap();
+                let (pod, plugin) = (waiting.uid.clone(), String::from(plugin).into());
+                cx.command(match verb {
+                    "allow" => Command::Allow { pod, plugin },
+                    _ => Command::Reject { pod, plugin, message: "not today".into() },
+                });
+            }
+        }
+        Permit::Allow
+    })
+}
+
+#[test]
+fn a_pod_is_assumed_until_the_informer_says_that_it_is_bound() {
+    let log = Log::default();
+    let mut bed = tried(vec![reserver("R", &log)]);
+    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert!(bed.is_assumed("a") && bed.scheduler.bindings_in_flight() == 1);
+    assert_eq!(bed.place("a"), None, "nothing is replayed for it any more");
+    bed.bound("a", BindOutcome::Bound);
+    assert_eq!(bed.said(), ["a Normal Scheduled Binding: Successfully assigned default/a to n1"]);
+    assert_eq!(log.take(), ["R bound"]);
+    assert!(bed.is_assumed("a") && bed.scheduler.bindings_in_flight() == 0);
+    bed.confirm(pod("a").request("cpu", "1"), "n1");
+    assert!(!bed.is_assumed("a") && bed.node_of("a") == Some("n1"));
+    assert!(bed.said().is_empty());
+    bed.bound("a", BindOutcome::Bound);
+    assert!(bed.said().is_empty(), "an answer that nobody waits for is ignored");
+}
+
+#[test]
+fn a_refused_binding_is_undone_and_the_pod_tried_again() {
+    let log = Log::default();
+    let mut bed = tried(vec![reserver("R1", &log), reserver("R2", &log)]);
+    bed.said();
+    bed.bound("a", failed(Certainty::Refused, "nodes \"n1\" is forbidden"));
+    let message = "running Bind plugin \"DefaultBinder\": nodes \"n1\" is forbidden";
+    assert_eq!(
+        bed.said(),
+        [
+            format!("a Warning FailedScheduling Scheduling: {message}"),
+            format!("a patch False SchedulerError: {message}"),
+        ]
+    );
+    assert_eq!(log.take(), ["R2 unreserve", "R1 unreserve"]);
+    assert_eq!((bed.node_of("a"), bed.place("a")), (None, Some(Place::Backoff)));
+    assert!(!bed.cycle(), "an error waits out its backoff");
+    bed.pass_seconds(2);
+    bed.cycle();
+    assert_eq!(bed.said(), ["a bind to n1"]);
+}
+
+#[test]
+fn a_binding_whose_pod_is_not_found_is_undone_without_a_word() {
+    let mut bed = tried(vec![]);
+    bed.said();
+    bed.bound("a", failed(Certainty::NotFound, "pods \"a\" not found"));
+    assert!(bed.said().is_empty());
+    assert_eq!((bed.node_of("a"), bed.place("a")), (None, Some(Place::Backoff)));
+    bed.delete(pod("a"));
+    assert_eq!(bed.place("a"), None);
+}
+
+#[test]
+fn all_bind_plugins_may_skip() {
+    let mut bed = tried(vec![]);
+    bed.bound("a", BindOutcome::Skip);
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+}
+
+#[test]
+fn a_failed_binding_frees_its_node_for_others() {
+    let mut bed = Bed::new();
+    bed.node(node("n1").allocatable("cpu", "1"));
+    for name in ["a", "b"] {
+        bed.pod(pod(name).request("cpu", "1"));
+        bed.cycle();
+    }
+    assert_eq!(bed.place("b"), Some(Place::Unschedulable));
+    bed.bound("a", failed(Certainty::Refused, "no"));
+    assert_eq!(bed.place("b"), Some(Place::Backoff));
+}
+
+#[test]
+fn a_pod_that_permit_holds_goes_on_when_every_holder_lets_it() {
+    let mut bed = tried(vec![holder("H1", 60), holder("H2", 60), commander()]);
+    assert_eq!(bed.said(), ["a patch nominated \"n1\""], "others are told where it is about to go");
+    assert_eq!(bed.place("a"), Some(Place::InFlight));
+    bed.pass_seconds(10);
+    bed.pod(pod("b").label("allow.H1", ""));
+    bed.cycle();
+    assert_eq!(bed.said(), ["b bind to n1"]);
+    bed.pod(pod("c").label("allow.Nobody", "").label("allow.H2", ""));
+    bed.observed();
+    bed.cycle();
+    assert_eq!(bed.said(), ["a bind to n1", "c bind to n1"]);
+    assert!(bed.observed().contains(&"permit Success after 10s".to_owned()));
+    assert_eq!(bed.place("a"), None);
+}
+
+#[test]
+fn a_pod_that_does_not_wait_is_not_observed_to_have_waited() {
+    let mut bed = tried(vec![]);
+    assert!(bed.observed().iter().all(|line| !line.starts_with("permit")));
+}
+
+#[test]
+fn a_pod_that_permit_holds_may_be_turned_down() {
+    let log = Log::default();
+    let mut bed = tried(vec![holder("H1", 60), commander(), reserver("R", &log)]);
+    bed.said();
+    bed.pod(pod("b").label("reject.H1", ""));
+    bed.cycle();
+    let message = "0/1 nodes are available: 1 not today.";
+    assert_eq!(
+        bed.said(),
+        [
+            format!("a Warning FailedScheduling Scheduling: {message}"),
+            format!("a patch False Unschedulable: {message}"),
+            "b bind to n1".to_owned(),
+        ]
+    );
+    assert_eq!(log.take(), ["R unreserve"]);
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    assert_eq!(bed.queued("a").unschedulable_plugins.iter().map(|p| &**p).collect::<Vec<_>>(), ["H1"]);
+}
+
+#[test]
+fn permit_times_out_with_the_holder_that_gives_up_first() {
+    let mut bed = tried(vec![holder("Slow", 20), holder("Quick", 10)]);
+    bed.said();
+    assert_eq!(bed.scheduler.next_deadline(bed.now), Duration::from_secs(10));
+    bed.pass(Duration::from_millis(9_999));
+    assert!(bed.said().is_empty());
+    bed.pass_seconds(30);
+    let message = "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin Quick.";
+    assert_eq!(bed.said()[0], format!("a Warning FailedScheduling Scheduling: {message}"));
+    assert!(bed.observed().contains(&"permit Unschedulable after 39.999s".to_owned()));
+}
+
+#[test]
+fn permit_waits_fifteen_minutes_at_most() {
+    let mut bed = tried(vec![holder("H", 100_000)]);
+    bed.said();
+    bed.pass_seconds(899);
+    assert_eq!(bed.place("a"), Some(Place::InFlight));
+    bed.pass_seconds(1);
+    assert!(bed.said()[0].contains("after waiting 15m0s at plugin H"));
+}
+
+#[test]
+fn permit_may_refuse_or_fail() {
+    let cases = [
+        (Code::Unschedulable, "0/1 nodes are available: 1 no.", "Unschedulable", Place::Unschedulable),
+        (Code::Error, "running Permit plugin \"P\": no", "SchedulerError", Place::Backoff),
+    ];
+    for (code, message, reason, place) in cases {
+        let log = Log::default();
+        let refuser =
+            Fake::new("P").permit(move |_, _| Permit::Reject(Status::new(code, "no"))).events(Vec::new);
+        let mut bed = tried(vec![reserver("R", &log), refuser]);
+        assert_eq!(bed.said()[1], format!("a patch False {reason}: {message}"));
+        assert_eq!((bed.place("a"), bed.node_of("a")), (Some(place), None));
+        assert_eq!(log.take(), ["R unreserve"]);
+    }
+}
+
+#[test]
+fn reserve_may_refuse_or_fail_and_every_plugin_gives_back() {
+    let cases = [
+        (Code::Unschedulable, "0/1 nodes are available: 1 no.", Place::Unschedulable),
+        (Code::Error, "running Reserve plugin \"P\": no", Place::Backoff),
+    ];
+    for (code, message, place) in cases {
+        let log = Log::default();
+        let refuser = Fake::new("P").reserve(move |_, _| Status::new(code, "no")).events(Vec::new);
+        let mut bed = tried(vec![reserver("R1", &log), refuser, reserver("R2", &log)]);
+        assert_eq!(bed.said()[0], format!("a Warning FailedScheduling Scheduling: {message}"));
+        assert_eq!((bed.place("a"), bed.node_of("a")), (Some(place), None));
+        assert_eq!(log.take(), ["R2 unreserve", "R1 unreserve"]);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Flight {
+    Skip,
+    Alone,
+    Beside,
+}
+
+fn preparer(name: &'static str, flight: Flight) -> Fake {
+    Fake::new(name).pre_flight(move |_| match flight {
+        Flight::Skip => PreFlight::Skip,
+        Flight::Alone => PreFlight::Work { allow_parallel: false, work: Box::new(()) },
+        Flight::Beside => PreFlight::Work { allow_parallel: true, work: Box::new(()) },
+    })
+}
+
+#[test]
+fn prebind_runs_in_groups_of_neighbours_that_allow_it() {
+    use Flight::{Alone, Beside, Skip};
+    let cases: [(&[Flight], &str); 6] = [
+        (&[Beside, Beside, Beside], "a prebind A+B+C"),
+        (&[Alone, Alone, Alone], "a prebind A B C"),
+        (&[Beside, Alone, Beside], "a prebind A B C"),
+        (&[Alone, Beside, Beside], "a prebind A B+C"),
+        (&[Beside, Skip, Beside], "a prebind A+C"),
+        (&[Skip, Alone, Skip], "a prebind B"),
+    ];
+    for (flights, expected) in cases {
+        let plugins = ["A", "B", "C"].into_iter().zip(flights);
+        let mut bed = tried(plugins.map(|(name, flight)| preparer(name, *flight)).collect());
+        assert_eq!(bed.said(), ["a patch nominated \"n1\"", expected]);
+        bed.pre_bound("a", Status::success());
+        assert_eq!(bed.said(), ["a bind to n1"]);
+    }
+    let mut bed = tried(vec![preparer("A", Skip)]);
+    assert_eq!(bed.said(), ["a bind to n1"], "nobody has anything to do, so nobody is told");
+}
+
+#[test]
+fn a_pod_that_is_nominated_already_is_not_patched() {
+    let mut bed = Bed::with(vec![preparer("A", Flight::Alone).build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a").nominated("n1"));
+    bed.cycle();
+    assert_eq!(bed.said(), ["a prebind A"]);
+}
+
+#[test]
+fn a_failing_preflight_undoes_the_binding() {
+    let unsupported = "PreBindPreFlight P returned \"Unschedulable\", which is unsupported. It is supposed to return \
+                       Success, Skip, or Error status";
+    let cases = [(Code::Error, "running PreBindPreFlight \"P\": no"), (Code::Unschedulable, unsupported)];
+    for (code, message) in cases {
+        let log = Log::default();
+        let plugin = Fake::new("P").pre_flight(move |_| PreFlight::Fail(Status::new(code, "no")));
+        let mut bed = tried(vec![reserver("R", &log), plugin]);
+        assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+        assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Backoff), None));
+        assert_eq!(log.take(), ["R unreserve"]);
+    }
+}
+
+#[test]
+fn a_failing_prebind_undoes_the_binding() {
+    let cases = [
+        (Status::error("no").by("A"), "SchedulerError: running PreBind plugin \"A\": no"),
+        (Status::unschedulable("no").by("A"), "Unschedulable: no"),
+    ];
+    for (status, message) in cases {
+        let mut bed = tried(vec![preparer("A", Flight::Alone)]);
+        bed.said();
+        bed.pre_bound("a", status);
+        assert_eq!(bed.said()[1], format!("a patch False {message}"));
+        assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Backoff), None));
+        assert!(!bed.scheduler.has_work(), "no plugin waits for anything, so only time helps");
+    }
+}
+
+#[test]
+fn a_cancelled_prebind_fails_with_the_cause_even_if_it_ended_well() {
+    let cases = [
+        (Status::success(), "preempted"),
+        (Status::error("cancelled").by("A"), "running PreBind plugin \"A\": preempted"),
+    ];
+    for (status, message) in cases {
+        let mut bed = tried(vec![preparer("A", Flight::Alone)]);
+        bed.said();
+        for cause in ["preempted", "preempted again"] {
+            bed.scheduler.cancel_binding(&"a".into(), Status::error(cause));
+        }
+        bed.handle(Input::Tick);
+        assert_eq!(bed.said(), ["a cancel"]);
+        bed.pre_bound("a", status);
+        assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    }
+    let mut bed = tried(vec![]);
+    bed.said();
+    bed.scheduler.cancel_binding(&"a".into(), Status::error("preempted"));
+    bed.handle(Input::Tick);
+    assert!(bed.said().is_empty(), "once Bind runs there is no way back");
+}
+
+#[test]
+fn a_pod_deleted_on_its_way_frees_its_node_at_once() {
+    type Start = fn() -> Bed;
+    let stages: [(&str, Start); 3] = [
+        ("held", || tried(vec![holder("H", 60)])),
+        ("preparing", || tried(vec![preparer("A", Flight::Alone)])),
+        ("binding", || tried(vec![])),
+    ];
+    for (name, start) in stages {
+        let mut bed = start();
+        bed.pod(pod("b").request("cpu", "4"));
+        bed.cycle();
+        assert_eq!(bed.place("b"), Some(Place::Unschedulable), "{name}");
+        bed.said();
+        bed.delete(pod("a").request("cpu", "1"));
+        assert_eq!(bed.node_of("a"), None, "{name}");
+        assert_eq!(bed.place("b"), Some(Place::Backoff), "{name}");
+        bed.pre_bound("a", Status::success());
+        bed.bound("a", failed(Certainty::NotFound, "gone"));
+        assert_eq!(bed.scheduler.bindings_in_flight(), 0, "{name}");
+        assert_eq!(bed.place("a"), None, "{name}");
+        assert!(bed.said().iter().all(|line| line == "a bind to n1"), "{name}");
+    }
+}
+
+#[test]
+fn a_pod_that_another_scheduler_has_bound_is_left_to_it() {
+    let log = Log::default();
+    let mut bed = tried(vec![preparer("A", Flight::Alone), reserver("R", &log)]);
+    bed.node(node("n2"));
+    bed.said();
+    bed.confirm(pod("a").request("cpu", "1"), "n2");
+    bed.observed();
+    bed.pre_bound("a", Status::success());
+    assert!(bed.said().is_empty(), "it is not bound once more");
+    assert_eq!((log.take(), bed.observed()), (vec!["R unreserve".to_owned()], vec!["lost race".to_owned()]));
+    assert_eq!((bed.node_of("a"), bed.scheduler.bindings_in_flight()), (Some("n2"), 0));
+}
+
+#[test]
+fn draining_takes_no_more_pods_and_lets_bindings_end() {
+    let mut bed = tried(vec![]);
+    bed.pod(pod("b"));
+    bed.handle(Input::Drain);
+    assert!(!bed.scheduler.has_work() && !bed.cycle() && !bed.scheduler.is_drained());
+    bed.bound("a", BindOutcome::Bound);
+    assert!(bed.scheduler.is_drained());
+}

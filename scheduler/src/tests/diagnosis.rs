@@ -1,1 +1,147 @@
-//! TODO
+//! What the world is told of a failure.
+
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::testing::{PodBuilder, node, pod};
+use supercargo_framework::{PodInfo, Status};
+
+use super::bed::{Bed, WALL, patched};
+use super::fake::Fake;
+use crate::Effect;
+
+fn big() -> PodBuilder {
+    pod("a").request("cpu", "8").with(|pod: &mut PodInfo| pod.generation = 3)
+}
+
+/// The effects of one more attempt with the pod `a`.
+fn retried(bed: &mut Bed) -> Vec<Effect> {
+    bed.effects();
+    bed.delete_node(node("wake"));
+    bed.node(node("wake").allocatable("cpu", "8").unschedulable());
+    bed.pass_seconds(20);
+    assert!(bed.cycle());
+    bed.effects()
+}
+
+#[test]
+fn the_condition_says_of_which_generation_it_speaks_and_since_when() {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    bed.pod(big());
+    bed.pass(std::time::Duration::from_millis(2_700));
+    bed.cycle();
+    let effects = bed.effects();
+    let [Effect::RecordEvent(event), Effect::PatchPodStatus(patch)] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!((&*event.scheduler_name, &*event.resource_version), ("supercargo", "1"));
+    let condition = patch.condition.as_ref().unwrap();
+    assert_eq!(condition.observed_generation, Some(3));
+    let since = condition.last_transition.unwrap();
+    assert_eq!(since, WALL.plus(std::time::Duration::from_secs(2)), "the API keeps whole seconds");
+    assert_eq!(patch.nominated_node_name, None, "there is nothing to clear");
+}
+
+#[test]
+fn a_failure_that_says_nothing_new_is_not_patched_again() {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    bed.node(node("wake").unschedulable());
+    bed.pod(big());
+    bed.cycle();
+    let effects = bed.effects();
+    // Not even when the generation has moved on, which upstream does not compare.
+    bed.update(big(), patched(big(), &effects).with(|pod| pod.generation = 4));
+    let effects = retried(&mut bed);
+    assert!(matches!(&effects[..], [Effect::RecordEvent(_)]), "{effects:?}");
+}
+
+#[test]
+fn a_failure_for_another_reason_is_patched_and_keeps_the_time_of_the_transition() {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    bed.pod(big());
+    bed.cycle();
+    let first = bed.effects();
+    bed.update(big(), patched(big(), &first));
+    let second = retried(&mut bed);
+    let condition = |effects: &[Effect]| match &effects[1] {
+        Effect::PatchPodStatus(patch) => patch.condition.clone().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let (first, second) = (condition(&first), condition(&second));
+    assert_ne!(first.message, second.message);
+    assert_eq!(first.last_transition, second.last_transition);
+}
+
+#[test]
+fn a_condition_that_was_true_has_its_transition_now() {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    let was_true = big().with(|pod| {
+        pod.status.pod_scheduled = Some(supercargo_framework::pod::PodCondition {
+            status: "True".into(),
+            reason: "".into(),
+            message: "".into(),
+            observed_generation: None,
+            last_transition: Some(supercargo_framework::Timestamp(0)),
+        });
+    });
+    bed.pod(was_true);
+    bed.cycle();
+    match &bed.effects()[1] {
+        Effect::PatchPodStatus(patch) => {
+            assert_eq!(patch.condition.as_ref().unwrap().last_transition, Some(WALL));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_event_is_cut_to_1024_bytes_and_the_condition_is_not() {
+    let long = "é".repeat(800);
+    let reason = long.clone();
+    let plugin = Fake::new("F").filter(move |_, _, _| Status::unschedulable(reason.clone()));
+    let mut bed = Bed::with(vec![plugin.build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    let effects = bed.effects();
+    let [Effect::RecordEvent(event), Effect::PatchPodStatus(patch)] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert!(event.note.len() <= 1024 && event.note.ends_with(" ..."));
+    let message = &patch.condition.as_ref().unwrap().message;
+    assert_eq!(**message, *format!("0/1 nodes are available: 1 {long}."));
+}
+
+#[test]
+fn a_stale_nomination_is_cleared_once() {
+    let plugin = Fake::new("P")
+        .post_filter(|_, _| (Nomination::Override(None), Status::unschedulable("no candidates")));
+    let mut bed = Bed::with(vec![plugin.build()]);
+    bed.node(node("n1"));
+    bed.pod(big().nominated("n1"));
+    bed.cycle();
+    let effects = bed.effects();
+    let nominated = |effects: &[Effect]| match &effects[1] {
+        Effect::PatchPodStatus(patch) => patch.nominated_node_name.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(nominated(&effects), Some(None));
+    bed.update(big().nominated("n1"), patched(big().nominated("n1"), &effects));
+    assert_eq!(nominated(&retried(&mut bed)), None);
+}
+
+#[test]
+fn nothing_is_said_of_a_pod_that_is_gone_by_the_time_it_fails() {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    bed.delete(pod("a"));
+    bed.pod(pod("a").uid("a2"));
+    bed.effects();
+    bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
+    assert!(bed.said().is_empty());
+    assert!(bed.place("a").is_none() && bed.place("a2").is_some());
+}

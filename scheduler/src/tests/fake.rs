@@ -14,18 +14,18 @@ use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, Pod
 
 /// Declares the closures of [`Fake`], with a builder method for each.
 macro_rules! fake {
-    ($($field:ident: ($($argument:ty),*) -> $answer:ty,)*) => {
+    ($($field:ident: ($($argument:ty),*) $(-> $answer:ty)?,)*) => {
         /// A plugin that takes part at the points it was given an answer for.
         #[derive(Default)]
         pub(super) struct Fake {
             name: &'static str,
-            $($field: Option<Box<dyn Fn($($argument),*) -> $answer + Send + Sync>>,)*
+            $($field: Option<Box<dyn Fn($($argument),*) $(-> $answer)? + Send + Sync>>,)*
         }
 
         impl Fake {
             $(pub(super) fn $field(
                 mut self,
-                answer: impl Fn($($argument),*) -> $answer + Send + Sync + 'static,
+                answer: impl Fn($($argument),*) $(-> $answer)? + Send + Sync + 'static,
             ) -> Self {
                 self.$field = Some(Box::new(answer));
                 self
@@ -45,10 +45,10 @@ fake! {
     pre_score: (&PodInfo) -> Status,
     score: (&NodeInfo) -> Result<i64, Status>,
     reserve: (&mut CycleState, &PodInfo) -> Status,
-    unreserve: (&Context<'_>, &CycleState, &PodInfo) -> (),
+    unreserve: (&Context<'_>, &CycleState, &PodInfo),
     permit: (&Context<'_>, &PodInfo) -> Permit,
     pre_flight: (&PodInfo) -> PreFlight,
-    post_bind: (&PodInfo) -> (),
+    post_bind: (&PodInfo),
 }
 
 impl Fake {

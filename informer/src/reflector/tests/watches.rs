@@ -84,6 +84,27 @@ async fn compaction_during_an_outage_costs_exactly_one_relist() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_back_and_has_forgotten_is_listed_soon() {
+    let watch = |n: usize, _: &_| match n {
+        1 => Ok(Script::end_after(vec![WatchEvent::Bookmark {
+            resource_version: "11".into(),
+            initial_events_end: false,
+        }])),
+        // By the sixth refusal the waits have grown to half a minute.
+        2..=7 => Err(connection_refused()),
+        8 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(410, "Expired"))])),
+        _ => Ok(Script::stay_after(vec![])),
+    };
+    let source = Scripted::new(|_, _| Ok(page("10", &[])), no_watch_list(watch));
+    let _rig = Rig::start(source.clone());
+    sleep(300.0).await;
+    let requests = source.requests();
+    let back = requests.iter().rposition(|request| request.summary() == "list rv=11").unwrap();
+    let relisted = requests[back].at - requests[back - 2].at;
+    assert!(relisted < std::time::Duration::from_secs(2), "{relisted:?}: {:?}", source.summaries());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_given_up_shortly_after_the_server_should_have_ended_it() {
     let source = FakeSource::<Typed<Pod>>::typed();
     let _rig = Rig::start(source.clone());

@@ -76,7 +76,6 @@ pub(super) enum Step {
         which: usize,
         how: usize,
     },
-    Cancel(usize),
     Patch {
         carried_out: bool,
     },
@@ -119,7 +118,6 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         8 => (0..4_usize, bind).prop_map(|(which, how)| Step::Bind { which, how }),
         3 => (0..4_usize, prop::bool::weighted(0.3)).prop_map(|(which, fails)| Step::Read { which, fails }),
         3 => (0..4_usize, 0..4_usize).prop_map(|(which, how)| Step::PreBind { which, how }),
-        1 => (0..4_usize).prop_map(Step::Cancel),
         3 => prop::bool::weighted(0.8).prop_map(|carried_out| Step::Patch { carried_out }),
         6 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
     ]
@@ -145,7 +143,6 @@ impl World {
             Step::Bind { which, how } => self.answer_bind(which, how),
             Step::Read { which, fails } => self.answer_read(which, fails),
             Step::PreBind { which, how } => self.answer_pre_bind(which, how),
-            Step::Cancel(which) => self.answer_pre_bind(which, 3),
             Step::Patch { carried_out } => {
                 for patch in std::mem::take(&mut self.patches) {
                     if carried_out {

@@ -1,0 +1,90 @@
+//! Profiles: what they are made from, and whose pods they take.
+
+use std::sync::Arc;
+
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{Plugin, Status};
+
+use super::bed::{Bed, options, plugins};
+use super::fake::Fake;
+use crate::{BuildError, Options, PluginLists, ProfileError, ProfileSpec, Scheduler};
+
+fn spec(name: &str, plugins: PluginLists) -> ProfileSpec {
+    ProfileSpec { scheduler_name: name.to_owned(), percentage_of_nodes_to_score: None, plugins }
+}
+
+#[test]
+fn profiles_that_cannot_work_are_refused() {
+    let good = || plugins(Vec::new());
+    let sorts = || Fake::new("Sort").less(|_, _| false).build();
+    let cases: Vec<(&str, Vec<ProfileSpec>, &str)> = vec![
+        (
+            "none",
+            vec![],
+            "profiles need distinct names and there must be at least one; \"\" is there twice or there is none",
+        ),
+        (
+            "two of one name",
+            vec![spec("a", good()), spec("b", good()), spec("a", good())],
+            "profiles need distinct names and there must be at least one; \"a\" is there twice or there is none",
+        ),
+        (
+            "two orders",
+            vec![spec("a", plugins(vec![sorts()]))],
+            "profile \"a\": exactly one queueSort plugin is needed, 2 are enabled",
+        ),
+        (
+            "no order",
+            vec![spec("a", PluginLists { queue_sort: vec![], ..good() })],
+            "profile \"a\": exactly one queueSort plugin is needed, 0 are enabled",
+        ),
+        (
+            "no bind plugin",
+            vec![spec("a", PluginLists { bind: vec![], ..good() })],
+            "profile \"a\": at least one bind plugin is needed",
+        ),
+        (
+            "a plugin where it does not take part",
+            vec![spec("a", PluginLists { filter: vec![sorts()], ..good() })],
+            "profile \"a\": plugin \"Sort\" does not take part in filter",
+        ),
+    ];
+    for (name, profiles, expected) in cases {
+        let error = Scheduler::new(Options { profiles, ..Options::default() }).err().unwrap();
+        assert_eq!(error.to_string(), expected, "{name}");
+        assert!(matches!(error, BuildError::Profile(_)));
+    }
+    let nameless = ProfileError::NoBind { profile: String::new() };
+    assert_ne!(nameless, ProfileError::Names(String::new()));
+}
+
+#[test]
+fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
+    let refuser: Arc<dyn Plugin> =
+        Fake::new("Refuser").filter(|_, _, _| Status::unschedulable("not here")).build();
+    let strict = spec("strict", plugins(vec![refuser]));
+    let mut all = options(plugins(Vec::new()));
+    all.profiles.push(strict);
+    let mut bed = Bed::of(all);
+    bed.node(node("n1"));
+    for (name, scheduler) in [("a", "supercargo"), ("b", "strict"), ("c", "stranger")] {
+        bed.pod(pod(name).scheduler(scheduler));
+    }
+    assert!(bed.scheduler.is_responsible_for("strict") && !bed.scheduler.is_responsible_for("stranger"));
+    while bed.cycle() {}
+    let said = bed.said();
+    assert_eq!(said[0], "a bind to n1");
+    assert!(said[1].starts_with("b Warning FailedScheduling") && said.len() == 3);
+    assert_eq!(bed.place("c"), None);
+}
+
+#[test]
+fn pods_of_one_template_have_one_signature() {
+    let bed = Bed::new();
+    let sign = |pod: supercargo_framework::testing::PodBuilder| bed.scheduler.signature(&pod.build());
+    let first = sign(pod("a").request("cpu", "1"));
+    assert!(first.is_some());
+    assert_eq!(first, sign(pod("b").uid("x").priority(7).request("cpu", "1")));
+    assert_ne!(first, sign(pod("a").request("cpu", "2")));
+    assert_eq!(sign(pod("a").scheduler("stranger")), None);
+}

@@ -1,0 +1,231 @@
+//! What wakes a pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::context::Command;
+use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{Nomination, Permit, PreFilter};
+use supercargo_framework::testing::{PodBuilder, node, pod};
+use supercargo_framework::{ActionType, EventResource, Status};
+
+use super::bed::Bed;
+use super::fake::Fake;
+use crate::{Input, Notification, Place};
+
+fn big(name: &str) -> PodBuilder {
+    pod(name).request("cpu", "8")
+}
+
+/// A bed with a small node and the pod `a`, which has just been found not to fit.
+fn with_unschedulable(a: PodBuilder) -> Bed {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    bed.pod(a);
+    bed.cycle();
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    bed
+}
+
+/// A plugin that turns pods down in Permit after a while, and is helped by nodes whose name begins with `good`.
+fn late_refuser(held: bool) -> Bed {
+    let hint = |_: &supercargo_framework::PodInfo, change: &supercargo_framework::event::Change| {
+        let node = change.new_node().ok_or("no node")?;
+        Ok(QueueingHint::queue_if(node.name.starts_with("good")))
+    };
+    let refuser = Fake::new("Refuser")
+        .permit(move |_, pod| match pod.labels.get("kicks") {
+            Some(_) => Permit::Allow,
+            None if held => Permit::Wait(Duration::from_secs(5)),
+            None => Permit::Reject(Status::unschedulable("no")),
+        })
+        .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
+    let mut bed = Bed::with(vec![refuser.build()]);
+    bed.node(node("n1"));
+    bed
+}
+
+#[test]
+fn an_event_that_came_while_the_pod_was_in_flight_is_not_lost() {
+    let cases: [(&str, &[&str], Place); 4] = [
+        ("nothing happened", &[], Place::Unschedulable),
+        ("something happened that does not help", &["bad"], Place::Unschedulable),
+        ("something happened that helps", &["good"], Place::Backoff),
+        ("both", &["bad1", "good", "bad2"], Place::Backoff),
+    ];
+    for (name, nodes, expected) in cases {
+        let mut bed = late_refuser(true);
+        bed.node(node("good-before"));
+        bed.pod(pod("a"));
+        bed.cycle();
+        assert_eq!(bed.place("a"), Some(Place::InFlight));
+        for name in nodes {
+            bed.node(node(name));
+        }
+        bed.pass_seconds(5);
+        assert_eq!(bed.place("a"), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn a_pod_that_terminates_on_its_way_is_turned_down() {
+    let mut bed = late_refuser(true);
+    bed.pod(pod("a"));
+    bed.cycle();
+    bed.said();
+    bed.update(pod("a"), pod("a").terminating().resource_version("2"));
+    assert_eq!(bed.said()[0], "a Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 removed.");
+    assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Unschedulable), None));
+}
+
+#[test]
+fn activate_moves_a_waiting_pod_and_is_remembered_for_one_in_flight() {
+    let activator = || {
+        Fake::new("Activator")
+            .permit(|cx, pod| {
+                if pod.labels.get("wakes").is_some() {
+                    cx.command(Command::Activate(vec![
+                        supercargo_framework::testing::pod("a").build().key(),
+                    ]));
+                }
+                if pod.labels.get("waits").is_some() {
+                    return Permit::Wait(Duration::from_secs(5));
+                }
+                Permit::Allow
+            })
+            .events(Vec::new)
+            .build()
+    };
+    let mut bed = Bed::with(vec![activator()]);
+    bed.node(node("n1"));
+    bed.pod(big("a"));
+    bed.cycle();
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    bed.pod(pod("b").label("wakes", ""));
+    bed.cycle();
+    assert_eq!(bed.place("a"), Some(Place::Active));
+    assert!(bed.observed().contains(&"Active by ForceActivate".to_owned()));
+
+    let mut bed = Bed::with(vec![activator()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a").label("waits", ""));
+    bed.cycle();
+    bed.pod(pod("b").label("wakes", ""));
+    bed.cycle();
+    bed.pass_seconds(5);
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "it was to be activated while it was in flight");
+}
+
+#[test]
+fn a_pending_plugin_that_is_helped_ends_the_backoff() {
+    let hint = |_: &_, _: &_| Ok(QueueingHint::Queue);
+    let waiter = Fake::new("Waiter")
+        .filter(|_, _, _| Status::new(supercargo_framework::Code::Pending, "not yet"))
+        .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
+    let mut bed = Bed::with(vec![waiter.build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    assert_eq!(bed.queued("a").pending_plugins.iter().map(|p| &**p).collect::<Vec<_>>(), ["Waiter"]);
+    bed.node(node("n2"));
+    assert_eq!(bed.place("a"), Some(Place::Active));
+}
+
+#[test]
+fn uncordoning_wakes_pods_of_plugins_that_only_asked_for_new_nodes() {
+    let mut bed = with_unschedulable(big("a"));
+    bed.node(node("n2").unschedulable());
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    bed.update_node(node("n2").unschedulable(), node("n2").resource_version("2"));
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "though it is far too small, as upstream has it");
+}
+
+#[test]
+fn an_error_of_a_hint_queues() {
+    let hint = |_: &_, _: &_| Err("what?".to_owned());
+    let plugin = Fake::new("F")
+        .filter(|_, _, _| Status::unschedulable("no"))
+        .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
+    let mut bed = Bed::with(vec![plugin.build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    bed.observed();
+    bed.node(node("n2"));
+    assert_eq!(bed.observed(), ["F hints Error", "Backoff by NodeAdd"]);
+}
+
+#[test]
+fn a_nomination_that_ends_wakes_pods_of_no_more_than_its_priority() {
+    type Tell = fn(&mut Bed);
+    let told: [(&str, Tell); 2] = [
+        ("it was cleared", |bed| {
+            let old = pod("big").priority(5).request("cpu", "16").nominated("n1");
+            bed.update(old, pod("big").priority(5).request("cpu", "16").resource_version("2"));
+        }),
+        ("the pod is gone", |bed| {
+            bed.delete(pod("big").priority(5).request("cpu", "16").nominated("n1"));
+        }),
+    ];
+    for (name, end) in told {
+        let mut bed = Bed::new();
+        bed.node(node("n1"));
+        bed.pod(pod("big").priority(5).request("cpu", "16").nominated("n1"));
+        bed.pod(big("low").priority(5));
+        bed.pod(big("high").priority(6));
+        while bed.cycle() {}
+        end(&mut bed);
+        assert_eq!(
+            (bed.place("low"), bed.place("high")),
+            (Some(Place::Backoff), Some(Place::Unschedulable)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_object_of_another_kind_wakes_those_who_asked_for_it() {
+    let object = |version: &str| {
+        Arc::new(supercargo_framework::objects::Object {
+            resource: "StorageClass".into(),
+            key: "fast".into(),
+            resource_version: version.into(),
+            node_name: None,
+            body: Arc::default(),
+        })
+    };
+    let plugin =
+        Fake::new("F").pre_filter(|_| PreFilter::Reject(Status::unresolvable("no class"))).events(|| {
+            vec![EventRegistration::always(EventResource::Other("StorageClass".into()), ActionType::UPDATE)]
+        });
+    let mut bed = Bed::with(vec![plugin.build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    bed.handle(Input::Object(Notification::Added(object("1"))));
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    bed.handle(Input::Object(Notification::Updated { old: object("1"), new: object("2") }));
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+    assert!(bed.scheduler.objects().get("StorageClass", "fast").is_some());
+    bed.handle(Input::Object(Notification::Deleted(object("2"))));
+    assert!(bed.scheduler.objects().get("StorageClass", "fast").is_none());
+}
+
+#[test]
+fn a_nomination_made_by_postfilter_is_kept_until_the_next_attempt_says_nothing_of_it() {
+    let said = Arc::new(std::sync::Mutex::new(vec![
+        (Nomination::Keep, Status::unschedulable("nothing to be done")),
+        (Nomination::Override(Some("n1".into())), Status::success()),
+    ]));
+    let answers = Arc::clone(&said);
+    let preemption =
+        Fake::new("Preemption").post_filter(move |_, _| answers.lock().unwrap().pop().unwrap()).build();
+    let mut bed = Bed::with(vec![preemption]);
+    bed.node(node("n1"));
+    bed.pod(big("a"));
+    bed.cycle();
+    assert_eq!(bed.scheduler.queue.nominator.on_node("n1").len(), 1);
+    bed.node(node("n2").allocatable("cpu", "16").unschedulable());
+    bed.cycle();
+    assert!(bed.scheduler.queue.nominator.is_empty(), "the status never said so");
+}

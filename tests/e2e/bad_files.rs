@@ -1,0 +1,127 @@
+//! Files that are not there or not what they should be: an error that says which and where, and exit code 1.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{FakeApi, Supercargo, config, node, output};
+
+/// What it says on standard error when it fails.
+fn error_of(args: &[&str]) -> String {
+    let output = output(args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+    assert!(error.starts_with("supercargo: "), "{args:?}: {error}");
+    error
+}
+
+fn file(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_malformed_configuration_names_file_line_column_and_field() {
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    let cases = [
+        ("profiles: [", ":3:11:", "unclosed bracket"),
+        ("profiles: 7", ":3:11: profiles:", "must be a list"),
+        ("profils: []", ":3:1: profils:", "did you mean \"profiles\"?"),
+        ("parallelism: 1\nparallelism: 2", ":4:1: parallelism:", "duplicate field"),
+        ("podMaxBackoffSeconds: soon", ":3:23: podMaxBackoffSeconds:", "must be an integer"),
+        (
+            "profiles:\n- plugins: {filter: {enabled: [{name: NodeNmae}]}}",
+            ":4:39: profiles[0].plugins.filter.enabled[0].name:",
+            "NodeName",
+        ),
+        ("extenders: [{urlPrefix: http://x}]", ":3:13: extenders[0]:", "not supported"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (index, (text, place, problem)) in cases.into_iter().enumerate() {
+        let path = file(folder.path(), &format!("{index}.yaml"), &format!("{head}{text}\n"));
+        let error = error_of(&["run", "--config", &path]);
+        assert!(error.contains(&path) && error.contains(place), "{text}: {error}");
+        assert!(error.contains(problem), "{text}: {error}");
+    }
+    let other_kind = file(folder.path(), "pod.yaml", "apiVersion: v1\nkind: Pod\n");
+    assert!(error_of(&["run", "--config", &other_kind]).contains("must be KubeSchedulerConfiguration"));
+}
+
+#[test]
+fn files_that_are_missing_or_no_kubeconfig_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").display().to_string();
+    for args in [["run", "--config", &missing], ["run", "--kubeconfig", &missing]] {
+        let error = error_of(&args);
+        assert!(error.contains(&missing), "{error}");
+        assert!(error.contains("No such file"), "{error}");
+    }
+    let error = error_of(&["replay", &missing]);
+    assert!(error.contains(&missing) && error.contains("No such file"), "{error}");
+
+    let garbage = file(folder.path(), "garbage", "clusters: 7\n");
+    let error = error_of(&["run", "--kubeconfig", &garbage]);
+    assert!(error.contains(&garbage), "{error}");
+
+    let dangling = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "gone" }).to_string();
+    let dangling = file(folder.path(), "dangling", &dangling);
+    let error = error_of(&["run", "--kubeconfig", &dangling]);
+    assert!(error.contains(&dangling) && error.contains("gone"), "{error}");
+
+    // The configuration may name the kubeconfig, too.
+    let mut named = serde_json::from_str::<serde_json::Value>(&config(&["x"])).unwrap();
+    named["clientConnection"] = json!({ "kubeconfig": missing });
+    let named = file(folder.path(), "named.yaml", &named.to_string());
+    assert!(error_of(&["run", "--config", &named]).contains(&missing));
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_an_error_at_once() {
+    let api = FakeApi::start();
+    let kubeconfig = api.kubeconfig().display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("missing").join("record").display().to_string();
+    let record =
+        |path: &str| error_of(&["--log-level=off", "run", "--kubeconfig", &kubeconfig, "--record", path]);
+    let error = record(&nowhere);
+    assert!(error.contains(&format!("cannot record to {nowhere}")), "{error}");
+    // A disk that is full: a record with holes would be worth nothing.
+    api.set_node(node("n1", &[], &[]));
+    let error = record("/dev/full");
+    assert!(error.contains("cannot write the record") && error.contains("No space left"), "{error}");
+}
+
+#[test]
+fn without_a_kubeconfig_and_outside_a_cluster_it_says_what_to_give() {
+    let error = error_of(&["run"]);
+    assert!(error.contains("not running in a cluster"), "{error}");
+    assert!(error.contains("--kubeconfig FILE"), "{error}");
+    assert!(error.contains("clientConnection.kubeconfig"), "{error}");
+}
+
+#[test]
+fn a_server_that_nobody_reaches_is_complained_about_and_waited_for() {
+    // A port of which nobody else knows, and on which nobody listens.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "a", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
+        "users": [{ "name": "a", "user": {} }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+        "current-context": "a",
+    });
+    let kubeconfig = file(folder.path(), "kubeconfig", &kubeconfig.to_string());
+    let mut supercargo = Supercargo::start(Path::new(&kubeconfig), None, &[]);
+    // Once for each informer: what it wants, and why it does not get it.
+    supercargo.wait_for_line(&["WARN", "pods", "refused"]);
+    supercargo.wait_for_line(&["WARN", "nodes", "refused"]);
+    assert!(supercargo.is_running());
+    supercargo.terminate();
+    assert_eq!(supercargo.wait(Duration::from_secs(5)).code(), Some(0), "{}", supercargo.log());
+}

@@ -1,0 +1,160 @@
+//! Pods that a real API server accepts and that are hard on a scheduler: it says what is wrong, and goes on.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use supercargo_controlplane::shared_or_skip;
+
+use crate::support::{Cluster, Supercargo, config, node, pod};
+
+/// How long a small pod may take that comes right after a monster. Debug builds and busy machines included.
+const STALL: Duration = Duration::from_secs(5);
+
+/// Creates a small pod and returns how long it takes until it is bound.
+fn time_to_bind(cluster: &Cluster, ns: &str, name: &str, label: (&str, &str)) -> Duration {
+    let created = Instant::now();
+    cluster.create(&pod(name).within(ns).by(ns).on(label).build());
+    cluster.bound_node(ns, name);
+    created.elapsed()
+}
+
+/// Creates a monster and asserts that others hardly notice.
+fn create_and_time(cluster: &Cluster, monster: &Value, label: (&str, &str)) {
+    let (ns, name) =
+        (monster["metadata"]["namespace"].as_str().unwrap(), monster["metadata"]["name"].as_str().unwrap());
+    let size = monster.to_string().len();
+    cluster.create(monster);
+    let stall = time_to_bind(cluster, ns, &format!("after-{name}"), label);
+    eprintln!("bad pods: a pod after {name} ({size} bytes) was bound within {} ms", stall.as_millis());
+    assert!(stall < STALL, "a pod after {name} waited {stall:?}");
+}
+
+fn terms(count: usize, term: impl Fn(usize) -> Value) -> Value {
+    (0..count).map(term).collect()
+}
+
+fn expression(key: &str, operator: &str, value: &str) -> Value {
+    json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": [value] }] })
+}
+
+#[test]
+fn an_unparsable_selector_is_a_condition_and_others_are_scheduled() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    let (ns, label) = ("e2e-selectors", ("e2e", "selectors"));
+    cluster.namespace(ns);
+    // Preferences matter only where there is a choice.
+    for name in ["selectors-1", "selectors-2"] {
+        cluster.create(&node(name, &[label, ("size", "7")], &[("cpu", "1")]));
+    }
+    let supercargo = Supercargo::on(plane, Some(&config(&[ns])));
+    let mine = |name: &str, affinity: Value| {
+        pod(name).within(ns).by(ns).on(label).spec("affinity", json!({ "nodeAffinity": affinity })).build()
+    };
+    let required = |terms: Value| json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } });
+    let preferred = |terms: Value| json!({ "preferredDuringSchedulingIgnoredDuringExecution": terms });
+    let nonsense = || expression("size", "Gt", "abc");
+
+    cluster.create(&mine("required", required(json!([nonsense()]))));
+    let condition = cluster.condition(ns, "required", "Unschedulable");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("node(s) didn't match Pod's node affinity/selector"), "{message}");
+
+    // Of alternatives those that can be read count.
+    cluster.create(&mine("alternative", required(json!([nonsense(), expression("size", "Gt", "5")]))));
+    cluster.bound_node(ns, "alternative");
+
+    let many = terms(
+        40,
+        |index| json!({ "weight": 1, "preference": expression(&format!("key-{index}"), "Gt", "abc") }),
+    );
+    cluster.create(&mine("preferred", preferred(many)));
+    let condition = cluster.condition(ns, "preferred", "SchedulerError");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("[39]") && message.contains("abc") && message.len() > 1024, "{message}");
+    let note = supercargo.eventually("the event", Duration::from_secs(20), || {
+        Some(cluster.events(ns, "preferred").first()?["note"].as_str()?.to_owned())
+    });
+    assert_eq!((note.len(), &note[1020..]), (1024, " ..."));
+    assert_eq!(note[..1020], message[..1020]);
+
+    assert!(time_to_bind(&cluster, ns, "good", label) < STALL);
+    supercargo.stop();
+}
+
+#[test]
+fn a_pod_of_one_and_a_half_megabytes_is_bound_and_holds_up_nobody() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    let (ns, label) = ("e2e-large", ("e2e", "large"));
+    cluster.namespace(ns);
+    cluster.create(&node("large-1", &[label], &[("cpu", "1")]));
+    let supercargo = Supercargo::on(plane, Some(&config(&[ns])));
+    time_to_bind(&cluster, ns, "before", label);
+    // etcd takes 1.5 MiB in a request.
+    let text = "x".repeat(1000);
+    let environment = (0..1450).map(|index| json!({ "name": format!("VARIABLE_{index}"), "value": text }));
+    let environment: Value = environment.collect();
+    let containers = json!([{ "name": "main", "image": "none", "env": environment }]);
+    let monster = pod("monster").within(ns).by(ns).on(label).spec("containers", containers).build();
+    assert!(monster.to_string().len() > 1_450_000);
+    create_and_time(&cluster, &monster, label);
+    assert_eq!(cluster.bound_node(ns, "monster"), "large-1");
+    supercargo.stop();
+}
+
+#[test]
+fn pods_with_ten_thousand_affinity_terms_are_decided_on_and_hold_up_nobody() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    let (ns, label) = ("e2e-terms", ("e2e", "terms"));
+    cluster.namespace(ns);
+    for index in 0..20 {
+        let name = format!("terms-{index}");
+        cluster.create(&node(&name, &[label, ("number", &index.to_string())], &[("cpu", "1")]));
+    }
+    let supercargo = Supercargo::on(plane, Some(&config(&[ns])));
+    time_to_bind(&cluster, ns, "before", label);
+    let mine = |name: &str, affinity: Value| {
+        pod(name).within(ns).by(ns).on(label).spec("affinity", affinity).build()
+    };
+    let required = |terms: Value| json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } });
+
+    let nowhere = terms(10_000, |index| expression("number", "In", &format!("{}", index + 100)));
+    create_and_time(&cluster, &mine("nowhere", required(nowhere)), label);
+    let condition = cluster.condition(ns, "nowhere", "Unschedulable");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("node(s) didn't match Pod's node affinity/selector"), "{message}");
+
+    let somewhere = terms(10_000, |index| expression("number", "In", &format!("{}", index + 7)));
+    create_and_time(&cluster, &mine("somewhere", required(somewhere)), label);
+    let number: u32 = cluster.bound_node(ns, "somewhere").trim_start_matches("terms-").parse().unwrap();
+    assert!(number >= 7);
+
+    let preferred = terms(
+        10_000,
+        |index| json!({ "weight": 1, "preference": expression("number", "In", &format!("{index}")) }),
+    );
+    let preferred =
+        json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferred } });
+    create_and_time(&cluster, &mine("preferring", preferred), label);
+    cluster.bound_node(ns, "preferring");
+
+    // Every term fails to be read, and the text that says so is bounded where the API bounds it.
+    let unreadable = terms(
+        10_000,
+        |index| json!({ "weight": 1, "preference": expression("a", "Gt", &format!("x{index}")) }),
+    );
+    let unreadable =
+        json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": unreadable } });
+    create_and_time(&cluster, &mine("unreadable", unreadable), label);
+    cluster.condition(ns, "unreadable", "SchedulerError");
+
+    let between =
+        terms(10_000, |_| json!({ "topologyKey": "zone", "labelSelector": { "matchLabels": { "a": "b" } } }));
+    let between = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": between } });
+    create_and_time(&cluster, &mine("between", between), label);
+    cluster.condition(ns, "between", "Unschedulable");
+    assert!(!supercargo.log().contains("panicked"));
+    supercargo.stop();
+}

@@ -1,0 +1,16 @@
+//! `supercargo` as its users run it: the binary, a real control plane, and what both have to say in the end.
+
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
+mod bad_files;
+mod bad_nodes;
+mod bad_pods;
+mod capacity;
+mod changes;
+mod events;
+mod outage;
+mod permissions;
+mod replay;
+mod restart;
+mod scheduling;
+mod shutdown;

@@ -1,0 +1,75 @@
+//! The API server goes away in the middle of the work.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, output, own_plane, pod, say};
+
+const TEST: &str = "outage";
+const OUTAGE: Duration = Duration::from_secs(20);
+const BEFORE: usize = 1_000;
+const AFTER: usize = 50;
+/// How many bindings may be under way at the moment of the crash.
+const IN_FLIGHT: usize = 128;
+
+fn pods(prefix: &str, count: usize) -> Vec<Value> {
+    let pod = |index| pod(&format!("{prefix}-{index}")).by("supercargo").asking("cpu", "100m").build();
+    (0..count).map(pod).collect()
+}
+
+#[test]
+fn after_an_outage_of_20_s_everything_pending_is_bound_and_nothing_twice() {
+    let started = Instant::now();
+    let Some(plane) = own_plane() else { return };
+    let cluster = Cluster::of(&plane);
+    // Room for all and a little more.
+    let nodes: Vec<_> = (0..27).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect();
+    cluster.create_all(&nodes);
+    cluster.create_all(&pods("before", BEFORE));
+    say(TEST, started, "nodes and pods are there");
+
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record").display().to_string();
+    let kubeconfig = plane.kubeconfig("supercargo").unwrap();
+    let supercargo = Supercargo::start(&kubeconfig, None, &["--record", &record]);
+    let assigned = || supercargo.log().matches("Successfully assigned").count();
+    supercargo
+        .eventually("some pods are bound", Duration::from_secs(30), || (assigned() >= 50).then_some(()));
+    plane.kill_apiserver();
+    let bound_before = assigned();
+    say(TEST, started, &format!("the API server is gone, with {bound_before} of {BEFORE} pods bound"));
+    assert!(bound_before < BEFORE, "it was not in the middle of the work");
+    thread::sleep(OUTAGE);
+    plane.start_apiserver().unwrap();
+    say(TEST, started, "the API server is back");
+
+    cluster.create_all(&pods("after", AFTER));
+    supercargo.eventually("every pod is bound", Duration::from_secs(90), || {
+        let pods = cluster.pods("default");
+        (pods.len() == BEFORE + AFTER && pods.iter().all(|pod| node_of(pod).is_some())).then_some(())
+    });
+    say(TEST, started, "every pod is bound");
+    let pods = cluster.pods("default");
+    for node in &nodes {
+        let on_it = pods.iter().filter(|pod| node_of(pod) == Some(name_of(node))).count();
+        assert!(on_it <= 40, "{} has {on_it} pods of a tenth of a CPU", name_of(node));
+    }
+
+    let bindings = Bindings::of_each_once(&plane, &pods, IN_FLIGHT);
+    let (unseen, failures) = (bindings.unseen(&pods), bindings.failures());
+    say(
+        TEST,
+        started,
+        &format!("{unseen} bindings went unseen by the audit log; others failed: {failures:?}"),
+    );
+    supercargo.stop();
+
+    // Nor does the hardest run there is depend on anything that is not in its record.
+    let replayed = output(&["replay", &record]);
+    let text = String::from_utf8_lossy(&replayed.stdout);
+    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+    assert!(text.ends_with("every decision the same\n"), "{text}");
+    say(TEST, started, &format!("replayed: {}", text.trim()));
+}

@@ -1,0 +1,36 @@
+//! What it may do, and what it says when it may not.
+
+use serde_json::json;
+
+use crate::support::{Cluster, Supercargo, node, own_plane, pod};
+
+#[test]
+fn without_permission_it_says_what_is_forbidden_and_goes_on_once_it_may() {
+    let Some(plane) = own_plane() else { return };
+    let cluster = Cluster::of(&plane);
+    cluster.create(&node("n1", &[], &[("cpu", "1")]));
+    cluster.create(&pod("first").by("supercargo").build());
+    let supercargo = Supercargo::start(&plane.kubeconfig("powerless").unwrap(), None, &[]);
+    for resource in ["pods", "nodes"] {
+        supercargo.wait_for_line(&[
+            "ERROR",
+            "forbidden",
+            "\"powerless\"",
+            &format!("cannot list resource \"{resource}\""),
+        ]);
+    }
+    // Only reading: now what it cannot do is bind.
+    let verbs = json!(["get", "list", "watch"]);
+    let rules = json!([{ "apiGroups": [""], "resources": ["pods", "nodes"], "verbs": verbs }]);
+    cluster.allow("powerless", "reader", &rules);
+    supercargo.wait_until_scheduling();
+    supercargo
+        .wait_for_line(&["running Bind plugin \"DefaultBinder\"", "cannot create resource \"pods/binding\""]);
+    supercargo.wait_for_line(&["WARN", "cannot patch resource \"pods/status\""]);
+    supercargo.wait_for_line(&["WARN", "cannot create resource \"events\""]);
+
+    // The rest of what the table of accesses says.
+    cluster.allow_supercargo("powerless");
+    assert_eq!(cluster.bound_node("default", "first"), "n1");
+    supercargo.stop();
+}

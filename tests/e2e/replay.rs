@@ -1,0 +1,90 @@
+//! A run that was recorded, made again.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use supercargo_controlplane::shared_or_skip;
+
+use crate::support::{Cluster, Supercargo, config, node, output, pod};
+
+const LABEL: (&str, &str) = ("e2e", "replay");
+
+/// Records a run in which pods are bound, wait, are deleted, are let go of by a gate, and find a node that comes late.
+fn record(cluster: &Cluster, supercargo: &Supercargo) {
+    let ns = "e2e-replay";
+    let mine = |name: &str| pod(name).within(ns).by("e2e-replay").on(LABEL);
+    for index in 0..40 {
+        cluster.create(&mine(&format!("small-{index}")).asking("cpu", "50m").build());
+    }
+    let gates = json!([{ "name": "example.com/wait" }]);
+    cluster.create(&mine("gated").spec("schedulingGates", gates).build());
+    cluster.create(&mine("large").asking("cpu", "3").build());
+    cluster.create(&mine("unwanted").asking("cpu", "64").build());
+    cluster.condition(ns, "large", "Unschedulable");
+    cluster.condition(ns, "unwanted", "Unschedulable");
+    cluster.delete_pod(ns, "unwanted");
+    cluster.patch_pod(ns, "gated", &json!({ "spec": { "schedulingGates": null } }));
+    cluster.create(&node("replay-late", &[LABEL], &[("cpu", "4"), ("memory", "4Gi")]));
+    assert_eq!(cluster.bound_node(ns, "large"), "replay-late");
+    cluster.bound_node(ns, "gated");
+    for index in 0..40 {
+        cluster.bound_node(ns, &format!("small-{index}"));
+    }
+    supercargo.wait_for_line(&["Successfully assigned e2e-replay/large"]);
+}
+
+fn replay(record: &Path, config: &Path) -> (Option<i32>, String, String) {
+    let path = |path: &Path| path.display().to_string();
+    let output = output(&["replay", &path(record), "--config", &path(config)]);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_recorded_run_replays_to_identical_decisions_and_an_altered_record_does_not() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    cluster.namespace("e2e-replay");
+    for index in 0..3 {
+        let name = format!("replay-{index}");
+        cluster.create(&node(&name, &[LABEL], &[("cpu", "2"), ("memory", "4Gi")]));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, config_path) = (folder.path().join("record"), folder.path().join("config.yaml"));
+    let config = config(&["e2e-replay"]);
+    fs::write(&config_path, &config).unwrap();
+
+    let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
+    let supercargo = Supercargo::start(&kubeconfig, Some(&config), &["--record", path.to_str().unwrap()]);
+    supercargo.wait_until_scheduling();
+    record(&cluster, &supercargo);
+    supercargo.stop();
+
+    let text = fs::read_to_string(&path).unwrap();
+    let steps = text.lines().count();
+    let (code, out, error) = replay(&path, &config_path);
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), &*format!("{steps} steps, every decision the same\n")),
+        "{error}"
+    );
+    assert!(text.lines().filter(|line| line.contains("Bind e2e-replay/")).count() >= 42);
+
+    // The same pods on other nodes.
+    let altered = folder.path().join("altered");
+    let bind = text.lines().position(|line| line.contains("Bind e2e-replay/large")).unwrap();
+    let mut lines: Vec<String> = text.lines().map(|line| line.to_owned() + "\n").collect();
+    lines[bind] = lines[bind].replace(" to replay-late\"", " to replay-0\"");
+    fs::write(&altered, lines.concat()).unwrap();
+    let (code, _, error) = replay(&altered, &config_path);
+    assert_eq!(code, Some(1));
+    assert!(error.contains(&format!("line {}: ", bind + 1)) && error.contains("replay-late"), "{error}");
+
+    // A record that a crash cut off.
+    let cut = folder.path().join("cut");
+    fs::write(&cut, &text[..text.len() - 20]).unwrap();
+    let (code, _, error) = replay(&cut, &config_path);
+    assert_eq!(code, Some(1));
+    assert!(error.contains(&format!("line {steps}: ")), "{error}");
+}

@@ -1,0 +1,113 @@
+//! Which pods a scheduler takes, and when. All share one control plane: each test has nodes, namespaces and scheduler
+//! names of its own.
+
+use std::time::Duration;
+
+use serde_json::json;
+use supercargo_controlplane::shared_or_skip;
+
+use crate::support::{Cluster, Supercargo, config, node, node_of, pod, priority_class};
+
+#[test]
+fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but_count_them() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    let label = ("e2e", "profiles");
+    cluster.create(&node("profiles-1", &[label], &[("cpu", "1"), ("memory", "1Gi")]));
+    let namespaces = ["e2e-profiles-a", "e2e-profiles-b"];
+    for name in namespaces {
+        cluster.namespace(name);
+    }
+    let mine = |name: &str, ns: &str, by: &str| pod(name).within(ns).by(by).on(label);
+    // Nobody's: no scheduler of this name runs.
+    cluster.create(&mine("foreign", namespaces[0], "e2e-nobody").asking("cpu", "100m").build());
+    // Somebody else's, on its node already.
+    let placed = mine("placed", namespaces[0], "e2e-nobody").asking("cpu", "600m");
+    cluster.create(&placed.spec("nodeName", json!("profiles-1")).build());
+    // There before the scheduler is.
+    cluster.create(&mine("early", namespaces[0], "e2e-profile-1").asking("cpu", "100m").build());
+
+    let supercargo = Supercargo::on(plane, Some(&config(&["e2e-profile-1", "e2e-profile-2"])));
+    assert_eq!(cluster.bound_node(namespaces[0], "early"), "profiles-1");
+    for ns in namespaces {
+        for by in ["e2e-profile-1", "e2e-profile-2"] {
+            cluster.create(&mine(&format!("late-of-{by}"), ns, by).asking("cpu", "50m").build());
+        }
+    }
+    for ns in namespaces {
+        for by in ["e2e-profile-1", "e2e-profile-2"] {
+            let name = format!("late-of-{by}");
+            assert_eq!(cluster.bound_node(ns, &name), "profiles-1");
+            let reporter = supercargo.eventually("the event", Duration::from_secs(20), || {
+                Some(cluster.events(ns, &name).first()?["reportingController"].clone())
+            });
+            assert_eq!(reporter, by);
+        }
+    }
+    // 600m + 100m + 4 × 50m are taken.
+    cluster.create(&mine("too-large", namespaces[0], "e2e-profile-1").asking("cpu", "200m").build());
+    let condition = cluster.condition(namespaces[0], "too-large", "Unschedulable");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("1 Insufficient cpu"), "{message}");
+    let foreign = cluster.pod(namespaces[0], "foreign");
+    assert_eq!(node_of(&foreign), None);
+    assert!(foreign["status"]["conditions"].is_null(), "{}", foreign["status"]);
+    assert!(cluster.events(namespaces[0], "foreign").is_empty());
+    // What a foreign pod gives back is there for others.
+    cluster.delete_pod(namespaces[0], "placed");
+    assert_eq!(cluster.bound_node(namespaces[0], "too-large"), "profiles-1");
+    supercargo.stop();
+}
+
+#[test]
+fn a_gated_pod_waits_unseen_until_its_gates_are_lifted() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    let (ns, label) = ("e2e-gates", ("e2e", "gates"));
+    cluster.namespace(ns);
+    cluster.create(&node("gates-1", &[label], &[("cpu", "1")]));
+    let supercargo = Supercargo::on(plane, Some(&config(&["e2e-gates"])));
+    let mine = |name: &str| pod(name).within(ns).by("e2e-gates").on(label);
+    let gates = json!([{ "name": "example.com/a" }, { "name": "example.com/b" }]);
+    cluster.create(&mine("gated").spec("schedulingGates", gates).build());
+    cluster.create(&mine("free-1").build());
+    cluster.bound_node(ns, "free-1");
+    let condition = cluster.condition(ns, "gated", "SchedulingGated");
+    assert_eq!(condition["status"], "False");
+
+    let one_left = json!({ "spec": { "schedulingGates": [{ "name": "example.com/b" }] } });
+    cluster.patch_pod(ns, "gated", &one_left);
+    cluster.create(&mine("free-2").build());
+    cluster.bound_node(ns, "free-2");
+    assert_eq!(node_of(&cluster.pod(ns, "gated")), None);
+    assert!(cluster.events(ns, "gated").is_empty());
+
+    cluster.patch_pod(ns, "gated", &json!({ "spec": { "schedulingGates": null } }));
+    assert_eq!(cluster.bound_node(ns, "gated"), "gates-1");
+    supercargo.stop();
+}
+
+#[test]
+fn of_pods_that_wait_the_most_important_goes_first() {
+    let Some(plane) = shared_or_skip() else { return };
+    let cluster = Cluster::of(plane);
+    let (ns, label) = ("e2e-priority", ("e2e", "priority"));
+    cluster.namespace(ns);
+    for (name, value) in [("e2e-low", -5), ("e2e-high", 1000)] {
+        cluster.create(&priority_class(name, value));
+    }
+    let mine = |name: &str| pod(name).within(ns).by("e2e-priority").on(label).asking("cpu", "600m");
+    cluster.create(&mine("low").spec("priorityClassName", json!("e2e-low")).build());
+    cluster.create(&mine("none").build());
+    cluster.create(&mine("high").spec("priorityClassName", json!("e2e-high")).build());
+    let supercargo = Supercargo::on(plane, Some(&config(&["e2e-priority"])));
+    for name in ["low", "none", "high"] {
+        cluster.condition(ns, name, "Unschedulable");
+    }
+    // One node at a time, and room for one pod on each.
+    for (node_name, expected) in [("priority-1", "high"), ("priority-2", "none"), ("priority-3", "low")] {
+        cluster.create(&node(node_name, &[label], &[("cpu", "1")]));
+        assert_eq!(cluster.bound_node(ns, expected), node_name);
+    }
+    supercargo.stop();
+}

@@ -1,0 +1,17 @@
+//! What integration tests share: a cluster to write to, `supercargo` as a process, and how to wait for things.
+
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
+mod audit;
+mod cluster;
+mod eventually;
+mod fake_api;
+mod objects;
+mod process;
+
+pub(crate) use audit::Bindings;
+pub(crate) use cluster::{Cluster, own_plane};
+pub(crate) use eventually::{eventually, say};
+pub(crate) use fake_api::FakeApi;
+pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, priority_class};
+pub(crate) use process::{Supercargo, output};
