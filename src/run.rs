@@ -60,6 +60,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let config = load_config(options.config.as_deref())?;
     let kubeconfig = options.kubeconfig.as_ref().or(config.client_connection.kubeconfig.as_ref());
     let connection = connect(kubeconfig.map(PathBuf::as_path)).await?;
+    let server = connection.cluster_url.clone();
     let client =
         Client::try_from(connection.clone()).map_err(|error| ConnectError::Client(Box::new(error)))?;
     let api = Api::new(connection, rate_limit(&config.client_connection))?;
