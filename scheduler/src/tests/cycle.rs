@@ -357,6 +357,17 @@ fn a_sampled_search_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
+fn a_sampled_search_counts_the_nodes_it_turned_down() {
+    let mut bed = Bed::of(Options { percentage_of_nodes_to_score: Some(40), ..options(plugins(Vec::new())) });
+    for i in 0..300 {
+        let node = node(&format!("n{i}"));
+        bed.node(if i < 10 { node.unschedulable() } else { node });
+    }
+    assert_eq!(bound_to(&mut bed, pod("a")), "n10");
+    assert_eq!(bed.scheduler.next_start_node, 130);
+}
+
+#[test]
 fn the_profiles_percentage_goes_before_the_common_one() {
     let profile = ProfileSpec {
         scheduler_name: "supercargo".to_owned(),

@@ -229,3 +229,21 @@ fn a_nomination_made_by_postfilter_is_kept_until_the_next_attempt_says_nothing_o
     bed.cycle();
     assert!(bed.scheduler.queue.nominator.is_empty(), "the status never said so");
 }
+
+#[test]
+fn a_pod_that_is_turned_down_wakes_others_with_the_room_it_leaves_but_not_itself() {
+    let plugin = Fake::new("Refuser")
+        .permit(|_, pod| match pod.labels.get("waits") {
+            Some(_) => Permit::Wait(Duration::from_secs(5)),
+            None => Permit::Reject(Status::unschedulable("no")),
+        })
+        .events(|| vec![EventRegistration::always(EventResource::Pod, ActionType::DELETE)]);
+    let mut bed = Bed::with(vec![plugin.build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("b"));
+    bed.cycle();
+    bed.pod(pod("a").label("waits", ""));
+    bed.cycle();
+    bed.pass_seconds(5);
+    assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Unschedulable), Some(Place::Active)));
+}

@@ -11,7 +11,7 @@ use super::steps::{Bind, Step, step};
 
 /// Enough for continuous integration; `PROPTEST_CASES` sets another number.
 fn config() -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
 }
 
@@ -67,8 +67,12 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nothing_is_lost_or_done_twice_whatever_happens(steps in prop::collection::vec(step(), 1..80)) {
+    fn nothing_is_lost_or_done_twice_whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();
+        for node in 0..2 {
+            world.api.set_node(node, 4, false);
+            world.deliver();
+        }
         for step in steps {
             world.make(step);
         }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use supercargo_framework::binding::{BindOutcome, Certainty};
 use supercargo_framework::{Now, PodInfo, Status};
 
-use super::api::{Change, Flavour};
+use super::api::{Change, Flavour, node_name};
 use super::model::World;
 use crate::tests::bed::failed;
 use crate::{Input, PodRead};
@@ -25,6 +25,18 @@ pub(super) enum Bind {
     Lost,
 }
 
+/// What becomes of a pod by others' doing.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PodChange {
+    Delete,
+    Replace { cpu: usize },
+    Terminate,
+    Ungate,
+    Touch,
+    Nominate { node: usize },
+    BindElsewhere { node: usize },
+}
+
 /// One step of a history. Numbers choose among what there is.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -34,21 +46,9 @@ pub(super) enum Step {
         priority: i32,
         flavour: Flavour,
     },
-    Delete(usize),
-    Replace {
-        name: usize,
-        cpu: usize,
-    },
-    Terminate(usize),
-    Ungate(usize),
-    Relabel(usize),
-    Nominate {
-        name: usize,
-        node: usize,
-    },
-    BindElsewhere {
-        name: usize,
-        node: usize,
+    Pod {
+        which: usize,
+        change: PodChange,
     },
     SetNode {
         name: usize,
@@ -83,7 +83,7 @@ pub(super) enum Step {
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
-    let (pod, node, cpu) = (0..6_usize, 0..3_usize, 1..4_usize);
+    let (pod, node, cpu) = (0..5_usize, 0..3_usize, 1..4_usize);
     let flavour = prop_oneof![
         4 => Just(Flavour::Plain),
         1 => Just(Flavour::Gated),
@@ -98,16 +98,19 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         2 => Just(Bind::DoneAndLost),
         2 => Just(Bind::Lost),
     ];
+    let change = prop_oneof![
+        2 => Just(PodChange::Delete),
+        1 => cpu.clone().prop_map(|cpu| PodChange::Replace { cpu }),
+        2 => Just(PodChange::Terminate),
+        1 => Just(PodChange::Ungate),
+        2 => Just(PodChange::Touch),
+        1 => node.clone().prop_map(|node| PodChange::Nominate { node }),
+        3 => node.clone().prop_map(|node| PodChange::BindElsewhere { node }),
+    ];
     prop_oneof![
-        8 => (pod.clone(), cpu.clone(), 0..3_i32, flavour)
+        10 => (pod.clone(), cpu.clone(), 0..3_i32, flavour)
             .prop_map(|(name, cpu, priority, flavour)| Step::Create { name, cpu, priority, flavour }),
-        2 => pod.clone().prop_map(Step::Delete),
-        1 => (pod.clone(), cpu.clone()).prop_map(|(name, cpu)| Step::Replace { name, cpu }),
-        1 => pod.clone().prop_map(Step::Terminate),
-        1 => pod.clone().prop_map(Step::Ungate),
-        1 => pod.clone().prop_map(Step::Relabel),
-        1 => (pod.clone(), node.clone()).prop_map(|(name, node)| Step::Nominate { name, node }),
-        1 => (pod, node.clone()).prop_map(|(name, node)| Step::BindElsewhere { name, node }),
+        10 => (pod, change).prop_map(|(which, change)| Step::Pod { which, change }),
         4 => (node.clone(), 1..7_usize, prop::bool::weighted(0.2))
             .prop_map(|(name, cpu, cordoned)| Step::SetNode { name, cpu, cordoned }),
         1 => node.prop_map(Step::DeleteNode),
@@ -116,8 +119,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(|as_update| Step::TellAgain { as_update }),
         14 => Just(Step::Cycle),
         8 => (0..4_usize, bind).prop_map(|(which, how)| Step::Bind { which, how }),
-        3 => (0..4_usize, prop::bool::weighted(0.3)).prop_map(|(which, fails)| Step::Read { which, fails }),
-        3 => (0..4_usize, 0..4_usize).prop_map(|(which, how)| Step::PreBind { which, how }),
+        4 => (0..4_usize, prop::bool::weighted(0.3)).prop_map(|(which, fails)| Step::Read { which, fails }),
+        4 => (0..4_usize, 0..4_usize).prop_map(|(which, how)| Step::PreBind { which, how }),
         3 => prop::bool::weighted(0.8).prop_map(|carried_out| Step::Patch { carried_out }),
         6 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
     ]
@@ -127,13 +130,12 @@ impl World {
     pub(super) fn make(&mut self, step: Step) {
         match step {
             Step::Create { name, cpu, priority, flavour } => self.api.create(name, cpu, priority, flavour),
-            Step::Delete(name) => self.api.delete(name),
-            Step::Replace { name, cpu } => self.api.replace(name, cpu),
-            Step::Terminate(name) => self.api.change(name, |pod| pod.terminating = true),
-            Step::Ungate(name) => self.api.change(name, |pod| pod.scheduling_gates = Box::default()),
-            Step::Relabel(name) => self.api.change(name, |pod| pod.generation += 1),
-            Step::Nominate { name, node } => self.nominate(name, node),
-            Step::BindElsewhere { name, node } => self.bind_elsewhere(name, node),
+            Step::Pod { which, change } => {
+                let names: Vec<_> = self.api.pods.keys().copied().collect();
+                if let Some(name) = which.checked_rem(names.len()).map(|which| names[which]) {
+                    self.change_pod(name, change);
+                }
+            }
             Step::SetNode { name, cpu, cordoned } => self.api.set_node(name, cpu, cordoned),
             Step::DeleteNode(name) => self.api.delete_node(name),
             Step::Deliver(changes) => (0..changes).for_each(|_| _ = self.deliver()),
@@ -163,16 +165,19 @@ impl World {
         assert!(wait <= Duration::from_secs(30), "the queue is looked at twice a minute");
     }
 
-    fn nominate(&mut self, name: usize, node: usize) {
-        if self.api.pods.get(&name).is_some_and(|pod| !pod.is_assigned()) {
-            let node = format!("n{node}").into();
-            self.api.change(name, |pod| pod.status.nominated_node_name = Some(node));
-        }
-    }
-
-    fn bind_elsewhere(&mut self, name: usize, node: usize) {
-        if let Some(uid) = self.api.pods.get(&name).map(|pod| pod.uid.clone()) {
-            self.api.bind(&uid, &format!("n{node}").into());
+    fn change_pod(&mut self, name: usize, change: PodChange) {
+        let pod = Arc::clone(&self.api.pods[&name]);
+        match change {
+            PodChange::Delete => self.api.delete(name),
+            PodChange::Replace { cpu } => self.api.replace(name, cpu),
+            PodChange::Terminate => self.api.change(name, |pod| pod.terminating = true),
+            PodChange::Ungate => self.api.change(name, |pod| pod.scheduling_gates = Box::default()),
+            PodChange::Touch => self.api.change(name, |pod| pod.generation += 1),
+            PodChange::Nominate { node } if !pod.is_assigned() => {
+                self.api.change(name, |pod| pod.status.nominated_node_name = Some(node_name(node).into()));
+            }
+            PodChange::Nominate { .. } => {}
+            PodChange::BindElsewhere { node } => _ = self.api.bind(&pod.uid, &node_name(node).into()),
         }
     }
 
