@@ -7,6 +7,7 @@ use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use supercargo_framework::Uid;
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_scheduler::StatusPatch;
 use tokio::sync::mpsc;
@@ -108,7 +109,9 @@ impl StatusWriter {
 /// Lets the later patch win, field by field.
 fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
     waiting.condition = later.condition.or(waiting.condition.take());
-    waiting.nominated_node_name = later.nominated_node_name.or(waiting.nominated_node_name.take());
+    if later.nomination != Nomination::Keep {
+        waiting.nomination = later.nomination;
+    }
 }
 
 async fn write(api: &Api, patch: &StatusPatch) {
@@ -153,7 +156,7 @@ fn body(patch: &StatusPatch) -> Value {
     if let Some(condition) = &patch.condition {
         status.insert("conditions".into(), json!([condition_json(condition)]));
     }
-    if let Some(node) = &patch.nominated_node_name {
+    if let Nomination::Override(node) = &patch.nomination {
         status.insert("nominatedNodeName".into(), json!(node));
     }
     json!({"metadata": {"uid": patch.uid}, "status": status})
@@ -178,7 +181,7 @@ mod tests {
     use crate::testing::{Requests, answering};
     use supercargo_framework::pod::PodKey;
 
-    fn patch(uid: &str, message: &str, node: Option<Option<&str>>) -> StatusPatch {
+    fn patch(uid: &str, message: &str, nomination: Nomination) -> StatusPatch {
         StatusPatch {
             pod: PodKey { namespace: "ns".into(), name: "pod".into() },
             uid: uid.into(),
@@ -189,7 +192,7 @@ mod tests {
                 observed_generation: Some(3),
                 last_transition: Some(supercargo_framework::Timestamp(1_700_000_000_000_000)),
             }),
-            nominated_node_name: node.map(|node| node.map(Into::into)),
+            nomination,
         }
     }
 
@@ -206,7 +209,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_patch_has_the_condition_and_clears_the_nomination() {
-        let requests = written(vec![patch("u1", "why", Some(None))], vec![200]).await;
+        let requests = written(vec![patch("u1", "why", Nomination::Override(None))], vec![200]).await;
         let [(method, path, body)] = &requests.all()[..] else { panic!("{requests:?}") };
         assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/api/v1/namespaces/ns/pods/pod/status"));
         assert_eq!(body["metadata"]["uid"], "u1");
@@ -220,9 +223,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn patches_of_one_pod_keep_their_order_and_the_newest_replaces_one_not_sent() {
         let patches = vec![
-            patch("u1", "first", None),
-            patch("u1", "second", Some(Some("n1"))),
-            patch("u1", "third", None),
+            patch("u1", "first", Nomination::Keep),
+            patch("u1", "second", Nomination::Override(Some("n1".into()))),
+            patch("u1", "third", Nomination::Keep),
         ];
         let requests = written(patches, vec![]).await;
         let all = requests.all();
@@ -234,9 +237,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn passing_failures_are_tried_again_three_times() {
-        assert_eq!(written(vec![patch("u1", "a", None)], vec![500, 503, 200]).await.all().len(), 3);
-        assert_eq!(written(vec![patch("u1", "a", None)], vec![500; 9]).await.all().len(), 4);
-        assert_eq!(written(vec![patch("u1", "a", None)], vec![404]).await.all().len(), 1);
-        assert_eq!(written(vec![patch("u1", "a", None)], vec![422]).await.all().len(), 1);
+        assert_eq!(
+            written(vec![patch("u1", "a", Nomination::Keep)], vec![500, 503, 200]).await.all().len(),
+            3
+        );
+        assert_eq!(written(vec![patch("u1", "a", Nomination::Keep)], vec![500; 9]).await.all().len(), 4);
+        assert_eq!(written(vec![patch("u1", "a", Nomination::Keep)], vec![404]).await.all().len(), 1);
+        assert_eq!(written(vec![patch("u1", "a", Nomination::Keep)], vec![422]).await.all().len(), 1);
     }
 }

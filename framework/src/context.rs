@@ -44,6 +44,15 @@ pub enum Command {
         /// In whose name.
         plugin: Text,
     },
+    /// Make PreBind of a pod give up, as preemption does with a victim that is not on its node yet.
+    CancelBinding {
+        /// The pod.
+        pod: Uid,
+        /// In whose name.
+        plugin: Text,
+        /// Why.
+        message: Text,
+    },
     /// Turn a pod that waits on Permit down.
     Reject {
         /// The waiting pod.

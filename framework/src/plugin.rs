@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 
 use crate::binding::{BindOutcome, BindingContext, BoxFuture};
 use crate::context::Context;
@@ -179,7 +180,7 @@ pub trait RunFilters {
 }
 
 /// What to do with the pod's nominated node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Nomination {
     /// Leave it as it is.
     #[default]
@@ -293,7 +294,10 @@ pub trait PermitPlugin: Send + Sync + 'static {
 /// Whether PreBind has anything to do.
 pub enum PreFlight {
     /// Nothing.
-    Skip,
+    Skip {
+        /// Whether the plugins before and after may run side by side all the same.
+        allow_parallel: bool,
+    },
     /// This.
     Work {
         /// Whether it may run beside its neighbours that say so too.

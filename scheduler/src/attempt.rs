@@ -249,7 +249,7 @@ impl Scheduler {
                 pod: pod.key(),
                 uid: pod.uid.clone(),
                 condition: None,
-                nominated_node_name: Some(Some(Arc::clone(node))),
+                nomination: Nomination::Override(Some(Arc::clone(node))),
             }));
         }
     }

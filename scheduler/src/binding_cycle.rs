@@ -49,7 +49,7 @@ impl Scheduler {
         for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
             self.running.set("PreBindPreFlight", name);
             match plugin.pre_flight(&cx, state, &queued.pod, node) {
-                PreFlight::Skip => {}
+                PreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
                 PreFlight::Fail(status) => return Err(pre_flight_failed(name, &status)),
                 PreFlight::Work { allow_parallel, work } => {
                     let work = PreBindWork { name: (*name).into(), plugin: Arc::clone(plugin), work };
@@ -111,7 +111,7 @@ impl Scheduler {
     }
 
     /// Makes PreBind of a pod give up, as long as it runs.
-    pub fn cancel_binding(&mut self, uid: &Uid, status: Status) {
+    pub(crate) fn cancel_binding(&mut self, uid: &Uid, status: Status) {
         if let Some(Stage::PreBinding { cancelled: cancelled @ None }) =
             self.bindings.get_mut(uid).map(|binding| &mut binding.stage)
         {

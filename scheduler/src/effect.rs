@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use supercargo_framework::plugin::{BindPlugin, PreBindPlugin};
+use supercargo_framework::plugin::{BindPlugin, Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, Text, Uid};
 
@@ -37,8 +37,8 @@ pub struct StatusPatch {
     pub uid: Uid,
     /// The PodScheduled condition, if it changes.
     pub condition: Option<PodCondition>,
-    /// `nominatedNodeName`, if it changes; `Some(None)` clears it.
-    pub nominated_node_name: Option<Option<Arc<str>>>,
+    /// What becomes of `nominatedNodeName`.
+    pub nomination: Nomination,
 }
 
 /// Whether an event is good news.

@@ -121,16 +121,16 @@ impl Scheduler {
             last_transition: still_false
                 .map_or(Some(now.wall.floor_to_second()), |condition| condition.last_transition),
         });
-        let nominated_node_name = match nomination {
-            Nomination::Keep => None,
-            Nomination::Override(node) => (node != pod.status.nominated_node_name).then_some(node),
+        let nomination = match nomination {
+            Nomination::Override(node) if node == pod.status.nominated_node_name => Nomination::Keep,
+            nomination => nomination,
         };
-        if condition.is_some() || nominated_node_name.is_some() {
+        if condition.is_some() || nomination != Nomination::Keep {
             self.effects.push(Effect::PatchPodStatus(StatusPatch {
                 pod: pod.key(),
                 uid: pod.uid.clone(),
                 condition,
-                nominated_node_name,
+                nomination,
             }));
         }
     }

@@ -230,6 +230,9 @@ impl Scheduler {
                         self.permitted(now, &pod);
                     }
                 }
+                Command::CancelBinding { pod, plugin, message } => {
+                    self.cancel_binding(&pod, supercargo_framework::Status::error(message).by(plugin));
+                }
                 Command::Reject { pod, plugin, message } => {
                     let status = supercargo_framework::Status::unschedulable(message).by(plugin);
                     self.permit_rejected(now, &pod, status);

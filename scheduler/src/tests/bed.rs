@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder};
 use supercargo_framework::{Now, Plugin, PodInfo, Status, Timestamp};
 
@@ -207,10 +208,10 @@ pub(super) fn line(effect: &Effect) -> String {
             let condition = patch.condition.as_ref().map_or_else(String::new, |condition| {
                 format!(" {} {}: {}", condition.status, condition.reason, condition.message)
             });
-            let nominated = patch
-                .nominated_node_name
-                .as_ref()
-                .map_or_else(String::new, |node| format!(" nominated {:?}", node.as_deref().unwrap_or("")));
+            let nominated = match &patch.nomination {
+                Nomination::Keep => String::new(),
+                Nomination::Override(node) => format!(" nominated {:?}", node.as_deref().unwrap_or("")),
+            };
             format!("{} patch{condition}{nominated}", patch.uid)
         }
         Effect::Bind { pod, node, .. } => format!("{} bind to {node}", pod.uid),
@@ -233,7 +234,7 @@ pub(super) fn patched(pod: PodBuilder, effects: &[Effect]) -> PodBuilder {
                 if let Some(condition) = &patch.condition {
                     pod.status.pod_scheduled = Some(condition.clone());
                 }
-                if let Some(node) = &patch.nominated_node_name {
+                if let Nomination::Override(node) = &patch.nomination {
                     pod.status.nominated_node_name.clone_from(node);
                 }
             }

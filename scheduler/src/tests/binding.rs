@@ -228,13 +228,15 @@ fn reserve_may_refuse_or_fail_and_every_plugin_gives_back() {
 #[derive(Clone, Copy)]
 enum Flight {
     Skip,
+    SkipAlone,
     Alone,
     Beside,
 }
 
 fn preparer(name: &'static str, flight: Flight) -> Fake {
     Fake::new(name).pre_flight(move |_| match flight {
-        Flight::Skip => PreFlight::Skip,
+        Flight::Skip => PreFlight::Skip { allow_parallel: true },
+        Flight::SkipAlone => PreFlight::Skip { allow_parallel: false },
         Flight::Alone => PreFlight::Work { allow_parallel: false, work: Box::new(()) },
         Flight::Beside => PreFlight::Work { allow_parallel: true, work: Box::new(()) },
     })
@@ -242,13 +244,14 @@ fn preparer(name: &'static str, flight: Flight) -> Fake {
 
 #[test]
 fn prebind_runs_in_groups_of_neighbours_that_allow_it() {
-    use Flight::{Alone, Beside, Skip};
-    let cases: [(&[Flight], &str); 6] = [
+    use Flight::{Alone, Beside, Skip, SkipAlone};
+    let cases: [(&[Flight], &str); 7] = [
         (&[Beside, Beside, Beside], "a prebind A+B+C"),
         (&[Alone, Alone, Alone], "a prebind A B C"),
         (&[Beside, Alone, Beside], "a prebind A B C"),
         (&[Alone, Beside, Beside], "a prebind A B+C"),
         (&[Beside, Skip, Beside], "a prebind A+C"),
+        (&[Beside, SkipAlone, Beside], "a prebind A C"),
         (&[Skip, Alone, Skip], "a prebind B"),
     ];
     for (flights, expected) in cases {

@@ -38,7 +38,7 @@ fn the_condition_says_of_which_generation_it_speaks_and_since_when() {
     assert_eq!(condition.observed_generation, Some(3));
     let since = condition.last_transition.unwrap();
     assert_eq!(since, WALL.plus(std::time::Duration::from_secs(2)), "the API keeps whole seconds");
-    assert_eq!(patch.nominated_node_name, None, "there is nothing to clear");
+    assert_eq!(patch.nomination, Nomination::Keep, "there is nothing to clear");
 }
 
 #[test]
@@ -124,12 +124,12 @@ fn a_stale_nomination_is_cleared_once() {
     bed.cycle();
     let effects = bed.effects();
     let nominated = |effects: &[Effect]| match &effects[1] {
-        Effect::PatchPodStatus(patch) => patch.nominated_node_name.clone(),
+        Effect::PatchPodStatus(patch) => patch.nomination.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(nominated(&effects), Some(None));
+    assert_eq!(nominated(&effects), Nomination::Override(None));
     bed.update(big().nominated("n1"), patched(big().nominated("n1"), &effects));
-    assert_eq!(nominated(&retried(&mut bed)), None);
+    assert_eq!(nominated(&retried(&mut bed)), Nomination::Keep);
 }
 
 #[test]

@@ -218,7 +218,7 @@ impl PermitPlugin for Fake {
 
 impl PreBindPlugin for Fake {
     fn pre_flight(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, _: &Arc<str>) -> PreFlight {
-        self.pre_flight.as_ref().map_or(PreFlight::Skip, |answer| answer(pod))
+        self.pre_flight.as_ref().map_or(PreFlight::Skip { allow_parallel: true }, |answer| answer(pod))
     }
 
     fn pre_bind(&self, _cx: BindingContext, _work: Box<dyn std::any::Any + Send>) -> BoxFuture<Status> {

@@ -211,7 +211,7 @@ impl PermitPlugin for Fake {
 
 impl PreBindPlugin for Fake {
     fn pre_flight(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &Arc<str>) -> PreFlight {
-        PreFlight::Skip
+        PreFlight::Skip { allow_parallel: true }
     }
 
     fn pre_bind(&self, _: BindingContext, _: Box<dyn Any + Send>) -> BoxFuture<Status> {

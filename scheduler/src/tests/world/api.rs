@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
@@ -131,7 +132,7 @@ impl Api {
                 if let Some(condition) = &patch.condition {
                     pod.status.pod_scheduled = Some(condition.clone());
                 }
-                if let Some(node) = &patch.nominated_node_name {
+                if let Nomination::Override(node) = &patch.nomination {
                     pod.status.nominated_node_name.clone_from(node);
                 }
             });

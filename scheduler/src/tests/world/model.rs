@@ -66,7 +66,7 @@ fn gatekeeper() -> Arc<dyn Plugin> {
     };
     let pre_flight = |pod: &PodInfo| match pod.labels.get("prepares") {
         Some(_) => PreFlight::Work { allow_parallel: true, work: Box::new(()) },
-        None => PreFlight::Skip,
+        None => PreFlight::Skip { allow_parallel: true },
     };
     Fake::new("Gatekeeper").permit(permit).pre_flight(pre_flight).events(Vec::new).build()
 }
