@@ -1,7 +1,7 @@
 //! Everything the scheduler does to the API, as one table.
 //!
-//! The RBAC manifest is held against it: each row is there because a function beside it makes the request, and a row
-//! that is not in the manifest fails a test before it fails in a cluster.
+//! Tests hold the RBAC manifest against it, and the audit log of a real API server, so that what the code does, what this
+//! says, and what a cluster allows are the same.
 
 /// A kind of request to the API server, in RBAC's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

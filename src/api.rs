@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::{Client, Config};
 use serde_json::Value;
@@ -16,12 +16,24 @@ use thiserror::Error;
 
 use crate::rate_limit::RateLimiter;
 
+/// A server that is too busy is asked so often again.
+const BUSY_ATTEMPTS: usize = 5;
+/// The longest wait that a server may ask for.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// No request takes longer than this; then its fate is unknown. Above the 60 s after which the API server gives up itself.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Why there is no client.
 #[derive(Debug, Error)]
 pub enum ConnectError {
+    /// The kubeconfig is no YAML of its kind. What is there is not told: it may be a token.
+    #[error("kubeconfig {path}:{place}: not a kubeconfig")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// Line and column, if known.
+        place: String,
+    },
     /// The kubeconfig cannot be used.
     #[error("kubeconfig {path}: {source}")]
     Kubeconfig {
@@ -44,10 +56,7 @@ pub enum ConnectError {
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => {
-            let named = |source| ConnectError::Kubeconfig {
-                path: path.display().to_string(),
-                source: Box::new(source),
-            };
+            let named = |source| kubeconfig_error(path, source);
             let file = Kubeconfig::read_from(path).map_err(named)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?
         }
@@ -57,6 +66,18 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> 
     config.default_retry = false;
     config.disable_compression = true;
     Ok(config)
+}
+
+fn kubeconfig_error(path: &Path, source: KubeconfigError) -> ConnectError {
+    let path = path.display().to_string();
+    match source {
+        KubeconfigError::Parse(error) => {
+            let place =
+                error.location().map_or_else(String::new, |at| format!("{}:{}", at.line(), at.column()));
+            ConnectError::Malformed { path, place }
+        }
+        source => ConnectError::Kubeconfig { path, source: Box::new(source) },
+    }
 }
 
 /// Sends requests, at most as fast as configured.
@@ -88,6 +109,8 @@ pub struct CallError {
     pub status: Option<StatusCode>,
     /// Whether nothing was sent because nobody listens.
     pub connection_refused: bool,
+    /// How long the server, too busy now, wants to be left alone.
+    pub retry_after: Option<Duration>,
 }
 
 impl Api {
@@ -102,21 +125,35 @@ impl Api {
         Self { client, limit: None }
     }
 
-    /// Sends a request and returns the answer's JSON.
+    /// Sends a request and returns the answer's JSON. A server that is too busy is asked again when it says so: it has
+    /// done nothing yet.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
-        if let Some(limit) = &self.limit {
-            limit.ready().await;
-        }
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.send(call)).await {
+        let patient = async {
+            for _ in 0..BUSY_ATTEMPTS {
+                match self.call_once(&call).await {
+                    Err(CallError { retry_after: Some(wait), .. }) => tokio::time::sleep(wait).await,
+                    result => return result,
+                }
+            }
+            self.call_once(&call).await
+        };
+        match tokio::time::timeout(REQUEST_TIMEOUT, patient).await {
             Ok(result) => result,
             Err(_) => Err(unknown(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
         }
     }
 
-    async fn send(&self, call: Call<'_>) -> Result<Value, CallError> {
+    async fn call_once(&self, call: &Call<'_>) -> Result<Value, CallError> {
+        if let Some(limit) = &self.limit {
+            limit.ready().await;
+        }
+        self.send(call).await
+    }
+
+    async fn send(&self, call: &Call<'_>) -> Result<Value, CallError> {
         let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
         let request = Request::builder()
-            .method(call.method)
+            .method(call.method.clone())
             .uri(call.path)
             .header(header::CONTENT_TYPE, call.content_type)
             .header(header::ACCEPT, "application/json")
@@ -124,17 +161,23 @@ impl Api {
             .map_err(|error| refused(format!("request for {}: {error}", call.path)))?;
         let response = self.client.send(request).await.map_err(|error| no_answer(&error))?;
         let status = response.status();
+        let retry_after = retry_after(status, response.headers());
         let bytes = response.into_body().collect_bytes().await.map_err(|error| no_answer(&error))?;
         if status.is_success() {
             return serde_json::from_slice(&bytes)
                 .map_err(|error| unknown(format!("unreadable answer: {error}")));
         }
-        Err(answered(status, &bytes))
+        Err(CallError { retry_after, ..answered(status, &bytes) })
     }
 }
 
 fn call_error(certainty: Certainty, message: String) -> CallError {
-    CallError { error: ApiError { certainty, message }, status: None, connection_refused: false }
+    CallError {
+        error: ApiError { certainty, message },
+        status: None,
+        connection_refused: false,
+        retry_after: None,
+    }
 }
 
 fn refused(message: String) -> CallError {
@@ -153,6 +196,13 @@ fn no_answer(error: &kube::Error) -> CallError {
     } else {
         unknown(message)
     }
+}
+
+/// What a server that is too busy says of when to come back; a second if it does not say.
+fn retry_after(status: StatusCode, headers: &http::HeaderMap) -> Option<Duration> {
+    let said = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let wait = Duration::from_secs(said.unwrap_or(1)).min(LONGEST_RETRY_AFTER);
+    (status == StatusCode::TOO_MANY_REQUESTS).then_some(wait)
 }
 
 /// The server's word. What it says with 409 or 5xx does not tell whether an earlier or this very request was carried out.
@@ -231,5 +281,30 @@ mod tests {
     async fn a_missing_kubeconfig_is_named() {
         let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await.unwrap_err();
         assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_is_asked_again() {
+        let (api, requests) = crate::testing::answering(vec![429, 429, 200]);
+        let call = || Call {
+            method: Method::POST,
+            path: "/x",
+            content_type: "application/json",
+            body: &Value::Null,
+        };
+        assert!(api.call(call()).await.is_ok());
+        assert_eq!(requests.all().len(), 3);
+        let (api, requests) = crate::testing::answering(vec![429; 20]);
+        assert_eq!(api.call(call()).await.unwrap_err().error.certainty, Certainty::Refused);
+        assert_eq!(requests.all().len(), BUSY_ATTEMPTS + 1);
+    }
+
+    #[tokio::test]
+    async fn a_malformed_kubeconfig_is_placed_and_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        std::fs::write(&path, "users:\n- {name: x, user: {token: secret-token-123\n").unwrap();
+        let error = full_text(&connect(Some(&path)).await.unwrap_err());
+        assert!(error.contains("config:") && !error.contains("secret"), "{error}");
     }
 }

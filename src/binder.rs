@@ -1,9 +1,12 @@
 //! Carries out bindings: PreBind and Bind plugins on the runtime, and the read that settles an uncertain one.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -14,6 +17,7 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Status, Uid};
 use supercargo_scheduler::{Input, NamedBinder, PodRead, PreBindWork};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Call};
@@ -21,6 +25,8 @@ use crate::owner::{Mailbox, Message};
 
 /// So many bindings at most talk to the API server at once.
 const BINDINGS_IN_FLIGHT: usize = 128;
+/// A pod's status patch that takes longer than this no longer keeps the pod from being bound.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Carries out bindings.
 #[derive(Clone)]
@@ -58,20 +64,25 @@ impl Binder {
         }
     }
 
-    /// Asks the plugins in order until one does not skip.
-    pub(crate) fn bind(&self, pod: Arc<PodInfo>, node: Arc<str>, binders: Arc<[NamedBinder]>) {
+    /// Asks the plugins in order until one does not skip, once the pod's status patches have `settled`: one of an earlier
+    /// attempt must not call a bound pod unschedulable. (PreBind does not wait: the patch that names the node the pod is
+    /// expected on is sent just before it and has to get through.)
+    pub(crate) fn bind(
+        &self,
+        pod: Arc<PodInfo>,
+        node: Arc<str>,
+        binders: Arc<[NamedBinder]>,
+        settled: impl Future<Output = ()> + Send + 'static,
+    ) {
         let binder = self.clone();
         tokio::spawn(async move {
+            if timeout(SETTLE_TIMEOUT, settled).await.is_err() {
+                tracing::warn!(pod = %pod.key(), "binding the pod while its status is still being patched");
+            }
             // The semaphore is never closed, so there is always a permit to be had.
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
-            let mut outcome = BindOutcome::Skip;
-            for NamedBinder { plugin, .. } in &*binders {
-                outcome = plugin.bind(cx.clone(), Arc::clone(&pod), Arc::clone(&node)).await;
-                if outcome != BindOutcome::Skip {
-                    break;
-                }
-            }
+            let outcome = ask_binders(&cx, &pod, &node, &binders).await;
             binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), outcome });
         });
     }
@@ -114,7 +125,10 @@ async fn run_groups(cx: &BindingContext, groups: Vec<Vec<PreBindWork>>) -> Statu
     for group in groups {
         let runs = group.into_iter().map(|PreBindWork { name, plugin, work }| {
             let cx = cx.clone();
-            async move { plugin.pre_bind(cx, work).await.by(name) }
+            async move {
+                let status = contained("PreBind", &name, async { plugin.pre_bind(cx, work).await }).await;
+                status.unwrap_or_else(Status::error).by(name)
+            }
         });
         let statuses = futures::future::join_all(runs).await;
         if let Some(failed) = statuses.into_iter().find(|status| !status.is_success()) {
@@ -122,6 +136,37 @@ async fn run_groups(cx: &BindingContext, groups: Vec<Vec<PreBindWork>>) -> Statu
         }
     }
     Status::success()
+}
+
+async fn ask_binders(
+    cx: &BindingContext,
+    pod: &Arc<PodInfo>,
+    node: &Arc<str>,
+    binders: &[NamedBinder],
+) -> BindOutcome {
+    for NamedBinder { name, plugin } in binders {
+        let bind = async { plugin.bind(cx.clone(), Arc::clone(pod), Arc::clone(node)).await };
+        let outcome = contained("Bind", name, bind).await.unwrap_or_else(|message| {
+            // Nobody knows how far it had got.
+            BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message })
+        });
+        if outcome != BindOutcome::Skip {
+            return outcome;
+        }
+    }
+    BindOutcome::Skip
+}
+
+/// Runs a plugin. A panic becomes an error that names it: the scheduler waits for an answer, whatever happens.
+async fn contained<T>(point: &str, plugin: &str, run: impl Future<Output = T>) -> Result<T, String> {
+    let result = AssertUnwindSafe(run).catch_unwind().await;
+    result.map_err(|panic| format!("plugin {plugin:?} panicked in {point}: {}", text_of(&*panic)))
+}
+
+/// What a panic said.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// What plugins may do while they bind.
@@ -177,5 +222,130 @@ impl BindingCalls for ShellCalls {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use supercargo_framework::plugin::{BindPlugin, PreBindPlugin, PreFlight};
+    use supercargo_framework::testing::pod;
+    use supercargo_framework::{Context, CycleState};
+
+    use super::*;
+    use crate::testing::answering;
+
+    /// Panics when it is called, or later.
+    #[derive(Clone, Copy, Debug)]
+    enum Panics {
+        Before,
+        Inside,
+    }
+
+    impl Panics {
+        fn future<T: 'static>(self) -> BoxFuture<T> {
+            match self {
+                Self::Before => panic!("oh no"),
+                Self::Inside => Box::pin(async { panic!("oh no") }),
+            }
+        }
+    }
+
+    impl PreBindPlugin for Panics {
+        fn pre_flight(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &Arc<str>) -> PreFlight {
+            unreachable!("this is the cycle's")
+        }
+
+        fn pre_bind(&self, _: BindingContext, _: Box<dyn Any + Send>) -> BoxFuture<Status> {
+            self.future()
+        }
+    }
+
+    impl BindPlugin for Panics {
+        fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
+            self.future()
+        }
+    }
+
+    /// Binds at once.
+    struct Binds;
+
+    impl BindPlugin for Binds {
+        fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
+            Box::pin(std::future::ready(BindOutcome::Bound))
+        }
+    }
+
+    fn binder() -> (Binder, Receiver<Message>) {
+        let (mailbox, messages) = Mailbox::new();
+        (Binder::new(answering(vec![]).0, mailbox), messages)
+    }
+
+    fn named(plugin: impl BindPlugin) -> NamedBinder {
+        NamedBinder { name: "Fake".into(), plugin: Arc::new(plugin) }
+    }
+
+    /// What the scheduler is told, or nothing if that takes longer than the time.
+    async fn told(messages: &Receiver<Message>, within: Duration) -> Option<Input> {
+        let input = async {
+            loop {
+                if let Ok(Message::Input(input)) = messages.try_recv() {
+                    return *input;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(within, input).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_pre_bind_is_an_error_of_the_plugin() {
+        for panics in [Panics::Before, Panics::Inside] {
+            let (binder, messages) = binder();
+            let work = PreBindWork { name: "Fake".into(), plugin: Arc::new(panics), work: Box::new(()) };
+            binder.pre_bind(&Arc::new(pod("p").build()), vec![vec![work]]);
+            let Some(Input::PreBound { pod, status }) = told(&messages, Duration::from_secs(1)).await else {
+                panic!("{panics:?}: the scheduler is not told");
+            };
+            assert_eq!(pod, "p".into());
+            assert_eq!(status, Status::error("plugin \"Fake\" panicked in PreBind: oh no").by("Fake"));
+            assert!(binder.pre_binding.lock().is_empty());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_bind_leaves_the_binding_unknown() {
+        for panics in [Panics::Before, Panics::Inside] {
+            let (binder, messages) = binder();
+            let binders = Arc::from([named(panics), named(Binds)]);
+            binder.bind(Arc::new(pod("p").build()), "n1".into(), binders, std::future::ready(()));
+            let Some(Input::Bound { pod, outcome }) = told(&messages, Duration::from_secs(1)).await else {
+                panic!("{panics:?}: the scheduler is not told");
+            };
+            assert_eq!(pod, "p".into());
+            let message = "plugin \"Fake\" panicked in Bind: oh no".to_owned();
+            assert_eq!(outcome, BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message }));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn binding_waits_until_status_patches_have_settled() {
+        let (binder, messages) = binder();
+        let (done, settled) = oneshot::channel::<()>();
+        let settled = settled.map(|_| ());
+        binder.bind(Arc::new(pod("p").build()), "n1".into(), Arc::from([named(Binds)]), settled);
+        assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
+        done.send(()).unwrap();
+        assert!(told(&messages, Duration::from_secs(1)).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_that_hangs_holds_up_binding_only_for_a_while() {
+        let (binder, messages) = binder();
+        let settled = std::future::pending();
+        binder.bind(Arc::new(pod("p").build()), "n1".into(), Arc::from([named(Binds)]), settled);
+        assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
+        assert!(told(&messages, SETTLE_TIMEOUT).await.is_some());
     }
 }

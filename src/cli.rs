@@ -107,6 +107,8 @@ impl Logs {
         let logs = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
+            // Whoever read the log may be gone; saying so to the same place would end the process.
+            .log_internal_errors(false)
             .with_ansi(std::io::stderr().is_terminal());
         match self.logging_format {
             Format::Text => logs.init(),

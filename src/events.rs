@@ -1,7 +1,8 @@
 //! Records events (events.k8s.io/v1), off the scheduler's path.
 //!
 //! Upstream's rules: the first event of a kind is created; the second patches it into a series; more only count in
-//! memory, and the count is written every half hour and once the series has gone quiet. Failed writes are tried again.
+//! memory, and the count is written every half hour and once the series has gone quiet. Failed writes are tried again,
+//! and an event that is gone when its series is to be patched is created anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use supercargo_scheduler::{EventType, PodEvent};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::{Api, Call, CallError};
 
@@ -41,16 +43,40 @@ struct Key {
     warning: bool,
 }
 
+/// An event as it is first written.
+struct Object {
+    collection: String,
+    path: String,
+    body: Value,
+}
+
 /// An event that has been created.
 struct Series {
-    /// The path of the event object.
-    path: String,
+    object: Arc<Object>,
+    /// Cancelled when the last write of the series that was begun has ended.
+    last_write: CancellationToken,
     count: u32,
     last_observed: Timestamp,
     /// The count that was last written.
     written: u32,
     seen: Instant,
     refreshed: Instant,
+}
+
+/// The place of a write among those of its series: a patch must not overtake what it patches.
+struct Turn {
+    after: Option<CancellationToken>,
+    ended: DropGuard,
+}
+
+impl Turn {
+    /// Waits for it. Dropping the guard ends it, which a panic does too.
+    async fn comes(self) -> DropGuard {
+        if let Some(after) = self.after {
+            after.cancelled().await;
+        }
+        self.ended
+    }
 }
 
 /// Takes events and never blocks.
@@ -66,21 +92,20 @@ impl Recorder {
 
 /// Writes what the recorder takes.
 pub(crate) struct Writer {
-    api: Api,
+    sender: Sender,
     hostname: String,
     events: mpsc::UnboundedReceiver<PodEvent>,
     series: HashMap<Key, Series>,
     writes: JoinSet<()>,
-    in_flight: Arc<Semaphore>,
 }
 
 impl Writer {
     pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
         let (sender, events) = mpsc::unbounded_channel();
         let in_flight = Arc::new(Semaphore::new(WRITES_IN_FLIGHT));
-        let writer =
-            Self { api, hostname, events, series: HashMap::new(), writes: JoinSet::new(), in_flight };
-        (Recorder(sender), writer)
+        let recorder = Recorder(sender);
+        let sender = Sender { api, in_flight };
+        (recorder, Self { sender, hostname, events, series: HashMap::new(), writes: JoinSet::new() })
     }
 
     /// Writes until every recorder is gone, and then finishes what is under way.
@@ -122,10 +147,14 @@ impl Writer {
         let name = event_name(&event.pod.name, now);
         let body = body(&event, &name, &self.hostname, now);
         let path = format!("{collection}/{name}");
+        let object = Arc::new(Object { collection, path, body });
+        let last_write = CancellationToken::new();
+        let turn = Turn { after: None, ended: last_write.clone().drop_guard() };
+        self.write(turn, Arc::clone(&object), None);
         let at = Instant::now();
-        self.series
-            .insert(key, Series { path, count: 1, last_observed: now, written: 1, seen: at, refreshed: at });
-        self.write(Method::POST, collection, "application/json", body);
+        let series =
+            Series { object, last_write, count: 1, last_observed: now, written: 1, seen: at, refreshed: at };
+        self.series.insert(key, series);
     }
 
     fn patch(&mut self, key: &Key) {
@@ -134,10 +163,12 @@ impl Writer {
         };
         series.written = series.count;
         series.refreshed = Instant::now();
-        let body =
-            json!({"series": {"count": series.count, "lastObservedTime": micros(series.last_observed)}});
-        let path = series.path.clone();
-        self.write(Method::PATCH, path, "application/strategic-merge-patch+json", body);
+        let count = json!({"count": series.count, "lastObservedTime": micros(series.last_observed)});
+        let ended = CancellationToken::new();
+        let after = std::mem::replace(&mut series.last_write, ended.clone());
+        let turn = Turn { after: Some(after), ended: ended.drop_guard() };
+        let object = Arc::clone(&series.object);
+        self.write(turn, object, Some(count));
     }
 
     /// Ends series that have gone quiet, and writes counts that have grown.
@@ -153,29 +184,70 @@ impl Writer {
         self.series.retain(|_, series| series.seen.elapsed() < QUIET);
     }
 
-    fn write(&mut self, method: Method, path: String, content_type: &'static str, body: Value) {
-        let (api, in_flight) = (self.api.clone(), Arc::clone(&self.in_flight));
+    /// Creates the event, or patches a series into it.
+    fn write(&mut self, turn: Turn, object: Arc<Object>, series: Option<Value>) {
+        let sender = self.sender.clone();
         self.writes.spawn(async move {
-            for attempt in 1..=ATTEMPTS {
-                // The semaphore is never closed, so there is always a permit to be had. Nobody keeps one while waiting.
-                let permit = in_flight.acquire().await;
-                let call = Call { method: method.clone(), path: &path, content_type, body: &body };
-                let Err(error) = api.call(call).await else { return };
-                drop(permit);
-                if is_final(&error) {
-                    tracing::warn!(%path, error = %error.error, "the server rejected an event");
-                    return;
-                }
-                if error.status == Some(StatusCode::CONFLICT) {
-                    // A try before this one was carried out after all.
-                    return;
-                }
-                tracing::debug!(%path, attempt, error = %error.error, "cannot write an event, will try again");
-                let jitter = 0.75 + 0.5 * f64::from(attempt * 7 % 11) / 11.0;
-                sleep(PAUSE.mul_f64(jitter)).await;
+            let _ended = turn.comes().await;
+            let result = match series {
+                None => sender.create(&object.collection, &object.body).await,
+                Some(series) => sender.patch(&object, series).await,
+            };
+            if let Err(error) = result {
+                tracing::warn!(path = %object.path, error = %error.error, "cannot write an event");
             }
-            tracing::warn!(%path, "gave up writing an event");
         });
+    }
+}
+
+/// Sends writes, a limited number at a time.
+#[derive(Clone)]
+struct Sender {
+    api: Api,
+    in_flight: Arc<Semaphore>,
+}
+
+impl Sender {
+    async fn create(&self, collection: &str, body: &Value) -> Result<(), CallError> {
+        let content_type = "application/json";
+        self.send(Call { method: Method::POST, path: collection, content_type, body }).await
+    }
+
+    async fn patch(&self, object: &Object, series: Value) -> Result<(), CallError> {
+        let content_type = "application/strategic-merge-patch+json";
+        let body = json!({"series": series});
+        let call = Call { method: Method::PATCH, path: &object.path, content_type, body: &body };
+        match self.send(call).await {
+            // It was never created, or has expired, which a series can outlive.
+            Err(error) if error.status == Some(StatusCode::NOT_FOUND) => {
+                let mut body = object.body.clone();
+                body["series"] = series;
+                self.create(&object.collection, &body).await
+            }
+            result => result,
+        }
+    }
+
+    /// Tries until the server takes it, or refuses it for good, or too often.
+    async fn send(&self, call: Call<'_>) -> Result<(), CallError> {
+        let mut attempt = 1;
+        loop {
+            // The semaphore is never closed, so there is always a permit to be had. Nobody keeps one while waiting.
+            let permit = self.in_flight.acquire().await;
+            let Err(error) = self.api.call(call.clone()).await else { return Ok(()) };
+            drop(permit);
+            if error.status == Some(StatusCode::CONFLICT) {
+                // A try before this one was carried out after all.
+                return Ok(());
+            }
+            if is_final(&error) || attempt == ATTEMPTS {
+                return Err(error);
+            }
+            tracing::debug!(path = call.path, attempt, error = %error.error, "cannot write an event, will try again");
+            let jitter = 0.75 + 0.5 * f64::from(attempt * 7 % 11) / 11.0;
+            sleep(PAUSE.mul_f64(jitter)).await;
+            attempt += 1;
+        }
     }
 }
 
@@ -285,6 +357,34 @@ mod tests {
         assert_eq!(written(vec![event("u1", "7", "a")], vec![500, 503, 201]).await.all().len(), 3);
         assert_eq!(written(vec![event("u1", "7", "a")], vec![403]).await.all().len(), 1);
         assert_eq!(written(vec![event("u1", "7", "a")], vec![500, 409]).await.all().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_waits_for_the_event_to_be_created() {
+        let events = vec![event("u1", "7", "a"), event("u1", "7", "b")];
+        let requests = written(events, vec![500, 503, 201]).await;
+        let methods: Vec<_> = requests.all().into_iter().map(|(method, ..)| method).collect();
+        assert_eq!(methods, ["POST", "POST", "POST", "PATCH"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_gone_is_created_again_with_its_series() {
+        let events = vec![event("u1", "7", "a"), event("u1", "7", "b")];
+        let requests = written(events, vec![201, 404]).await;
+        let [(.., first), (patch, ..), (method, path, again)] = &requests.all()[..] else {
+            panic!("{requests:?}")
+        };
+        assert_eq!(patch, "PATCH");
+        assert_eq!((method.as_str(), path.as_str()), ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events"));
+        assert_eq!(again["series"]["count"], 2);
+        assert_eq!(again["metadata"]["name"], first["metadata"]["name"]);
+        assert_eq!(again["note"], "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_can_be_neither_patched_nor_created_is_given_up() {
+        let events = vec![event("u1", "7", "a"), event("u1", "7", "b")];
+        assert_eq!(written(events, vec![403, 404, 404]).await.all().len(), 3);
     }
 
     #[test]

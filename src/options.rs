@@ -12,7 +12,8 @@ pub fn scheduler_options(config: &Config) -> Options {
     Options {
         profiles: config.profiles.iter().map(profile_spec).collect(),
         extenders: Vec::new(),
-        percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+        // The profiles have the file's value worked in, and a profile's 0 overrides it.
+        percentage_of_nodes_to_score: None,
         queue: QueueOptions {
             backoff: Backoff { initial: config.pod_initial_backoff, max: config.pod_max_backoff },
             ..QueueOptions::default()
@@ -80,5 +81,33 @@ mod tests {
             ]
         );
         assert!(Scheduler::new(options).unwrap().is_responsible_for("supercargo"));
+    }
+
+    #[test]
+    fn disabling_everything_does_not_take_away_what_keeps_pods_from_being_misplaced() {
+        let plugins = |disabled: &str| {
+            let text = format!(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n    \
+                 multiPoint: {{disabled: [{disabled}], enabled: [{{name: PrioritySort}}, {{name: DefaultBinder}}]}}\n"
+            );
+            let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
+            let config = Config::parse("c.yaml", &text, &registry, defaults).unwrap();
+            let lists = scheduler_options(&config).profiles.remove(0).plugins;
+            lists.pre_filter.iter().map(|plugin| plugin.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(plugins(r#"{name: "*"}"#), ["UnsupportedConstraints"]);
+        assert!(plugins(r#"{name: "*"}, {name: UnsupportedConstraints}"#).is_empty());
+    }
+
+    #[test]
+    fn a_profile_that_wants_all_nodes_gets_them() {
+        let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+                    percentageOfNodesToScore: 30\nprofiles:\n- {schedulerName: a}\n\
+                    - {schedulerName: b, percentageOfNodesToScore: 0}\n";
+        let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
+        let options = scheduler_options(&Config::parse("c.yaml", text, &registry, defaults).unwrap());
+        let wanted: Vec<_> =
+            options.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score).collect();
+        assert_eq!((wanted, options.percentage_of_nodes_to_score), (vec![Some(30), None], None));
     }
 }

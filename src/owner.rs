@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use supercargo_framework::binding::Predicate;
@@ -32,6 +32,8 @@ pub(crate) enum Message {
     },
     /// Every handler has seen what exists: begin to schedule.
     Start,
+    /// End at once, whatever is under way.
+    Stop,
 }
 
 /// Where to leave messages. Never blocks.
@@ -112,6 +114,15 @@ impl Clock {
     }
 }
 
+/// Ends the owner when dropped: whoever started it may fail, and must not leave it behind.
+pub(crate) struct StopOnDrop(pub(crate) Mailbox);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.post(Message::Stop);
+    }
+}
+
 /// The owner's loop.
 pub(crate) struct Owner<C> {
     driver: Driver,
@@ -119,63 +130,66 @@ pub(crate) struct Owner<C> {
     shell: C,
     clock: Clock,
     started: bool,
+    stopped: bool,
     waits: Vec<(Predicate, oneshot::Sender<()>)>,
 }
 
 impl<C: CarryOut> Owner<C> {
     pub(crate) fn new(driver: Driver, messages: Receiver<Message>, shell: C) -> Self {
-        Self { driver, messages, shell, clock: Clock(Instant::now()), started: false, waits: Vec::new() }
+        Self {
+            driver,
+            messages,
+            shell,
+            clock: Clock(Instant::now()),
+            started: false,
+            stopped: false,
+            waits: Vec::new(),
+        }
     }
 
-    /// Runs until the scheduler is drained or nobody can leave messages any more. An error means that the record cannot
-    /// be written.
+    /// Runs until the scheduler is drained or it is told to stop. An error means that the record cannot be written.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        loop {
-            if self.take_messages()? {
-                return self.driver.flush();
-            }
+        while !self.stopped {
+            self.take_messages()?;
             let now = self.clock.now();
             let idle = self.driver.scheduler().next_deadline(now);
             if idle.is_zero() {
                 self.handle(Input::Tick)?;
             }
             if self.driver.scheduler().is_drained() {
-                return self.driver.flush();
+                break;
             }
             if self.started && self.driver.scheduler().has_work() {
                 let now = self.clock.now();
                 let effects = self.driver.schedule_one(now)?;
                 self.carry_out(effects);
-            } else if self.sleep(idle)? {
-                return self.driver.flush();
+            } else {
+                self.sleep(idle)?;
             }
         }
+        self.driver.flush()
     }
 
-    /// Takes what has been left, up to a number. `true` when nobody can leave more.
-    fn take_messages(&mut self) -> io::Result<bool> {
+    /// Takes what has been left, up to a number.
+    fn take_messages(&mut self) -> io::Result<()> {
         for _ in 0..MESSAGES_PER_CYCLE {
-            match self.messages.try_recv() {
-                Ok(message) => self.take(message)?,
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return Ok(true),
-            }
+            // The shell can always leave messages, so the only reason for none is that there is none.
+            let Ok(message) = self.messages.try_recv() else { break };
+            self.take(message)?;
         }
-        Ok(false)
+        Ok(())
     }
 
-    /// Waits for a message or for time to pass. `true` when nobody can leave messages any more.
-    fn sleep(&mut self, idle: Duration) -> io::Result<bool> {
-        if idle.is_zero() {
-            return Ok(false);
+    /// Waits for a message or for time to pass.
+    fn sleep(&mut self, idle: Duration) -> io::Result<()> {
+        if idle.is_zero() || self.stopped {
+            return Ok(());
         }
         self.driver.flush()?;
         match self.messages.recv_timeout(idle.min(LONGEST_SLEEP)) {
-            Ok(message) => self.take(message)?,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(true),
+            Ok(message) => self.take(message),
+            Err(_) => Ok(()),
         }
-        Ok(false)
     }
 
     fn take(&mut self, message: Message) -> io::Result<()> {
@@ -192,6 +206,7 @@ impl<C: CarryOut> Owner<C> {
                 self.check_waits();
             }
             Message::Start => self.started = true,
+            Message::Stop => self.stopped = true,
         }
         Ok(())
     }

@@ -31,9 +31,10 @@ impl RateLimiter {
     fn take_turn(&self, now: Instant) -> Instant {
         let mut due = self.due.lock();
         let earliest = due.unwrap_or(now).max(now);
-        *due = Some(earliest + self.interval);
-        let ahead = self.interval * (self.burst - 1);
-        earliest.checked_sub(ahead).map_or(now, |turn| turn.max(now))
+        *due = Some(earliest.checked_add(self.interval).unwrap_or(earliest));
+        // What does not fit into a duration is a burst that nobody will see the end of.
+        let turn = self.interval.checked_mul(self.burst - 1).and_then(|ahead| earliest.checked_sub(ahead));
+        turn.map_or(now, |turn| turn.max(now))
     }
 }
 

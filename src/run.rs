@@ -23,7 +23,7 @@ use crate::events::Writer;
 use crate::informers::Informers;
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
-use crate::owner::{Driver, Mailbox, Message, Owner};
+use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
 use crate::rate_limit::RateLimiter;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
@@ -32,6 +32,8 @@ use crate::status_writer::StatusWriter;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long events and status patches may take to be written after that.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
+const WATCH_SILENCE: Duration = Duration::from_mins(3);
 /// Requests at once where only `qps` is set: kube-scheduler's default.
 const DEFAULT_BURST: u32 = 100;
 
@@ -57,13 +59,22 @@ pub fn load_config(path: Option<&Path>) -> Result<Config> {
 
 /// Schedules until a signal comes, lets the bindings under way end, and returns.
 pub async fn run(options: RunOptions) -> Result<()> {
+    // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
+    let signalled = stop_signal()?;
     let config = load_config(options.config.as_deref())?;
     let kubeconfig = options.kubeconfig.as_ref().or(config.client_connection.kubeconfig.as_ref());
-    let connection = connect(kubeconfig.map(PathBuf::as_path)).await?;
-    let server = connection.cluster_url.clone();
-    let client =
-        Client::try_from(connection.clone()).map_err(|error| ConnectError::Client(Box::new(error)))?;
-    let api = Api::new(connection, rate_limit(&config.client_connection))?;
+    let connection = tokio::select! {
+        connection = connect(kubeconfig.map(PathBuf::as_path)) => connection?,
+        () = signalled.cancelled() => return Ok(()),
+    };
+    let server = without_credentials(&connection.cluster_url);
+    let mut watching = connection.clone();
+    watching.read_timeout = Some(WATCH_SILENCE);
+    let client = Client::try_from(watching).map_err(|error| ConnectError::Client(Box::new(error)))?;
+    let limit = || rate_limit(&config.client_connection);
+    let api = Api::new(connection.clone(), limit())?;
+    // As upstream has it: events have a client of their own, and a storm of them delays no binding.
+    let event_api = Api::new(connection, limit())?;
     let names: BTreeSet<_> =
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
@@ -71,7 +82,8 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let scheduler = Scheduler::new(scheduler_options(&config))?.with_observer(Box::new(LogObserver));
     let driver = driver(scheduler, options.record.as_deref())?;
     let (mailbox, messages) = Mailbox::new();
-    let (recorder, events) = Writer::new(api.clone(), hostname());
+    let _stop = StopOnDrop(mailbox.clone());
+    let (recorder, events) = Writer::new(event_api, hostname());
     let (patches, statuses) = StatusWriter::new(api.clone());
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
     let shell = Shell {
@@ -85,7 +97,6 @@ pub async fn run(options: RunOptions) -> Result<()> {
 
     let informers = Informers::new(client, &mailbox, names)?;
     informers.start();
-    let signalled = stop_signal()?;
     let until_signalled = async {
         if informers.synced(&signalled).await.is_synced() {
             // Everything that exists lies in the mailbox before this.
@@ -108,7 +119,10 @@ pub async fn run(options: RunOptions) -> Result<()> {
     informers.shut_down().await;
     match drained {
         Ok(ended) => ended.context("the scheduler panicked")?.context("cannot write the record")?,
-        Err(_) => tracing::warn!("bindings under way did not end within {} s", DRAIN_TIMEOUT.as_secs()),
+        Err(_) => {
+            tracing::warn!("bindings under way did not end within {} s", DRAIN_TIMEOUT.as_secs());
+            mailbox.post(Message::Stop);
+        }
     }
     flush(writers).await;
     tracing::info!("stopped");
@@ -118,6 +132,13 @@ pub async fn run(options: RunOptions) -> Result<()> {
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     let burst = connection.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
     RateLimiter::new(connection.qps?, burst)
+}
+
+/// The server's address for logs: a URL may have a password in it.
+fn without_credentials(url: &http::Uri) -> String {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{}://{host}", url.scheme_str().unwrap_or("https"))
 }
 
 fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
@@ -159,4 +180,19 @@ fn hostname() -> String {
         .ok()
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "localhost".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_the_address_is_not_logged() {
+        for (url, expected) in [
+            ("https://admin:hunter2@10.0.0.1:6443/", "https://10.0.0.1:6443"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ] {
+            assert_eq!(without_credentials(&url.parse().unwrap()), expected);
+        }
+    }
 }

@@ -22,7 +22,10 @@ impl CarryOut for Shell {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => self.binder.pre_bind(&pod, groups),
             Effect::CancelPreBind(uid) => self.binder.cancel_pre_bind(&uid),
-            Effect::Bind { pod, node, binders } => self.binder.bind(pod, node, binders),
+            Effect::Bind { pod, node, binders } => {
+                let settled = self.patches.settle(&pod.uid);
+                self.binder.bind(pod, node, binders, settled);
+            }
             Effect::ReadPod { pod, uid } => self.binder.read(pod, uid),
             Effect::PatchPodStatus(patch) => self.patches.send(patch),
             Effect::RecordEvent(event) => {

@@ -1,8 +1,10 @@
 //! Patches pod statuses: per pod one at a time and in order, the newest winning over one that has not been sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,9 +12,10 @@ use supercargo_framework::Uid;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_scheduler::StatusPatch;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Call, CallError};
 use crate::binder::pod_path;
@@ -23,33 +26,67 @@ const PATCHES_IN_FLIGHT: usize = 64;
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
+/// Something for the writer.
+enum Message {
+    Patch(StatusPatch),
+    /// Forget what of this pod has not been sent, and say when nothing of it is under way.
+    Settle {
+        uid: Uid,
+        done: oneshot::Sender<()>,
+    },
+}
+
 /// Takes patches and never blocks.
 #[derive(Clone)]
-pub(crate) struct Patches(mpsc::UnboundedSender<StatusPatch>);
+pub(crate) struct Patches(mpsc::UnboundedSender<Message>);
 
 impl Patches {
     pub(crate) fn send(&self, patch: StatusPatch) {
         // When the writer has ended, so has the process.
-        let _ = self.0.send(patch);
+        let _ = self.0.send(Message::Patch(patch));
     }
+
+    /// Drops the pod's patches that have not been sent, and waits for the one under way.
+    ///
+    /// A pod that is about to be bound needs this: what an earlier attempt had to say must not arrive after that. The
+    /// order is that of the calls, whenever the future is polled.
+    pub(crate) fn settle(&self, uid: &Uid) -> impl Future<Output = ()> + Send + use<> {
+        let (done, settled) = oneshot::channel();
+        let _ = self.0.send(Message::Settle { uid: uid.clone(), done });
+        async move {
+            // A writer that has ended writes no more either.
+            let _ = settled.await;
+        }
+    }
+}
+
+/// What is to be done for a pod.
+#[derive(Default)]
+struct PodWrites {
+    /// What comes next.
+    waiting: Option<StatusPatch>,
+    /// There is a write under way; cancelling this keeps it from trying again.
+    in_flight: Option<CancellationToken>,
+    /// Who waits for that write to end.
+    settling: Vec<oneshot::Sender<()>>,
 }
 
 /// Writes patches.
 pub(crate) struct StatusWriter {
     api: Api,
-    patches: mpsc::UnboundedReceiver<StatusPatch>,
-    /// Pods that are being patched, with what comes next.
-    next: HashMap<Uid, Option<StatusPatch>>,
-    /// Pods whose turn comes when a place is free, in order.
-    ready: std::collections::VecDeque<StatusPatch>,
+    messages: mpsc::UnboundedReceiver<Message>,
+    /// Pods with a patch that waits or is under way.
+    pods: HashMap<Uid, PodWrites>,
+    /// Pods whose turn comes when a place is free, in order. Some may have nothing to write any more.
+    ready: VecDeque<Uid>,
     writes: JoinSet<Uid>,
 }
 
 impl StatusWriter {
     pub(crate) fn new(api: Api) -> (Patches, Self) {
-        let (sender, patches) = mpsc::unbounded_channel();
-        let ready = std::collections::VecDeque::new();
-        (Patches(sender), Self { api, patches, next: HashMap::new(), ready, writes: JoinSet::new() })
+        let (sender, messages) = mpsc::unbounded_channel();
+        let (pods, ready) = (HashMap::new(), VecDeque::new());
+        (Patches(sender), Self { api, messages, pods, ready, writes: JoinSet::new() })
     }
 
     /// Writes until nobody can send any more, and then finishes what is left.
@@ -57,36 +94,57 @@ impl StatusWriter {
         let mut open = true;
         while open || !self.writes.is_empty() {
             tokio::select! {
-                patch = self.patches.recv(), if open => match patch {
-                    Some(patch) => self.take(patch),
+                message = self.messages.recv(), if open => match message {
+                    Some(Message::Patch(patch)) => self.take(patch),
+                    Some(Message::Settle { uid, done }) => self.settle(&uid, done),
                     None => open = false,
                 },
-                Some(written) = self.writes.join_next() => {
-                    if let Ok(uid) = written {
-                        self.written(&uid);
-                    }
-                }
+                // Writes are never aborted and keep their panics, so each one tells whose it was.
+                Some(Ok(uid)) = self.writes.join_next() => self.written(uid),
             }
         }
     }
 
     fn take(&mut self, patch: StatusPatch) {
-        match self.next.get_mut(&patch.uid) {
-            Some(Some(waiting)) => merge(waiting, patch),
-            Some(next) => *next = Some(patch),
+        let pod = self.pods.entry(patch.uid.clone()).or_default();
+        match &mut pod.waiting {
+            Some(waiting) => merge(waiting, patch),
             None => {
-                self.next.insert(patch.uid.clone(), None);
-                self.ready.push_back(patch);
-                self.fill();
+                let uid = patch.uid.clone();
+                pod.waiting = Some(patch);
+                // Otherwise its turn comes when the one under way has ended.
+                if pod.in_flight.is_none() {
+                    self.ready.push_back(uid);
+                    self.fill();
+                }
             }
         }
     }
 
-    fn written(&mut self, uid: &Uid) {
-        match self.next.get_mut(uid).and_then(Option::take) {
-            Some(patch) => self.ready.push_back(patch),
-            None => {
-                self.next.remove(uid);
+    fn settle(&mut self, uid: &Uid, done: oneshot::Sender<()>) {
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.waiting = None;
+            if let Some(in_flight) = &pod.in_flight {
+                in_flight.cancel();
+                pod.settling.push(done);
+                return;
+            }
+            self.pods.remove(uid);
+        }
+        // Whoever has stopped waiting does not mind, here and below.
+        let _ = done.send(());
+    }
+
+    fn written(&mut self, uid: Uid) {
+        if let Some(pod) = self.pods.get_mut(&uid) {
+            pod.in_flight = None;
+            for done in pod.settling.drain(..) {
+                let _ = done.send(());
+            }
+            if pod.waiting.is_some() {
+                self.ready.push_back(uid);
+            } else {
+                self.pods.remove(&uid);
             }
         }
         self.fill();
@@ -94,16 +152,28 @@ impl StatusWriter {
 
     fn fill(&mut self) {
         while self.writes.len() < PATCHES_IN_FLIGHT {
-            let Some(patch) = self.ready.pop_front() else {
+            let Some(uid) = self.ready.pop_front() else {
                 return;
             };
-            let api = self.api.clone();
-            self.writes.spawn(async move {
-                write(&api, &patch).await;
-                patch.uid
-            });
+            // A pod that was settled and has failed again stands in line twice.
+            let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.in_flight.is_none()) else {
+                continue;
+            };
+            if let Some(patch) = pod.waiting.take() {
+                let last_try = CancellationToken::new();
+                pod.in_flight = Some(last_try.clone());
+                self.writes.spawn(contained_write(self.api.clone(), patch, last_try));
+            }
         }
     }
+}
+
+/// Writes a patch and returns whose it was, whatever happens: the pod's next one waits for that.
+async fn contained_write(api: Api, patch: StatusPatch, last_try: CancellationToken) -> Uid {
+    if AssertUnwindSafe(write(&api, &patch, &last_try)).catch_unwind().await.is_err() {
+        tracing::error!(pod = %patch.pod, "patching the pod's status panicked");
+    }
+    patch.uid
 }
 
 /// Lets the later patch win, field by field.
@@ -114,7 +184,8 @@ fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
     }
 }
 
-async fn write(api: &Api, patch: &StatusPatch) {
+/// Tries until it is written, there is no hope, or the try under way shall be the last.
+async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
     let path = pod_path(&patch.pod, "/status");
     let body = body(patch);
     let content_type = "application/strategic-merge-patch+json";
@@ -125,7 +196,12 @@ async fn write(api: &Api, patch: &StatusPatch) {
             return;
         };
         match (pause, is_passing(&error)) {
-            (Some(pause), true) => sleep(*pause).await,
+            (Some(pause), true) => {
+                if last_try.run_until_cancelled(sleep(*pause)).await.is_none() {
+                    tracing::debug!(pod = %patch.pod, error = %error.error, "no longer patching the pod's status");
+                    return;
+                }
+            }
             // The pod is gone, or another has taken its name: there is nobody left to tell.
             _ if error.status == Some(StatusCode::NOT_FOUND)
                 || error.status == Some(StatusCode::CONFLICT) =>
@@ -177,9 +253,16 @@ fn condition_json(condition: &PodCondition) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use supercargo_framework::pod::PodKey;
+    use tokio::time::Instant;
+
     use super::*;
     use crate::testing::{Requests, answering};
-    use supercargo_framework::pod::PodKey;
 
     fn patch(uid: &str, message: &str, nomination: Nomination) -> StatusPatch {
         StatusPatch {
@@ -194,6 +277,24 @@ mod tests {
             }),
             nomination,
         }
+    }
+
+    /// An API server that takes a second for each answer, and remembers whom it has answered.
+    fn slow() -> (Api, Arc<Mutex<Vec<String>>>) {
+        let answered = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&answered);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let log = Arc::clone(&log);
+            async move {
+                let body = request.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+                let body: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+                sleep(Duration::from_secs(1)).await;
+                let message = body["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+                log.lock().push(message.to_owned());
+                Ok::<_, String>(http::Response::new(Body::from(b"{}".to_vec())))
+            }
+        });
+        (Api::with_client(kube::Client::new(service, "default")), answered)
     }
 
     async fn written(patches: Vec<StatusPatch>, statuses: Vec<u16>) -> Requests {
@@ -244,5 +345,80 @@ mod tests {
         assert_eq!(written(vec![patch("u1", "a", Nomination::Keep)], vec![500; 9]).await.all().len(), 4);
         assert_eq!(written(vec![patch("u1", "a", Nomination::Keep)], vec![404]).await.all().len(), 1);
         assert_eq!(written(vec![patch("u1", "a", Nomination::Keep)], vec![422]).await.all().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settling_drops_what_has_not_been_sent() {
+        let (api, answered) = slow();
+        let (sender, writer) = StatusWriter::new(api);
+        for filler in 0..PATCHES_IN_FLIGHT {
+            sender.send(patch(&format!("filler {filler}"), "filler", Nomination::Keep));
+        }
+        sender.send(patch("u1", "in line", Nomination::Keep));
+        sender.send(patch("filler 0", "next", Nomination::Keep));
+        let settled = [sender.settle(&"u1".into()), sender.settle(&"filler 0".into())];
+        drop(sender);
+        tokio::join!(writer.run(), futures::future::join_all(settled));
+        assert_eq!(*answered.lock(), vec!["filler"; PATCHES_IN_FLIGHT]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settling_waits_for_the_patch_under_way() {
+        let (api, answered) = slow();
+        let (sender, writer) = StatusWriter::new(api);
+        sender.send(patch("u1", "under way", Nomination::Keep));
+        let settled = sender.settle(&"u1".into());
+        sender.send(patch("u1", "later", Nomination::Keep));
+        drop(sender);
+        let written_before = async {
+            settled.await;
+            answered.lock().clone()
+        };
+        let ((), written_before) = tokio::join!(writer.run(), written_before);
+        assert_eq!(written_before, ["under way"]);
+        assert_eq!(*answered.lock(), ["under way", "later"], "what comes after the settling is written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settling_keeps_a_failed_patch_from_being_tried_again() {
+        let (api, requests) = answering(vec![500; 9]);
+        let (sender, writer) = StatusWriter::new(api);
+        sender.send(patch("u1", "a", Nomination::Keep));
+        let settled = sender.settle(&"u1".into());
+        drop(sender);
+        tokio::join!(writer.run(), settled);
+        assert_eq!(requests.all().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settling_a_pod_with_nothing_pending_ends_at_once() {
+        let (api, answered) = slow();
+        let (sender, writer) = StatusWriter::new(api);
+        sender.send(patch("another", "a", Nomination::Keep));
+        let settled = sender.settle(&"u1".into());
+        let begin = Instant::now();
+        let waited = async {
+            settled.await;
+            drop(sender);
+            begin.elapsed()
+        };
+        let ((), waited) = tokio::join!(writer.run(), waited);
+        assert_eq!(waited, Duration::ZERO);
+        assert_eq!(*answered.lock(), ["a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_fails_again_after_it_was_settled_is_patched_once() {
+        let (api, answered) = slow();
+        let (sender, writer) = StatusWriter::new(api);
+        for filler in 0..PATCHES_IN_FLIGHT {
+            sender.send(patch(&format!("filler {filler}"), "filler", Nomination::Keep));
+        }
+        sender.send(patch("u1", "before", Nomination::Keep));
+        let settled = sender.settle(&"u1".into());
+        sender.send(patch("u1", "after", Nomination::Keep));
+        drop(sender);
+        tokio::join!(writer.run(), settled);
+        assert_eq!(answered.lock()[PATCHES_IN_FLIGHT..], ["after"]);
     }
 }

@@ -127,4 +127,27 @@ mod tests {
         assert_eq!((info.non_zero_milli_cpu(), info.non_zero_memory()), (0, 0));
         assert!(info.remove_pod(&first.uid).is_none());
     }
+
+    #[test]
+    fn pods_that_ask_for_everything_leave_no_trace() {
+        let mut info = NodeInfo::new(Arc::new(node("n1").build()));
+        let greedy = |name: &str| {
+            let pod = pod(name).request("memory", "9223372036854775807").request("cpu", "9e15");
+            Arc::new(pod.request("example.com/gpu", "8Ei").build())
+        };
+        let pods: Vec<_> = (0..2_000).map(|i| greedy(&format!("p{i}"))).collect();
+        for pod in &pods {
+            info.add_pod(Arc::clone(pod));
+        }
+        assert!(
+            info.requested().memory > 0
+                && info.non_zero_memory() > 0
+                && info.requested().get("example.com/gpu") > 0
+        );
+        for pod in &pods {
+            info.remove_pod(&pod.uid);
+        }
+        assert!(info.requested().is_zero());
+        assert_eq!((info.non_zero_milli_cpu(), info.non_zero_memory()), (0, 0));
+    }
 }

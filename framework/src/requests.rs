@@ -11,6 +11,10 @@ pub const DEFAULT_MILLI_CPU: i64 = 100;
 /// Memory that scoring assumes for a container that asks for none, in bytes (200 MiB).
 pub const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
+/// A larger request, of anything, counts as this much: about 4 PiB, or 4 trillion cores. So the sums of all the pods on a
+/// node stay exact, whatever nonsense some of them ask for, and taking a pod away undoes adding it.
+pub const MAX_AMOUNT: i64 = 1 << 52;
+
 /// What a pod asks for, in the two forms that scheduling needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodRequests {
@@ -82,9 +86,9 @@ impl RequestInputs {
             requests
         });
         PodRequests {
-            resource,
-            non_zero_milli_cpu: with_defaults.milli_cpu,
-            non_zero_memory: with_defaults.memory,
+            resource: resource.capped(MAX_AMOUNT),
+            non_zero_milli_cpu: with_defaults.milli_cpu.min(MAX_AMOUNT),
+            non_zero_memory: with_defaults.memory.min(MAX_AMOUNT),
         }
     }
 

@@ -112,6 +112,15 @@ impl Resource {
         self.combine(other, i64::max);
     }
 
+    /// The same, no amount larger than `most`.
+    pub fn capped(mut self, most: i64) -> Self {
+        let amounts = [&mut self.milli_cpu, &mut self.memory, &mut self.ephemeral_storage];
+        for amount in amounts.into_iter().chain(self.scalars.iter_mut().map(|(_, amount)| amount)) {
+            *amount = (*amount).min(most);
+        }
+        self
+    }
+
     /// Whether nothing is requested.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()

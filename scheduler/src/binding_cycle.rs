@@ -7,7 +7,7 @@ use supercargo_framework::context::Command;
 use supercargo_framework::plugin::PreFlight;
 use supercargo_framework::{Code, Context, Now, PodInfo, Status, Uid};
 
-use crate::bindings::{Binding, Stage, Uncertain};
+use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
 use crate::contain::contained;
 use crate::effect::{Effect, EventType, PreBindWork};
@@ -178,8 +178,7 @@ impl Scheduler {
         let confirmed = self.cache.node_of(uid).filter(|_| self.cache.is_confirmed(uid)).cloned();
         if let Some(node) = confirmed {
             self.found_bound(now, uid, &node);
-        } else if let Some(binding) = self.bindings.get_mut(uid) {
-            binding.stage = Stage::Uncertain(Uncertain { message, ask_at: None, asked: 0 });
+        } else if let Some(binding) = self.bindings.set_uncertain(uid, message) {
             let pod = binding.pod().key();
             self.effects.push(Effect::ReadPod { pod, uid: uid.clone() });
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::context::WaitingPod;
 use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
@@ -95,11 +95,14 @@ pub(crate) struct Bindings {
     by_pod: FxHashMap<Uid, Binding>,
     /// The pods that Permit holds, in the order they came; few, if any.
     waiting: Vec<WaitingPod>,
+    /// The bindings that time may do something to: held ones and uncertain ones. All others only wait for an answer.
+    timed: FxHashSet<Uid>,
 }
 
 impl Bindings {
     pub(crate) fn insert(&mut self, binding: Binding) {
         if let Stage::WaitingOnPermit(wait) = &binding.stage {
+            self.timed.insert(binding.pod().uid.clone());
             let pending =
                 wait.pending.iter().map(|(plugin, timeout, _)| (plugin.clone(), *timeout)).collect();
             self.waiting.push(WaitingPod {
@@ -145,6 +148,15 @@ impl Bindings {
     /// The pod no longer waits on Permit.
     pub(crate) fn forget_waiting(&mut self, uid: &Uid) {
         self.waiting.retain(|pod| pod.uid != *uid);
+        self.timed.remove(uid);
+    }
+
+    /// Nobody knows whether the pod is bound; returns its binding, to ask.
+    pub(crate) fn set_uncertain(&mut self, uid: &Uid, message: String) -> Option<&Binding> {
+        let binding = self.by_pod.get_mut(uid)?;
+        binding.stage = Stage::Uncertain(Uncertain { message, ask_at: None, asked: 0 });
+        self.timed.insert(uid.clone());
+        Some(binding)
     }
 
     /// A plugin lets a waiting pod go; `true` when no other holds it.
@@ -185,8 +197,7 @@ impl Bindings {
             Stage::Uncertain(uncertain) => uncertain.ask_at.is_some_and(|at| at <= now),
             _ => false,
         };
-        let mut due: Vec<_> =
-            self.by_pod.values().filter(due).map(|binding| binding.pod().uid.clone()).collect();
+        let mut due: Vec<_> = self.timed().filter(due).map(|binding| binding.pod().uid.clone()).collect();
         due.sort();
         due
     }
@@ -198,6 +209,10 @@ impl Bindings {
             Stage::Uncertain(uncertain) => uncertain.ask_at,
             Stage::PreBinding { .. } | Stage::Binding => None,
         };
-        self.by_pod.values().filter_map(deadline).min()
+        self.timed().filter_map(deadline).min()
+    }
+
+    fn timed(&self) -> impl Iterator<Item = &Binding> {
+        self.timed.iter().filter_map(|uid| self.by_pod.get(uid))
     }
 }

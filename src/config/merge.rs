@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use supercargo_framework::registry::DefaultPlugin;
+use supercargo_plugins::unsupported_constraints;
 
 use super::points::Point;
 use super::profile_file::{Enabled, FilePlugins, FileSet};
@@ -47,7 +48,7 @@ pub(super) fn sets(user: &FilePlugins, defaults: &[DefaultPlugin], place: &Place
 /// what is new follows. A plugin that is both disabled and enabled therefore moves to the end.
 fn merge(defaults: &[Enabled], user: &FileSet) -> FileSet {
     let listed = |name: &str| user.enabled.iter().find(|plugin| plugin.name == name);
-    let kept = defaults.iter().filter(|plugin| !is_disabled(user, &plugin.name));
+    let kept = defaults.iter().filter(|plugin| !is_disabled_default(user, &plugin.name));
     let mut enabled: Vec<Enabled> =
         kept.map(|plugin| listed(&plugin.name).unwrap_or(plugin).clone()).collect();
     for plugin in &user.enabled {
@@ -73,6 +74,15 @@ pub(super) fn expand(sets: &Sets, point: Point, implements: impl Fn(&Enabled) ->
     let inherited = from_multi_point.iter().copied().filter(|plugin| !contains(&own.enabled, &plugin.name));
     let additional = own.enabled.iter().filter(|plugin| !overrides(plugin));
     overriding.chain(inherited).chain(additional).collect()
+}
+
+/// `*` was written for kube-scheduler, which evaluates what supercargo does not yet: it must not take away what keeps a
+/// pod with such a constraint from being misplaced. Its name does.
+fn is_disabled_default(set: &FileSet, name: &str) -> bool {
+    match name {
+        unsupported_constraints::NAME => set.disabled.iter().any(|disabled| disabled == name),
+        _ => is_disabled(set, name),
+    }
 }
 
 fn is_disabled(set: &FileSet, name: &str) -> bool {
