@@ -40,7 +40,8 @@ struct Run {
     /// plugin.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Record everything that the scheduler is told, for `replay`. The file grows without bound and has the pods in it.
+    /// Record everything that the scheduler is told, for `replay`, in a new file. It grows without bound and has the pods
+    /// in it.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

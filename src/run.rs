@@ -145,6 +145,10 @@ fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
     let Some(path) = record else {
         return Ok(Driver::Plain(Box::new(scheduler)));
     };
+    // A restart must not write over what led to it.
+    if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
+        bail!("cannot record to {}: it exists already; give a new name", path.display());
+    }
     let file = File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
     Ok(Driver::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
 }

@@ -99,8 +99,12 @@ impl StatusWriter {
                     Some(Message::Settle { uid, done }) => self.settle(&uid, done),
                     None => open = false,
                 },
-                // Writes are never aborted and keep their panics, so each one tells whose it was.
-                Some(Ok(uid)) = self.writes.join_next() => self.written(uid),
+                Some(written) = self.writes.join_next() => {
+                    // Writes are never aborted and contain their panics, so each one tells whose it was.
+                    if let Ok(uid) = written {
+                        self.written(uid);
+                    }
+                }
             }
         }
     }

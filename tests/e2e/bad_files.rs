@@ -89,6 +89,10 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
         |path: &str| error_of(&["--log-level=off", "run", "--kubeconfig", &kubeconfig, "--record", path]);
     let error = record(&nowhere);
     assert!(error.contains(&format!("cannot record to {nowhere}")), "{error}");
+    let earlier = folder.path().join("earlier");
+    fs::write(&earlier, "{}\n").unwrap();
+    let error = record(&earlier.display().to_string());
+    assert!(error.contains("exists already"), "{error}");
     // A disk that is full: a record with holes would be worth nothing.
     api.set_node(node("n1", &[], &[]));
     let error = record("/dev/full");

@@ -1,5 +1,7 @@
 //! What a signal does to bindings under way. The API server is one that takes its time as told.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{FakeApi, Supercargo, config, node, pod};
@@ -52,4 +54,35 @@ fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
     let status = supercargo.wait(Duration::from_secs(25));
     assert_eq!(status.code(), Some(0), "{}", supercargo.log());
     assert!(supercargo.log().contains("did not end within 15 s"), "{}", supercargo.log());
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_does_not_keep_it() {
+    let api = FakeApi::start();
+    api.set_node(node("n1", &[], &[("cpu", "1")]));
+    let mut scheduler = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+        .args(["run", "--log-level", "debug", "--kubeconfig"])
+        .arg(api.kubeconfig())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Reads the first line, and goes away.
+    let mut line = String::new();
+    BufReader::new(scheduler.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    api.set_pod(pod("first").by("supercargo").build());
+    let started = Instant::now();
+    while api.received("/binding").is_empty() && started.elapsed() < WITHIN {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let bound = api.received("/binding").len();
+    Command::new("kill").args(["-TERM", &scheduler.id().to_string()]).status().unwrap();
+    let signalled = Instant::now();
+    let mut status = None;
+    while status.is_none() && signalled.elapsed() < WITHIN {
+        status = scheduler.try_wait().unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    scheduler.kill().unwrap();
+    scheduler.wait().unwrap();
+    assert_eq!((bound, status.and_then(|status| status.code())), (1, Some(0)));
 }
