@@ -43,11 +43,26 @@ struct Key {
     warning: bool,
 }
 
-/// An event as it is first written.
+/// An event object. Many are kept for a while, so what can be made when it is needed is.
 struct Object {
-    collection: String,
-    path: String,
-    body: Value,
+    event: PodEvent,
+    name: String,
+    created: Timestamp,
+    hostname: Arc<str>,
+}
+
+impl Object {
+    fn new(event: PodEvent, created: Timestamp, hostname: Arc<str>) -> Self {
+        Self { name: event_name(&event.pod.name, created), event, created, hostname }
+    }
+
+    fn collection(&self) -> String {
+        format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.event.pod.namespace)
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
 }
 
 /// An event that has been created.
@@ -93,7 +108,7 @@ impl Recorder {
 /// Writes what the recorder takes.
 pub(crate) struct Writer {
     sender: Sender,
-    hostname: String,
+    hostname: Arc<str>,
     events: mpsc::UnboundedReceiver<PodEvent>,
     series: HashMap<Key, Series>,
     writes: JoinSet<()>,
@@ -105,6 +120,7 @@ impl Writer {
         let in_flight = Arc::new(Semaphore::new(WRITES_IN_FLIGHT));
         let recorder = Recorder(sender);
         let sender = Sender { api, in_flight };
+        let hostname = hostname.into();
         (recorder, Self { sender, hostname, events, series: HashMap::new(), writes: JoinSet::new() })
     }
 
@@ -143,11 +159,7 @@ impl Writer {
             }
             return;
         }
-        let collection = format!("/apis/events.k8s.io/v1/namespaces/{}/events", event.pod.namespace);
-        let name = event_name(&event.pod.name, now);
-        let body = body(&event, &name, &self.hostname, now);
-        let path = format!("{collection}/{name}");
-        let object = Arc::new(Object { collection, path, body });
+        let object = Arc::new(Object::new(event, now, Arc::clone(&self.hostname)));
         let last_write = CancellationToken::new();
         let turn = Turn { after: None, ended: last_write.clone().drop_guard() };
         self.write(turn, Arc::clone(&object), None);
@@ -190,11 +202,11 @@ impl Writer {
         self.writes.spawn(async move {
             let _ended = turn.comes().await;
             let result = match series {
-                None => sender.create(&object.collection, &object.body).await,
+                None => sender.create(&object, None).await,
                 Some(series) => sender.patch(&object, series).await,
             };
             if let Err(error) = result {
-                tracing::warn!(path = %object.path, error = %error.error, "cannot write an event");
+                tracing::warn!(path = object.path(), error = %error.error, "cannot write an event");
             }
         });
     }
@@ -208,21 +220,19 @@ struct Sender {
 }
 
 impl Sender {
-    async fn create(&self, collection: &str, body: &Value) -> Result<(), CallError> {
-        let content_type = "application/json";
-        self.send(Call { method: Method::POST, path: collection, content_type, body }).await
+    async fn create(&self, object: &Object, series: Option<Value>) -> Result<(), CallError> {
+        let body = body(object, series);
+        let (path, content_type) = (&*object.collection(), "application/json");
+        self.send(Call { method: Method::POST, path, content_type, body: &body }).await
     }
 
     async fn patch(&self, object: &Object, series: Value) -> Result<(), CallError> {
-        let content_type = "application/strategic-merge-patch+json";
         let body = json!({"series": series});
-        let call = Call { method: Method::PATCH, path: &object.path, content_type, body: &body };
-        match self.send(call).await {
+        let (path, content_type) = (&*object.path(), "application/strategic-merge-patch+json");
+        match self.send(Call { method: Method::PATCH, path, content_type, body: &body }).await {
             // It was never created, or has expired, which a series can outlive.
             Err(error) if error.status == Some(StatusCode::NOT_FOUND) => {
-                let mut body = object.body.clone();
-                body["series"] = series;
-                self.create(&object.collection, &body).await
+                self.create(object, Some(series)).await
             }
             result => result,
         }
@@ -269,12 +279,14 @@ fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-fn body(event: &PodEvent, name: &str, hostname: &str, now: Timestamp) -> Value {
-    json!({
+/// The whole object, with a series if there is one.
+fn body(object: &Object, series: Option<Value>) -> Value {
+    let Object { event, name, created, hostname } = object;
+    let mut body = json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": event.pod.namespace},
-        "eventTime": micros(now),
+        "eventTime": micros(*created),
         "reportingController": event.scheduler_name,
         "reportingInstance": format!("{}-{hostname}", event.scheduler_name),
         "action": event.action,
@@ -289,7 +301,11 @@ fn body(event: &PodEvent, name: &str, hostname: &str, now: Timestamp) -> Value {
         },
         "note": event.note,
         "type": if event.kind == EventType::Warning { "Warning" } else { "Normal" },
-    })
+    });
+    if let Some(series) = series {
+        body["series"] = series;
+    }
+    body
 }
 
 #[cfg(test)]
