@@ -17,20 +17,22 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) fn cluster_or_skip() -> Option<&'static ControlPlane> {
     static CLUSTER: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
     assets_or_skip()?;
-    let start = || {
-        let options =
-            Options { audit: true, feature_gates: vec!["WatchList=false".to_owned()], ..Options::default() };
-        let plane = ControlPlane::start(options).map_err(|error| format!("{error:#}"))?;
-        for object in manifests::base() {
-            apply(&plane, &object);
-        }
-        open_quota(&plane);
-        Ok(plane)
-    };
     match CLUSTER.get_or_init(start) {
         Ok(plane) => Some(plane),
         Err(error) => panic!("the control plane does not start: {error}"),
     }
+}
+
+/// A control plane with the base applied, for one alone.
+pub(super) fn start() -> Result<ControlPlane, String> {
+    let options =
+        Options { audit: true, feature_gates: vec!["WatchList=false".to_owned()], ..Options::default() };
+    let plane = ControlPlane::start(options).map_err(|error| format!("{error:#}"))?;
+    for object in manifests::base() {
+        apply(&plane, &object);
+    }
+    open_quota(&plane);
+    Ok(plane)
 }
 
 /// Creates an object; a field that the API does not know is an error.

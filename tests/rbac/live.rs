@@ -14,10 +14,10 @@ use super::manifests::{self, collection, text};
 use super::process::Scheduler;
 use super::rules::{Access, allowed};
 
-const NODES: &str = "/api/v1/nodes";
+pub(super) const NODES: &str = "/api/v1/nodes";
 
 /// A node with 4 CPUs, and a label to choose it by or not.
-fn node(name: &str, is_chosen: bool) -> Value {
+pub(super) fn node(name: &str, is_chosen: bool) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -27,7 +27,7 @@ fn node(name: &str, is_chosen: bool) -> Value {
 }
 
 /// A pod for our scheduler.
-fn pod(name: &str, cpu: &str) -> Value {
+pub(super) fn pod(name: &str, cpu: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -39,7 +39,7 @@ fn pod(name: &str, cpu: &str) -> Value {
     })
 }
 
-fn pods(namespace: &str) -> String {
+pub(super) fn pods(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
 
@@ -97,14 +97,14 @@ fn have_a_pod_fail_again_and_again(plane: &ControlPlane, scheduler: &Scheduler, 
     delete(plane, &format!("{}/too-big", pods(namespace)));
 }
 
-/// Has a binding fail in a way that says nothing of its fate: getting the pod.
-fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &str) {
+/// Makes the API server answer 500 to every binding in a namespace. Deleting what is at the returned path ends that.
+pub(super) fn break_bindings(plane: &ControlPlane, namespace: &str) -> String {
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     // Nobody listens on port 1, and the API server answers 500 when it cannot ask.
     let webhook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "nobody-there"},
+        "metadata": {"name": namespace},
         "webhooks": [{
             "name": "nobody.there.example",
             "clientConfig": {"url": "https://127.0.0.1:1/"},
@@ -132,13 +132,18 @@ fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &
         let answer = plane.request(Method::Post, &path, Some(&binding)).unwrap();
         (answer.status == 500).then_some(())
     });
+    format!("{WEBHOOKS}/{namespace}")
+}
 
+/// Has a binding fail in a way that says nothing of its fate: getting the pod.
+fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &str) {
+    let webhook = break_bindings(plane, namespace);
     post(plane, &pods(namespace), &pod("doubtful", "1"));
     let is_read = |request: &Request| request.access.2 == "get" && request.uri.ends_with("/doubtful");
     eventually("the scheduler looks whether the pod is bound", || {
         requests_of(plane, user).into_iter().find(is_read)
     });
-    delete(plane, &format!("{WEBHOOKS}/nobody-there"));
+    delete(plane, &webhook);
     wait_until_bound(plane, namespace, "doubtful");
 }
 

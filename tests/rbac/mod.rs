@@ -6,6 +6,7 @@ mod audit;
 mod cluster;
 mod live;
 pub(crate) mod manifests;
+mod needed;
 mod process;
 mod references;
 mod rules;

@@ -1,0 +1,86 @@
+//! Without any one of its rules the scheduler is refused something that it has to do.
+
+use serde_json::{Value, json};
+use supercargo_controlplane::{ControlPlane, assets_or_skip};
+
+use super::audit::{Request, requests_of};
+use super::cluster::{
+    apply, create_namespace, delete, eventually, kubeconfig_of, post, start, user_name, within_patience,
+};
+use super::live::{NODES, break_bindings, node, pod, pods};
+use super::manifests;
+use super::process::Scheduler;
+use super::rules::{Access, allowed};
+
+/// Creates an account that may do all that the role allows but one thing.
+fn account_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value {
+    let mut account = manifests::object("ServiceAccount");
+    let mut role = manifests::object("ClusterRole");
+    let mut binding = manifests::object("ClusterRoleBinding");
+    let rule = |(group, resource, verb): &Access| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+    role["rules"] = allowed(&role).iter().filter(|access| *access != missing).map(rule).collect();
+    for object in [&mut account, &mut role, &mut binding] {
+        object["metadata"]["name"] = json!(name);
+    }
+    binding["roleRef"]["name"] = json!(name);
+    binding["subjects"][0]["name"] = json!(name);
+    for object in [&account, &role, &binding] {
+        apply(plane, object);
+    }
+    account
+}
+
+/// Gives the scheduler a reason to do everything that it does.
+fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
+    let ours = |pod_name: &str, cpu: &str| {
+        let mut pod = pod(pod_name, cpu);
+        pod["spec"]["schedulerName"] = json!(name);
+        pod
+    };
+    let mut big = ours("too-big", "100");
+    big["spec"]["nodeSelector"] = json!({"chosen": "true"});
+    post(plane, &pods(name), &big);
+    // The third failure is the second's event again, as in the live test. One that has not started fails never.
+    for failures in 1..=3 {
+        let failed = || scheduler.count("unable to schedule: 0/2 nodes are available") >= failures;
+        eventually("it fails, or is not allowed to start", || {
+            (failed() || scheduler.count("failed to list or watch") > 0).then_some(())
+        });
+        if !failed() {
+            return;
+        }
+        delete(plane, &format!("{NODES}/chosen"));
+        post(plane, NODES, &node("chosen", true));
+    }
+    post(plane, &pods(name), &ours("fits", "10m"));
+    let broken = format!("{name}-broken");
+    create_namespace(plane, &broken);
+    break_bindings(plane, &broken);
+    post(plane, &pods(&broken), &ours("doubtful", "10m"));
+}
+
+#[test]
+fn without_any_one_of_its_rules_it_is_refused_something() {
+    if assets_or_skip().is_none() {
+        return;
+    }
+    let plane = &start().unwrap();
+    post(plane, NODES, &node("other", false));
+    post(plane, NODES, &node("chosen", true));
+    for (i, missing) in allowed(&manifests::object("ClusterRole")).iter().enumerate() {
+        let name = format!("without-{i}");
+        let account = account_without(plane, &name, missing);
+        create_namespace(plane, &name);
+        let config =
+            manifests::config().replace("schedulerName: supercargo", &format!("schedulerName: {name}"));
+        let scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
+        give_it_work(plane, &scheduler, &name);
+        let refused = || requests_of(plane, &user_name(&account)).into_iter().filter(Request::is_denied);
+        within_patience(|| refused().any(|request| request.access == *missing));
+        let refused: Vec<Access> = refused().map(|request| request.access).collect();
+        assert!(
+            !refused.is_empty() && refused.iter().all(|access| access == missing),
+            "{missing:?}: {refused:?}"
+        );
+    }
+}
