@@ -10,6 +10,35 @@
 //!                              ├─ cache, queue, … ────┤
 //!               schedule_one ──┘                      └─Effect──> … ──Input──> handle
 //! ```
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use supercargo_framework::Now;
+//! use supercargo_framework::testing::{node, pod};
+//! use supercargo_scheduler::{
+//!     Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
+//! };
+//!
+//! let registry = supercargo_plugins::registry();
+//! let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|plugin| {
+//!     let build = registry.get(plugin.name).expect("it is registered");
+//!     (build(&serde_json::json!({})).expect("it needs no arguments"), plugin.weight)
+//! });
+//! let profile = ProfileSpec {
+//!     scheduler_name: "supercargo".to_owned(),
+//!     percentage_of_nodes_to_score: None,
+//!     plugins: PluginLists::multi_point(plugins),
+//! };
+//! let mut scheduler = Scheduler::new(Options { profiles: vec![profile], ..Options::default() })?;
+//!
+//! let now = Now::default();
+//! scheduler.handle(now, Input::Node(Notification::Added(Arc::new(node("n1").build()))));
+//! scheduler.handle(now, Input::QueuedPod(Notification::Added(Arc::new(pod("p").build()))));
+//! scheduler.schedule_one(now, &mut NoCalls);
+//! assert!(matches!(&scheduler.take_effects()[..], [Effect::Bind { node, .. }] if **node == *"n1"));
+//! # Ok::<(), supercargo_scheduler::BuildError>(())
+//! ```
 
 mod attempt;
 mod binding_cycle;
