@@ -125,17 +125,28 @@ impl Api {
         Self { client, limit: None }
     }
 
-    /// Sends a request and returns the answer's JSON. A server that is too busy is asked again when it says so: it has
-    /// done nothing yet.
+    /// Sends a request and returns the answer's JSON.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
+        let answer = self.answer(&call).await?;
+        serde_json::from_slice(answer.as_ref())
+            .map_err(|error| unknown(format!("unreadable answer: {error}")))
+    }
+
+    /// Sends a request whose answer says no more than that it was carried out: a patched pod comes back whole.
+    pub async fn write(&self, call: Call<'_>) -> Result<(), CallError> {
+        self.answer(&call).await.map(drop)
+    }
+
+    /// The body of a good answer. A server that is too busy is asked again when it says so: it has done nothing yet.
+    async fn answer(&self, call: &Call<'_>) -> Result<impl AsRef<[u8]> + use<>, CallError> {
         let patient = async {
             for _ in 0..BUSY_ATTEMPTS {
-                match self.call_once(&call).await {
+                match self.call_once(call).await {
                     Err(CallError { retry_after: Some(wait), .. }) => tokio::time::sleep(wait).await,
                     result => return result,
                 }
             }
-            self.call_once(&call).await
+            self.call_once(call).await
         };
         match tokio::time::timeout(REQUEST_TIMEOUT, patient).await {
             Ok(result) => result,
@@ -143,14 +154,14 @@ impl Api {
         }
     }
 
-    async fn call_once(&self, call: &Call<'_>) -> Result<Value, CallError> {
+    async fn call_once(&self, call: &Call<'_>) -> Result<impl AsRef<[u8]> + use<>, CallError> {
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
         self.send(call).await
     }
 
-    async fn send(&self, call: &Call<'_>) -> Result<Value, CallError> {
+    async fn send(&self, call: &Call<'_>) -> Result<impl AsRef<[u8]> + use<>, CallError> {
         let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
         let request = Request::builder()
             .method(call.method.clone())
@@ -164,8 +175,7 @@ impl Api {
         let retry_after = retry_after(status, response.headers());
         let bytes = response.into_body().collect_bytes().await.map_err(|error| no_answer(&error))?;
         if status.is_success() {
-            return serde_json::from_slice(&bytes)
-                .map_err(|error| unknown(format!("unreadable answer: {error}")));
+            return Ok(bytes);
         }
         Err(CallError { retry_after, ..answered(status, &bytes) })
     }

@@ -244,7 +244,7 @@ impl Sender {
         loop {
             // The semaphore is never closed, so there is always a permit to be had. Nobody keeps one while waiting.
             let permit = self.in_flight.acquire().await;
-            let Err(error) = self.api.call(call.clone()).await else { return Ok(()) };
+            let Err(error) = self.api.write(call.clone()).await else { return Ok(()) };
             drop(permit);
             if error.status == Some(StatusCode::CONFLICT) {
                 // A try before this one was carried out after all.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
-    Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformerFactory, SyncResult,
+    AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers,
+    SharedInformerFactory, SyncResult,
 };
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
-use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::Mailbox;
@@ -17,14 +17,6 @@ use crate::wire::{NodeKind, PodKind};
 
 /// Pods that have ended are no business of a scheduler's: the server says of them that they are gone.
 const NON_TERMINAL: &str = "status.phase!=Succeeded,status.phase!=Failed";
-
-/// Why the informers cannot be set up.
-#[derive(Debug, Error)]
-pub(crate) enum InformerError {
-    /// A handler was refused.
-    #[error(transparent)]
-    Handler(#[from] kube_informers::AddHandlerError),
-}
 
 /// Passes what a handler sees on to the scheduler.
 struct Forward<T> {
@@ -64,7 +56,7 @@ impl Informers {
         client: Client,
         mailbox: &Mailbox,
         scheduler_names: BTreeSet<Arc<str>>,
-    ) -> Result<Self, InformerError> {
+    ) -> Result<Self, AddHandlerError> {
         let factory = SharedInformerFactory::new(client);
         let no_annotations: [&str; 0] = [];
         let pods = factory.informer_for(Arc::new(PodKind::new(no_annotations)), |mut parts| {

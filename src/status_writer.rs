@@ -195,7 +195,7 @@ async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
     let content_type = "application/strategic-merge-patch+json";
     for pause in PAUSES.iter().map(Some).chain([None]) {
         let Err(error) =
-            api.call(Call { method: Method::PATCH, path: &path, content_type, body: &body }).await
+            api.write(Call { method: Method::PATCH, path: &path, content_type, body: &body }).await
         else {
             return;
         };

@@ -3,9 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, output, own_plane, pod, say};
+use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, output, own_plane, pods, say};
 
 const TEST: &str = "outage";
 const OUTAGE: Duration = Duration::from_secs(20);
@@ -13,11 +11,6 @@ const BEFORE: usize = 1_000;
 const AFTER: usize = 50;
 /// How many bindings may be under way at the moment of the crash.
 const IN_FLIGHT: usize = 128;
-
-fn pods(prefix: &str, count: usize) -> Vec<Value> {
-    let pod = |index| pod(&format!("{prefix}-{index}")).by("supercargo").asking("cpu", "100m").build();
-    (0..count).map(pod).collect()
-}
 
 #[test]
 fn after_an_outage_of_20_s_everything_pending_is_bound_and_nothing_twice() {

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use supercargo_controlplane::ControlPlane;
 
-use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, own_plane, pod, say};
+use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, own_plane, pods, say};
 
 const TEST: &str = "restart";
 const EARLY: usize = 1_000;
@@ -20,11 +19,6 @@ fn start_and_bind(plane: &ControlPlane, count: usize) -> Supercargo {
         (supercargo.log().matches("Successfully assigned").count() >= count).then_some(())
     });
     supercargo
-}
-
-fn pods(prefix: &str, count: usize) -> Vec<Value> {
-    let pod = |index| pod(&format!("{prefix}-{index}")).by("supercargo").asking("cpu", "100m").build();
-    (0..count).map(pod).collect()
 }
 
 #[test]

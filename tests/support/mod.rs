@@ -13,5 +13,5 @@ pub(crate) use audit::Bindings;
 pub(crate) use cluster::{Cluster, own_plane};
 pub(crate) use eventually::{eventually, say};
 pub(crate) use fake_api::FakeApi;
-pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, priority_class};
+pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
 pub(crate) use process::{Supercargo, output};

@@ -51,6 +51,12 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
     }))
 }
 
+/// Small pods for supercargo, numbered.
+pub(crate) fn pods(prefix: &str, count: usize) -> Vec<Value> {
+    let pod = |index| pod(&format!("{prefix}-{index}")).by("supercargo").asking("cpu", "100m").build();
+    (0..count).map(pod).collect()
+}
+
 /// A pod in the making.
 #[derive(Clone)]
 pub(crate) struct PodBuilder(Value);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::plugin::Nomination;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{Now, Plugin, PodInfo, Status, Timestamp};
 
 use crate::{
@@ -244,4 +244,19 @@ pub(super) fn patched(pod: PodBuilder, effects: &[Effect]) -> PodBuilder {
 
 pub(super) fn failed(certainty: Certainty, message: &str) -> BindOutcome {
     BindOutcome::Failed(ApiError { certainty, message: message.to_owned() })
+}
+
+/// A pod that fits no node of the usual size.
+pub(super) fn big(name: &str) -> PodBuilder {
+    pod(name).request("cpu", "8")
+}
+
+/// A bed with a small node and the pod `a`, which has just been found not to fit.
+pub(super) fn with_unschedulable(a: PodBuilder) -> Bed {
+    let mut bed = Bed::new();
+    bed.node(node("n1"));
+    bed.pod(a);
+    bed.cycle();
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    bed
 }

@@ -6,23 +6,9 @@ use std::time::Duration;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{Status, TaintEffect};
 
-use super::bed::Bed;
+use super::bed::{Bed, big, with_unschedulable};
 use super::fake::{Fake, Log};
 use crate::Place;
-
-fn big(name: &str) -> PodBuilder {
-    pod(name).request("cpu", "8")
-}
-
-/// A bed with a small node and the pod `a`, which has just been found not to fit.
-fn with_unschedulable(a: PodBuilder) -> Bed {
-    let mut bed = Bed::new();
-    bed.node(node("n1"));
-    bed.pod(a);
-    bed.cycle();
-    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
-    bed
-}
 
 #[test]
 fn pods_are_tried_by_priority_and_then_in_the_order_they_came() {

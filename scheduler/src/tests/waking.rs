@@ -6,26 +6,12 @@ use std::time::Duration;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{Nomination, Permit, PreFilter};
-use supercargo_framework::testing::{PodBuilder, node, pod};
+use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{ActionType, EventResource, Status};
 
-use super::bed::Bed;
+use super::bed::{Bed, big, with_unschedulable};
 use super::fake::Fake;
 use crate::{Input, Notification, Place};
-
-fn big(name: &str) -> PodBuilder {
-    pod(name).request("cpu", "8")
-}
-
-/// A bed with a small node and the pod `a`, which has just been found not to fit.
-fn with_unschedulable(a: PodBuilder) -> Bed {
-    let mut bed = Bed::new();
-    bed.node(node("n1"));
-    bed.pod(a);
-    bed.cycle();
-    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
-    bed
-}
 
 /// A plugin that turns pods down in Permit after a while, and is helped by nodes whose name begins with `good`.
 fn late_refuser(held: bool) -> Bed {
