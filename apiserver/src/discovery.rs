@@ -1,0 +1,1 @@
+//! What is served: plain and aggregated discovery, and the version.

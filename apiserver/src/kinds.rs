@@ -1,0 +1,372 @@
+//! What is served: the built-in kinds as a table, and those that CustomResourceDefinitions add.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+type Text = Cow<'static, str>;
+
+/// One resource in one version, as upstream's `metav1.APIResource`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The API group; empty for the core group.
+    pub group: Text,
+    /// As `v1`.
+    pub version: Text,
+    /// The plural in paths, as `pods`.
+    pub resource: Text,
+    /// As `Pod`.
+    pub kind: Text,
+    /// As `pod`.
+    pub singular: Text,
+    /// As `po`.
+    pub short_names: Cow<'static, [Text]>,
+    /// As `all`.
+    pub categories: Cow<'static, [Text]>,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// What can be done with it.
+    pub verbs: Verbs,
+    /// Parts with paths of their own.
+    pub subresources: Cow<'static, [Subresource]>,
+    /// Where other versions of the same resource are served, the group of the version that is stored: objects of
+    /// `events.k8s.io` are those of the core group.
+    pub stored_in_group: Text,
+    /// Whether it comes from a CustomResourceDefinition: no defaults, no checks, no protobuf.
+    pub custom: bool,
+}
+
+/// What can be done with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbs {
+    /// All of it.
+    All,
+    /// Only created: the answer is computed, nothing is stored (reviews).
+    Create,
+}
+
+/// A part of an object with a path of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subresource {
+    /// The status, written apart from the rest.
+    Status,
+    /// The number of replicas.
+    Scale,
+    /// Pods only: the node.
+    Binding,
+    /// Pods only: deletion that disruption budgets can refuse.
+    Eviction,
+    /// Pods only: containers that are added to a running pod.
+    EphemeralContainers,
+    /// Pods only: requests and limits of a running pod.
+    Resize,
+    /// Namespaces only.
+    Finalize,
+    /// Service accounts only: a token.
+    Token,
+}
+
+impl Subresource {
+    /// Its name in paths.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Scale => "scale",
+            Self::Binding => "binding",
+            Self::Eviction => "eviction",
+            Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Resize => "resize",
+            Self::Finalize => "finalize",
+            Self::Token => "token",
+        }
+    }
+}
+
+impl Kind {
+    /// The resource with its group, as `deployments.apps`, upstream's GroupResource.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.to_string()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+
+    /// As `apps/v1`, or `v1` in the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The kind of its lists.
+    pub fn list_kind(&self) -> String {
+        format!("{}List", self.kind)
+    }
+
+    /// The path prefix of its group version, as `/apis/apps/v1`.
+    pub fn root(&self) -> String {
+        if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether it has the subresource.
+    pub fn has(&self, subresource: Subresource) -> bool {
+        self.subresources.contains(&subresource)
+    }
+
+    /// Where its objects are kept: versions of one resource share them.
+    pub fn store_key(&self) -> (&str, &str) {
+        (&self.stored_in_group, &self.resource)
+    }
+
+    fn of(
+        group: &'static str,
+        version: &'static str,
+        resource: &'static str,
+        kind: &'static str,
+        singular: &'static str,
+    ) -> Self {
+        Self {
+            group: Text::Borrowed(group),
+            version: Text::Borrowed(version),
+            resource: Text::Borrowed(resource),
+            kind: Text::Borrowed(kind),
+            singular: Text::Borrowed(singular),
+            short_names: Cow::Borrowed(&[]),
+            categories: Cow::Borrowed(&[]),
+            namespaced: false,
+            verbs: Verbs::All,
+            subresources: Cow::Borrowed(&[]),
+            stored_in_group: Text::Borrowed(group),
+            custom: false,
+        }
+    }
+
+    fn namespaced(mut self) -> Self {
+        self.namespaced = true;
+        self
+    }
+
+    fn short(mut self, names: &[&'static str]) -> Self {
+        self.short_names = names.iter().map(|name| Text::Borrowed(*name)).collect();
+        self
+    }
+
+    fn in_all(mut self) -> Self {
+        self.categories = vec![Text::Borrowed("all")].into();
+        self
+    }
+
+    fn with(mut self, subresources: &'static [Subresource]) -> Self {
+        self.subresources = Cow::Borrowed(subresources);
+        self
+    }
+
+    fn create_only(mut self) -> Self {
+        self.verbs = Verbs::Create;
+        self
+    }
+
+    fn stored_in(mut self, group: &'static str) -> Self {
+        self.stored_in_group = Text::Borrowed(group);
+        self
+    }
+}
+
+/// Every built-in kind, in the order of discovery: within a group the preferred version first.
+pub fn built_in() -> &'static [Kind] {
+    static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(table);
+    &KINDS
+}
+
+fn table() -> Vec<Kind> {
+    use Subresource::{Binding, EphemeralContainers, Eviction, Finalize, Resize, Scale, Status, Token};
+    const STATUS: &[Subresource] = &[Status];
+    const SCALE: &[Subresource] = &[Status, Scale];
+    const CORE: &str = "";
+    const AUTHN: &str = "authentication.k8s.io";
+    const AUTHZ: &str = "authorization.k8s.io";
+    const STORAGE: &str = "storage.k8s.io";
+    const RESOURCE: &str = "resource.k8s.io";
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    vec![
+        Kind::of(CORE, "v1", "configmaps", "ConfigMap", "configmap").namespaced().short(&["cm"]),
+        Kind::of(CORE, "v1", "endpoints", "Endpoints", "endpoints").namespaced().short(&["ep"]),
+        Kind::of(CORE, "v1", "events", "Event", "event").namespaced().short(&["ev"]),
+        Kind::of(CORE, "v1", "limitranges", "LimitRange", "limitrange").namespaced().short(&["limits"]),
+        Kind::of(CORE, "v1", "namespaces", "Namespace", "namespace").short(&["ns"]).with(&[Status, Finalize]),
+        Kind::of(CORE, "v1", "nodes", "Node", "node").short(&["no"]).with(STATUS),
+        Kind::of(CORE, "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "persistentvolumeclaim")
+            .namespaced()
+            .short(&["pvc"])
+            .with(STATUS),
+        Kind::of(CORE, "v1", "persistentvolumes", "PersistentVolume", "persistentvolume")
+            .short(&["pv"])
+            .with(STATUS),
+        Kind::of(CORE, "v1", "pods", "Pod", "pod").namespaced().short(&["po"]).in_all().with(&[
+            Status,
+            Binding,
+            Eviction,
+            EphemeralContainers,
+            Resize,
+        ]),
+        Kind::of(CORE, "v1", "podtemplates", "PodTemplate", "podtemplate").namespaced(),
+        Kind::of(CORE, "v1", "replicationcontrollers", "ReplicationController", "replicationcontroller")
+            .namespaced()
+            .short(&["rc"])
+            .in_all()
+            .with(SCALE),
+        Kind::of(CORE, "v1", "resourcequotas", "ResourceQuota", "resourcequota")
+            .namespaced()
+            .short(&["quota"])
+            .with(STATUS),
+        Kind::of(CORE, "v1", "secrets", "Secret", "secret").namespaced(),
+        Kind::of(CORE, "v1", "serviceaccounts", "ServiceAccount", "serviceaccount")
+            .namespaced()
+            .short(&["sa"])
+            .with(&[Token]),
+        Kind::of(CORE, "v1", "services", "Service", "service")
+            .namespaced()
+            .short(&["svc"])
+            .in_all()
+            .with(STATUS),
+        Kind::of("apps", "v1", "controllerrevisions", "ControllerRevision", "controllerrevision")
+            .namespaced(),
+        Kind::of("apps", "v1", "daemonsets", "DaemonSet", "daemonset")
+            .namespaced()
+            .short(&["ds"])
+            .in_all()
+            .with(STATUS),
+        Kind::of("apps", "v1", "deployments", "Deployment", "deployment")
+            .namespaced()
+            .short(&["deploy"])
+            .in_all()
+            .with(SCALE),
+        Kind::of("apps", "v1", "replicasets", "ReplicaSet", "replicaset")
+            .namespaced()
+            .short(&["rs"])
+            .in_all()
+            .with(SCALE),
+        Kind::of("apps", "v1", "statefulsets", "StatefulSet", "statefulset")
+            .namespaced()
+            .short(&["sts"])
+            .in_all()
+            .with(SCALE),
+        Kind::of("events.k8s.io", "v1", "events", "Event", "event")
+            .namespaced()
+            .short(&["ev"])
+            .stored_in(CORE),
+        Kind::of(AUTHN, "v1", "selfsubjectreviews", "SelfSubjectReview", "selfsubjectreview").create_only(),
+        Kind::of(AUTHN, "v1", "tokenreviews", "TokenReview", "tokenreview").create_only(),
+        Kind::of(
+            AUTHZ,
+            "v1",
+            "localsubjectaccessreviews",
+            "LocalSubjectAccessReview",
+            "localsubjectaccessreview",
+        )
+        .namespaced()
+        .create_only(),
+        Kind::of(
+            AUTHZ,
+            "v1",
+            "selfsubjectaccessreviews",
+            "SelfSubjectAccessReview",
+            "selfsubjectaccessreview",
+        )
+        .create_only(),
+        Kind::of(AUTHZ, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfsubjectrulesreview")
+            .create_only(),
+        Kind::of(AUTHZ, "v1", "subjectaccessreviews", "SubjectAccessReview", "subjectaccessreview")
+            .create_only(),
+        Kind::of(
+            "autoscaling",
+            "v2",
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscaler",
+        )
+        .namespaced()
+        .short(&["hpa"])
+        .in_all()
+        .with(STATUS),
+        Kind::of("batch", "v1", "cronjobs", "CronJob", "cronjob")
+            .namespaced()
+            .short(&["cj"])
+            .in_all()
+            .with(STATUS),
+        Kind::of("batch", "v1", "jobs", "Job", "job").namespaced().in_all().with(STATUS),
+        Kind::of("networking.k8s.io", "v1", "ingresses", "Ingress", "ingress")
+            .namespaced()
+            .short(&["ing"])
+            .with(STATUS),
+        Kind::of("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "networkpolicy")
+            .namespaced()
+            .short(&["netpol"]),
+        Kind::of("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "poddisruptionbudget")
+            .namespaced()
+            .short(&["pdb"])
+            .with(STATUS),
+        Kind::of(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", "clusterrolebinding"),
+        Kind::of(RBAC, "v1", "clusterroles", "ClusterRole", "clusterrole"),
+        Kind::of(RBAC, "v1", "rolebindings", "RoleBinding", "rolebinding").namespaced(),
+        Kind::of(RBAC, "v1", "roles", "Role", "role").namespaced(),
+        Kind::of(STORAGE, "v1", "csidrivers", "CSIDriver", "csidriver"),
+        Kind::of(STORAGE, "v1", "csinodes", "CSINode", "csinode"),
+        Kind::of(STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity", "csistoragecapacity")
+            .namespaced(),
+        Kind::of(STORAGE, "v1", "storageclasses", "StorageClass", "storageclass").short(&["sc"]),
+        Kind::of(STORAGE, "v1", "volumeattachments", "VolumeAttachment", "volumeattachment").with(STATUS),
+        Kind::of(
+            "apiextensions.k8s.io",
+            "v1",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+            "customresourcedefinition",
+        )
+        .short(&["crd", "crds"])
+        .with(STATUS),
+        Kind::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "priorityclass")
+            .short(&["pc"]),
+        Kind::of("coordination.k8s.io", "v1", "leases", "Lease", "lease").namespaced(),
+        Kind::of("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "endpointslice").namespaced(),
+        Kind::of(RESOURCE, "v1", "deviceclasses", "DeviceClass", "deviceclass"),
+        Kind::of(RESOURCE, "v1", "resourceclaims", "ResourceClaim", "resourceclaim")
+            .namespaced()
+            .with(STATUS),
+        Kind::of(RESOURCE, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", "resourceclaimtemplate")
+            .namespaced(),
+        Kind::of(RESOURCE, "v1", "resourceslices", "ResourceSlice", "resourceslice"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_kinds_share_a_path() {
+        let paths: BTreeSet<String> =
+            built_in().iter().map(|kind| format!("{}/{}", kind.root(), kind.resource)).collect();
+        assert_eq!(paths.len(), built_in().len());
+    }
+
+    #[test]
+    fn names_are_qualified_as_upstream_does() {
+        let pods = built_in().iter().find(|kind| kind.resource == "pods").unwrap();
+        assert_eq!(
+            (pods.qualified(), pods.api_version(), pods.root()),
+            ("pods".into(), "v1".into(), "/api/v1".into())
+        );
+        let deployments = built_in().iter().find(|kind| kind.resource == "deployments").unwrap();
+        assert_eq!(deployments.qualified(), "deployments.apps");
+        assert_eq!(deployments.root(), "/apis/apps/v1");
+    }
+}

@@ -1,0 +1,1 @@
+//! Objects in protobuf, by the schema.

@@ -1,0 +1,1 @@
+//! Unknown fields and wrong types, by the schema.

@@ -1,0 +1,285 @@
+//! Errors as the API server words them: `metav1.Status`, with upstream's reasons and messages.
+
+use std::fmt;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::kinds::Kind;
+
+/// Why a request failed, as upstream's `metav1.Status`.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{message}")]
+pub struct Status {
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// Upstream's `metav1.StatusReason`, as `NotFound`; empty for none.
+    pub reason: &'static str,
+    /// What people read.
+    pub message: String,
+    /// What programs read.
+    pub details: Box<Details>,
+}
+
+/// What a [`Status`] is about, as upstream's `metav1.StatusDetails`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// The object's name.
+    pub name: String,
+    /// The API group.
+    pub group: String,
+    /// The resource, or for invalid objects the kind.
+    pub kind: String,
+    /// The object's UID.
+    pub uid: String,
+    /// What is wrong, field by field.
+    pub causes: Vec<Cause>,
+    /// After how many seconds to try again; 0 for no advice.
+    pub retry_after_seconds: u32,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// As `FieldValueRequired`.
+    pub reason: &'static str,
+    /// As `Required value`.
+    pub message: String,
+    /// As `spec.containers[0].name`.
+    pub field: String,
+}
+
+/// The result of a request.
+pub type Result<T> = std::result::Result<T, Status>;
+
+impl Status {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: Box::default() }
+    }
+
+    fn about(mut self, kind: &Kind, name: &str) -> Self {
+        name.clone_into(&mut self.details.name);
+        self.details.group = kind.group.to_string();
+        self.details.kind = kind.resource.to_string();
+        self
+    }
+
+    /// 404: no such object.
+    pub fn not_found(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} {name:?} not found", kind.qualified());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
+    }
+
+    /// 404: nothing is served at this path.
+    pub fn no_such_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} {name:?} already exists", kind.qualified());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(kind, name)
+    }
+
+    /// 409: the object is not as the request supposes.
+    pub fn conflict(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.qualified());
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
+    }
+
+    /// 409: the object has been modified since the caller read it.
+    pub fn stale(kind: &Kind, name: &str) -> Self {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(kind, name, why)
+    }
+
+    /// 422: the object breaks a rule of its kind. There must be a cause.
+    pub fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Self {
+        let mut wrong: Vec<String> = Vec::new();
+        for cause in &causes {
+            let line = format!("{}: {}", cause.field, cause.message);
+            // As upstream's aggregate: what is said twice is said once.
+            if !wrong.contains(&line) {
+                wrong.push(line);
+            }
+        }
+        let wrong = if wrong.len() == 1 { wrong.remove(0) } else { format!("[{}]", wrong.join(", ")) };
+        let qualified = if kind.group.is_empty() {
+            kind.kind.to_string()
+        } else {
+            format!("{}.{}", kind.kind, kind.group)
+        };
+        let message = format!("{qualified} {name:?} is invalid: {wrong}");
+        let mut status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
+        status.details.kind = kind.kind.to_string();
+        status.details.causes = causes;
+        status
+    }
+
+    /// 400: the request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// 401: no token, or the wrong one.
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403: it must not be, whoever asks.
+    pub fn forbidden(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
+        let message = format!("{} {name:?} is forbidden: {why}", kind.qualified());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(kind, name)
+    }
+
+    /// 405: the resource has no such verb.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    /// 406: none of the content types that the caller accepts can be had.
+    pub fn not_acceptable(accepted: &[&str]) -> Self {
+        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// 410: the resourceVersion or the continue token is older than what is remembered.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// 415: a body of this content type is not read.
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// 429: not now.
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        let mut status = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        status.details.retry_after_seconds = retry_after_seconds;
+        status
+    }
+
+    /// 500: the server broke down over this request.
+    pub fn internal(message: impl fmt::Display) -> Self {
+        let message = format!("Internal error occurred: {message}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 501: the real server can do this, this one cannot.
+    pub fn not_implemented(what: impl fmt::Display) -> Self {
+        let message = format!("{what}: the API server in memory does not do this");
+        Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
+    }
+
+    /// 504: the time is over; whether the request took effect is not said.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    }
+
+    /// The same, with causes.
+    #[must_use]
+    pub fn because(mut self, causes: Vec<Cause>) -> Self {
+        self.details.causes = causes;
+        self
+    }
+
+    /// The `metav1.Status` that goes over the wire.
+    pub fn to_json(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "code": self.code.as_u16(),
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        let details = self.details.to_json();
+        // Upstream writes empty details for a path that nothing is served at.
+        if details.as_object().is_some_and(|fields| !fields.is_empty()) || self.code == StatusCode::NOT_FOUND
+        {
+            status["details"] = details;
+        }
+        status
+    }
+}
+
+impl Details {
+    fn to_json(&self) -> Value {
+        let mut details = json!({});
+        let texts = [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)];
+        for (key, text) in texts {
+            if !text.is_empty() {
+                details[key] = text.as_str().into();
+            }
+        }
+        if !self.causes.is_empty() {
+            details["causes"] = self.causes.iter().map(Cause::to_json).collect();
+        }
+        if self.retry_after_seconds > 0 {
+            details["retryAfterSeconds"] = self.retry_after_seconds.into();
+        }
+        details
+    }
+}
+
+impl Cause {
+    fn new(reason: &'static str, field: impl Into<String>, message: String) -> Self {
+        Self { reason, message, field: field.into() }
+    }
+
+    /// A field that must be there.
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
+        Self::new("FieldValueRequired", field, with_detail("Required value", detail))
+    }
+
+    /// A value that cannot be.
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        Self::new(
+            "FieldValueInvalid",
+            field,
+            with_detail(&format!("Invalid value: {}", shown(value)), detail),
+        )
+    }
+
+    /// A value that is none of those that can be.
+    pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        let mut quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        quoted.sort();
+        let message = format!("Unsupported value: {}: supported values: {}", shown(value), quoted.join(", "));
+        Self::new("FieldValueNotSupported", field, message)
+    }
+
+    /// A value that is there twice.
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self::new("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)))
+    }
+
+    /// What must not be there, or not be changed.
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self::new("FieldValueForbidden", field, with_detail("Forbidden", detail))
+    }
+
+    fn to_json(&self) -> Value {
+        let mut cause = json!({"reason": self.reason, "message": self.message});
+        if !self.field.is_empty() {
+            cause["field"] = self.field.as_str().into();
+        }
+        cause
+    }
+}
+
+fn with_detail(message: &str, detail: &str) -> String {
+    if detail.is_empty() { message.to_owned() } else { format!("{message}: {detail}") }
+}
+
+/// A value as upstream shows it: strings in quotes, all else as JSON.
+fn shown(value: &Value) -> String {
+    value.to_string()
+}
