@@ -114,6 +114,11 @@ impl Kind {
         }
     }
 
+    /// Whether its objects are stored as those of another group.
+    pub fn is_converted(&self) -> bool {
+        self.group != self.stored_in_group
+    }
+
     /// Whether it has the subresource.
     pub fn has(&self, subresource: Subresource) -> bool {
         self.subresources.contains(&subresource)
