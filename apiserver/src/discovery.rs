@@ -94,10 +94,9 @@ pub fn health(endpoint: &str, checks: &[&str], verbose: bool) -> String {
     if !verbose {
         return "ok".to_owned();
     }
-    let mut text: String = checks.iter().map(|check| format!("[+]{check} ok\n")).collect();
-    text.push_str(endpoint);
-    text.push_str(" check passed\n");
-    text
+    let mut lines: Vec<String> = checks.iter().map(|check| format!("[+]{check} ok")).collect();
+    lines.push(format!("{endpoint} check passed\n"));
+    lines.join("\n")
 }
 
 /// Go's name for the machine's architecture.
