@@ -235,7 +235,6 @@ fn layout(group: &str, resource: &str) -> &'static Layout {
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &plain::ROLE_BINDINGS,
         ("storage.k8s.io", "csidrivers") => &storage::CSI_DRIVERS,
         ("storage.k8s.io", "csinodes") => &storage::CSI_NODES,
-        ("storage.k8s.io", "csistoragecapacities") => &storage::CSI_STORAGE_CAPACITIES,
         ("storage.k8s.io", "storageclasses") => &storage::STORAGE_CLASSES,
         ("storage.k8s.io", "volumeattachments") => &storage::VOLUME_ATTACHMENTS,
         ("scheduling.k8s.io", "priorityclasses") => &plain::PRIORITY_CLASSES,

@@ -72,9 +72,6 @@ pub(super) static CSI_DRIVERS: Layout = Layout {
     cells: csi_driver,
 };
 
-pub(super) static CSI_STORAGE_CAPACITIES: Layout =
-    Layout { columns: &[NAME, column("StorageClassName"), column("Capacity")], cells: csi_storage_capacity };
-
 const UNSET: &str = "<unset>";
 
 fn phase(object: &Value) -> &str {
@@ -194,13 +191,5 @@ fn csi_driver(driver: &Value, now: Timestamp) -> Vec<Value> {
         flag_or(driver, "/spec/requiresRepublish", false).into(),
         if modes.is_empty() { "<none>".into() } else { modes.into() },
         age(driver, now),
-    ]
-}
-
-fn csi_storage_capacity(capacity: &Value, _now: Timestamp) -> Vec<Value> {
-    vec![
-        name(capacity),
-        text(capacity, "/storageClassName").into(),
-        present_or(capacity, "/capacity", UNSET).into(),
     ]
 }
