@@ -1,6 +1,15 @@
 //! What a kind adds to the general handling of objects: defaults, checks, and what it never lets a caller write. Upstream's
 //! word is strategy.
 
+pub mod json;
+pub mod labels;
+pub mod names;
+pub mod path;
+pub mod quantity;
+pub mod resources;
+pub mod selectors;
+pub mod taints;
+
 use serde_json::Value;
 
 use crate::kinds::Kind;
