@@ -6,10 +6,10 @@ use crate::handle::Incoming;
 use crate::kinds::Kind;
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
-use crate::proto;
-use crate::prune::{FieldValidation, prune};
 use crate::rest::{DeleteOptions, text};
 use crate::schema::{Schema, TypeId};
+use crate::shim::proto;
+use crate::shim::{FieldValidation, prune};
 use crate::status::{Cause, Result, Status};
 
 /// Reads the object of a kind, with only the fields that the kind has.
@@ -49,9 +49,13 @@ fn decode(request: &Incoming, kind: &str) -> Result<Value> {
     let body = &request.body;
     let value: Value = match Encoding::of_body(&request.headers)? {
         Encoding::Json if body.is_empty() => return Err(unrecognized(kind, "unexpected end of JSON input")),
-        Encoding::Json => serde_json::from_slice(body).map_err(|error| unrecognized(kind, &error.to_string()))?,
+        Encoding::Json => {
+            serde_json::from_slice(body).map_err(|error| unrecognized(kind, &error.to_string()))?
+        }
         Encoding::Yaml => yaml(body).map_err(|why| unrecognized(kind, &why))?,
-        Encoding::Protobuf => proto::decode_object(body).map_err(|why| unrecognized(kind, &why.to_string()))?,
+        Encoding::Protobuf => {
+            proto::decode_object(body).map_err(|why| unrecognized(kind, &why.to_string()))?
+        }
     };
     if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "it is no object")) }
 }
@@ -94,10 +98,15 @@ fn validation(request: &Incoming) -> Result<FieldValidation> {
 }
 
 /// Drops what the kind does not have, and says or refuses as the caller wants.
-fn prune_object(kind: &Kind, request: &Incoming, object: &mut Value, warnings: &mut Vec<String>) -> Result<()> {
+fn prune_object(
+    kind: &Kind,
+    request: &Incoming,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
     let Some(type_id) = type_of(kind) else { return Ok(()) };
-    let unknown =
-        prune(type_id, object).map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
+    let unknown = prune(type_id, object)
+        .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     let validation = validation(request)?;
     let said = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
     warnings.extend(said);
@@ -125,9 +134,10 @@ pub(crate) fn patched(
 ) -> Result<Value> {
     let mut new = patch::apply_to(patch, old, type_of(kind))?;
     if let Some(type_id) = type_of(kind) {
-        let unknown = prune(type_id, &mut new)
-            .map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
-        let said = validation(request)?.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
+        let unknown =
+            prune(type_id, &mut new).map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
+        let said =
+            validation(request)?.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
         warnings.extend(said);
     }
     check_type(kind, &new)?;

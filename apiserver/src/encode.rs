@@ -10,9 +10,9 @@ use crate::faults::Seen;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::object::{Object, write_type};
-use crate::proto;
 use crate::rest::List;
 use crate::schema::Schema;
+use crate::shim::proto;
 use crate::status::Status;
 use crate::table::{IncludeObject, Printer, partial_object_metadata};
 use crate::watch::bookmark_metadata;
@@ -73,7 +73,8 @@ impl View {
         match (self.media.form, self.media.encoding) {
             (Form::Whole, Encoding::Json) => self.json_list(list),
             (Form::Whole, Encoding::Protobuf) => {
-                let items: Vec<Bytes> = list.objects.iter().filter_map(|object| self.message(object)).collect();
+                let items: Vec<Bytes> =
+                    list.objects.iter().filter_map(|object| self.message(object)).collect();
                 proto::list_envelope(&self.kind, &list_metadata(list), &items).into()
             }
             (Form::Table, _) => {
@@ -157,7 +158,13 @@ impl Events {
     }
 
     /// Writes an event; the object as of `version` if one is given.
-    pub(crate) fn event(&mut self, out: &mut Vec<u8>, event: EventType, object: &Object, version: Option<u64>) {
+    pub(crate) fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        event: EventType,
+        object: &Object,
+        version: Option<u64>,
+    ) {
         match (self.view.media.form, self.view.media.encoding) {
             (Form::Whole, Encoding::Json) => {
                 begin(out, event.name());

@@ -113,7 +113,7 @@ impl Rule {
 }
 
 impl Matcher {
-    fn matches(&self, seen: &Seen) -> bool {
+    pub(crate) fn matches(&self, seen: &Seen) -> bool {
         let is = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
         // The object itself is no subresource: whoever names a resource and no subresource means the object.
         is(&self.verb, seen.verb)

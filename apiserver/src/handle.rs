@@ -18,8 +18,8 @@ use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token, text,
 };
 use crate::server::{Body, Caller, Shared, answer};
+use crate::shim::{pod, reviews, scale};
 use crate::status::{Result, Status};
-use crate::strategy::{pod, reviews, scale};
 use crate::table::{IncludeObject, Printer};
 use crate::watch::{Watch, WatchOptions};
 use crate::{body, nonresource};
@@ -147,7 +147,8 @@ fn printer(shared: &Shared, kind: &Kind) -> Printer {
         &kind.qualified(),
     );
     let versions = definition.as_ref().and_then(|definition| definition["spec"]["versions"].as_array());
-    let version = versions.and_then(|versions| versions.iter().find(|version| version["name"] == *kind.version));
+    let version =
+        versions.and_then(|versions| versions.iter().find(|version| version["name"] == *kind.version));
     Printer::custom(version.and_then(|version| version.get("additionalPrinterColumns")))
 }
 
@@ -180,7 +181,9 @@ impl Act<'_> {
         }
         match (&self.request.method, subresource) {
             (&Method::GET, None) if !one => self.list_or_watch(view, faults),
-            (&Method::GET, None | Some(Subresource::Status)) if self.watches()? => self.list_or_watch(view, faults),
+            (&Method::GET, None | Some(Subresource::Status)) if self.watches()? => {
+                self.list_or_watch(view, faults)
+            }
             (&Method::POST, None) if !one && reachable => self.create(),
             (&Method::DELETE, None) if !one && reachable => self.delete_collection(),
             (_, _) if !one => Err(Status::method_not_allowed()),
@@ -193,7 +196,9 @@ impl Act<'_> {
                 Ok(Reply::Value(StatusCode::OK, scale::scale_of(&object, self.kind)))
             }
             (&Method::GET, _) => Ok(Reply::Object(StatusCode::OK, self.get()?)),
-            (&Method::PUT, Some(Subresource::Scale)) | (&Method::PATCH, Some(Subresource::Scale)) => self.scale(),
+            (&Method::PUT, Some(Subresource::Scale)) | (&Method::PATCH, Some(Subresource::Scale)) => {
+                self.scale()
+            }
             (&Method::PUT, subresource) => self.replace(subresource),
             (&Method::PATCH, subresource) => self.patch(subresource),
             (&Method::DELETE, None) => self.delete(),
@@ -251,7 +256,8 @@ impl Act<'_> {
     fn replace(&mut self, subresource: Option<Subresource>) -> Result<Reply> {
         let object = self.object()?;
         let Resource { namespace, name, .. } = self.resource;
-        let updated = self.write(|writer| writer.replace(self.kind, namespace, name, part(subresource), object))?;
+        let updated =
+            self.write(|writer| writer.replace(self.kind, namespace, name, part(subresource), object))?;
         Ok(match updated {
             Updated::Created(object) => Reply::Object(StatusCode::CREATED, object),
             Updated::Changed(object) => Reply::Object(StatusCode::OK, object),
@@ -282,10 +288,10 @@ impl Act<'_> {
         let force = request.options.flag("force")?.unwrap_or_default();
         let manager = request.options.text("fieldManager");
         if manager.is_empty() {
-            return Err(patch::manager_required());
+            return Err(crate::shim::manager_required());
         }
         let applied = |current: Option<&Value>, now| {
-            patch::apply(current, &config, kind, manager, part(subresource).name(), force, now)
+            crate::shim::apply(current, &config, kind, manager, part(subresource).name(), force, now)
         };
         self.write(|writer| {
             let now = writer.now;
@@ -298,7 +304,8 @@ impl Act<'_> {
                 return Ok(Reply::Object(StatusCode::CREATED, writer.create(kind, namespace, object)?));
             }
             writer.applies = true;
-            let changed = writer.update(kind, namespace, name, part(subresource), |old| applied(Some(old), now))?;
+            let changed =
+                writer.update(kind, namespace, name, part(subresource), |old| applied(Some(old), now))?;
             Ok(Reply::Object(StatusCode::OK, changed))
         })
     }
@@ -314,7 +321,11 @@ impl Act<'_> {
 
     fn deleted(&self, options: &DeleteOptions, deleted: Deleted) -> Reply {
         // As upstream, for the sake of old callers: only who said `orphanDependents: false` learns that it takes time.
-        let code = if !deleted.gone && options.orphans == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+        let code = if !deleted.gone && options.orphans == Some(false) {
+            StatusCode::ACCEPTED
+        } else {
+            StatusCode::OK
+        };
         if deleted.answers_object {
             Reply::Object(code, deleted.object)
         } else {
@@ -379,7 +390,10 @@ impl Act<'_> {
                     )?,
                     _ => body::untyped(request, "autoscaling/v1", "Scale")?,
                 };
-                body::check_scale_version(kind, name, &new_scale, &old_scale)?;
+                let version = text(&new_scale, &["metadata", "resourceVersion"]);
+                if !version.is_empty() && version != text(old, &["metadata", "resourceVersion"]) {
+                    return Err(Status::stale(kind, name));
+                }
                 let mut new = old.clone();
                 scale::set_scale(&mut new, &new_scale, kind)?;
                 Ok(new)

@@ -75,7 +75,8 @@ impl Media {
     ///
     /// `protobuf` says whether the answer can be had in protobuf; custom resources cannot.
     pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Self> {
-        let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+        let mut accepted =
+            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
         if accepted.peek().is_none() {
             return Ok(Self::JSON);
         }
@@ -136,11 +137,15 @@ mod tests {
         let client_go = "application/vnd.kubernetes.protobuf,application/json";
         assert_eq!(negotiated(client_go, true), Some((Encoding::Protobuf, Form::Whole)));
         assert_eq!(negotiated(client_go, false), Some((Encoding::Json, Form::Whole)));
-        assert_eq!(negotiated("application/vnd.kubernetes.protobuf;stream=watch", true), Some((Encoding::Protobuf, Form::Whole)));
+        assert_eq!(
+            negotiated("application/vnd.kubernetes.protobuf;stream=watch", true),
+            Some((Encoding::Protobuf, Form::Whole))
+        );
         assert_eq!(negotiated("*/*", true), Some((Encoding::Json, Form::Whole)));
         assert_eq!(negotiated("text/html", true), None);
         assert_eq!(negotiated("application/vnd.kubernetes.protobuf", false), None);
-        let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+        let discovery =
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         assert_eq!(negotiated(discovery, true), Some((Encoding::Json, Form::Aggregated("v2"))));
     }
 }

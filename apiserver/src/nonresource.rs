@@ -5,13 +5,13 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::discovery;
 use crate::encode::value_bytes;
 use crate::handle::Incoming;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::server::{Body, Shared, answer};
 use crate::status::{Result, Status};
-use crate::{discovery, openapi};
 
 /// Answers a request for such a path.
 pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Result<Response<Body>> {
@@ -19,7 +19,9 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
         return Err(Status::no_such_path());
     }
     let path = path.trim_end_matches('/');
-    if let Some(endpoint) = ["/healthz", "/livez", "/readyz"].into_iter().find(|endpoint| path.starts_with(*endpoint)) {
+    if let Some(endpoint) =
+        ["/healthz", "/livez", "/readyz"].into_iter().find(|endpoint| path.starts_with(*endpoint))
+    {
         let verbose = request.options.flag("verbose")?.unwrap_or_default();
         let text = discovery::health(&endpoint[1..], &["ping"], verbose);
         return Ok(answer(StatusCode::OK, "text/plain; charset=utf-8", text.into()));
@@ -33,7 +35,9 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
             let core = path == "/api";
             let (value, content_type) = match (media.form, core) {
                 (Form::Aggregated(_), true) => (discovery::aggregated_core(kinds()), discovery::AGGREGATED),
-                (Form::Aggregated(_), false) => (discovery::aggregated_groups(kinds()), discovery::AGGREGATED),
+                (Form::Aggregated(_), false) => {
+                    (discovery::aggregated_groups(kinds()), discovery::AGGREGATED)
+                }
                 (_, true) => (discovery::api_versions(&host(&request.headers)), media.encoding.name()),
                 (_, false) => (discovery::api_group_list(kinds()), media.encoding.name()),
             };
@@ -43,8 +47,9 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
         ["api", version] => found(request, discovery::api_resource_list(kinds(), "", version)),
         ["apis", group, version] => found(request, discovery::api_resource_list(kinds(), group, version)),
         ["version"] => found(request, Some(discovery::version())),
-        ["openapi", rest @ ..] => openapi_document(shared, request, rest),
-        [""] | [] => found(request, Some(json!({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}))),
+        [""] | [] => {
+            found(request, Some(json!({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]})))
+        }
         _ => Err(Status::no_such_path()),
     }
 }

@@ -27,7 +27,8 @@ impl Registry {
 
     /// The kind behind a path.
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Result<&Arc<Kind>> {
-        let is_it = |kind: &&Arc<Kind>| kind.resource == resource && kind.group == group && kind.version == version;
+        let is_it =
+            |kind: &&Arc<Kind>| kind.resource == resource && kind.group == group && kind.version == version;
         self.kinds.iter().find(is_it).ok_or_else(Status::no_such_path)
     }
 

@@ -174,12 +174,24 @@ mod tests {
             ("/api/v1/namespaces/n", ["", "v1", "", "namespaces", "n", ""]),
             ("/api/v1/namespaces/n/finalize", ["", "v1", "", "namespaces", "n", "finalize"]),
             ("/api/v1/namespaces", ["", "v1", "", "namespaces", "", ""]),
-            ("/apis/apps/v1/namespaces/n/deployments/d/scale", ["apps", "v1", "n", "deployments", "d", "scale"]),
+            (
+                "/apis/apps/v1/namespaces/n/deployments/d/scale",
+                ["apps", "v1", "n", "deployments", "d", "scale"],
+            ),
             ("/api/v1/nodes/a%2Fb", ["", "v1", "", "nodes", "a/b", ""]),
         ] {
             assert_eq!(Target::parse(path), resource(expected), "{path}");
         }
-        for path in ["/", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/healthz", "/api/v1/a/b/c/d", "/api/v1/pods/%zz"] {
+        for path in [
+            "/",
+            "/api",
+            "/api/v1",
+            "/apis/apps",
+            "/apis/apps/v1",
+            "/healthz",
+            "/api/v1/a/b/c/d",
+            "/api/v1/pods/%zz",
+        ] {
             assert_eq!(Target::parse(path), Target::Other(path.to_owned()));
         }
     }

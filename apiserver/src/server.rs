@@ -66,7 +66,10 @@ impl Default for Settings {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("history", &self.history).field("seed", &self.seed).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("history", &self.history)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -202,6 +205,7 @@ impl Shared {
             state,
             now: (self.settings.clock)(),
             dry_run: false,
+            applies: false,
             manager,
             managed_fields: self.settings.managed_fields,
             collects: self.settings.collects_garbage,

@@ -47,4 +47,3 @@ where
         Box::pin(Arc::clone(&self.shared).respond(request, self.caller.clone()))
     }
 }
-

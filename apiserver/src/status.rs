@@ -18,6 +18,8 @@ pub struct Status {
     pub reason: &'static str,
     /// What people read.
     pub message: String,
+    /// For a list that cannot be continued as it was: the token to go on with.
+    pub continues: String,
     /// What programs read.
     pub details: Box<Details>,
 }
@@ -55,7 +57,7 @@ pub type Result<T> = std::result::Result<T, Status>;
 
 impl Status {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Box::default() }
+        Self { code, reason, message: message.into(), continues: String::new(), details: Box::default() }
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -197,6 +199,9 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code.as_u16(),
         });
+        if !self.continues.is_empty() {
+            status["metadata"]["continue"] = self.continues.as_str().into();
+        }
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }

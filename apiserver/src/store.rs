@@ -207,8 +207,7 @@ impl Store {
         for owner in old.iter().flat_map(|old| &old.owners) {
             forget_dependent(&mut self.dependents, owner, resource, &key);
         }
-        let change =
-            Change { version: self.version, change_type: ChangeType::Deleted, object: last, old };
+        let change = Change { version: self.version, change_type: ChangeType::Deleted, object: last, old };
         table.record(change, self.history_limit);
     }
 

@@ -47,10 +47,11 @@ pub(crate) struct WatchOptions {
 }
 
 impl WatchOptions {
-    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+    pub(crate) fn parse(kind: &Kind, query: &Options, name: &str) -> Result<Self> {
         validate(query)?;
         let selector =
             Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
+        let selector = if name.is_empty() { selector } else { selector.named(name)? };
         let version = parse_version(query.text("resourceVersion"))?;
         let initial = query.flag("sendInitialEvents")?;
         let bookmarks = query.flag("allowWatchBookmarks")?.unwrap_or_default();
@@ -269,9 +270,10 @@ impl Watch {
                 self.ending = Some(Ending::Closed);
                 return;
             };
-            match table.since(self.cursor) {
+            let changes =
+                table.since(self.cursor).map(|changes| changes.take(BATCH).cloned().collect::<Vec<_>>());
+            match changes {
                 Ok(changes) => {
-                    let changes: Vec<Change> = changes.take(BATCH).cloned().collect();
                     if changes.is_empty() {
                         // Nothing of this resource has happened up to now.
                         self.cursor = self.cursor.max(state.store.version());
@@ -279,7 +281,6 @@ impl Watch {
                     changes
                 }
                 Err(forgotten) => {
-                    drop(state);
                     let message = format!("too old resource version: {} ({})", self.cursor, forgotten.up_to);
                     self.events.error(out, &Status::expired(message));
                     self.ending = Some(Ending::Closed);

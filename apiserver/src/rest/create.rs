@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{Writer, text, timestamp};
 use crate::kinds::Kind;
 use crate::object::{Object, key};
-use crate::patch;
 use crate::status::{Cause, Result, Status};
 use crate::strategy::{self, Lookup};
 
@@ -32,7 +31,7 @@ impl Writer<'_> {
         }
         let mut causes = strategy.validate(&object);
         if causes.is_empty() {
-            causes = strategy::validate_metadata(kind, strategy, &object);
+            causes = crate::shim::validate_metadata(kind, strategy, &object);
         }
         let name = text(&object, &["metadata", "name"]).to_owned();
         if !causes.is_empty() {
@@ -41,8 +40,8 @@ impl Writer<'_> {
         if self.exists(kind, namespace, &name) {
             return Err(Status::already_exists(kind, &name));
         }
-        if self.managed_fields {
-            patch::record_update(None, &mut object, kind, self.manager, "", self.now);
+        if self.managed_fields && !self.applies {
+            crate::shim::record_update(None, &mut object, kind, self.manager, "", self.now);
         }
         let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
@@ -59,7 +58,8 @@ impl Writer<'_> {
         }
         let given = text(object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Status::bad_request(message));
         }
         let name = text(object, &["metadata", "name"]);
@@ -89,7 +89,13 @@ impl Writer<'_> {
         table.is_some_and(|table| table.get(&key(namespace, name)).is_some())
     }
 
-    fn generate_name(&mut self, kind: &Kind, namespace: &str, prefix: &str, object: &mut Value) -> Result<()> {
+    fn generate_name(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        prefix: &str,
+        object: &mut Value,
+    ) -> Result<()> {
         let end = prefix.char_indices().nth(LONGEST_PREFIX).map_or(prefix.len(), |(at, _)| at);
         let mut name = String::new();
         for _ in 0..NAME_ATTEMPTS {
@@ -114,7 +120,8 @@ impl Writer<'_> {
         if found["metadata"].get("deletionTimestamp").is_none() {
             return Ok(());
         }
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let cause = Cause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),

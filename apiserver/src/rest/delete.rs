@@ -32,6 +32,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) propagation: Option<Propagation>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
+    /// What `orphanDependents` said.
+    pub(crate) orphans: Option<bool>,
     pub(crate) dry_run: bool,
 }
 
@@ -46,6 +48,7 @@ impl DeleteOptions {
             return Ok(Self {
                 grace: query.number("gracePeriodSeconds")?,
                 propagation: propagation(query.text("propagationPolicy"), query.flag("orphanDependents")?)?,
+                orphans: query.flag("orphanDependents")?,
                 dry_run: query.dry_run()?,
                 ..Self::default()
             });
@@ -64,6 +67,7 @@ impl DeleteOptions {
             propagation: propagation(text(body, &["propagationPolicy"]), body["orphanDependents"].as_bool())?,
             uid: owned(&body["preconditions"]["uid"]),
             resource_version: owned(&body["preconditions"]["resourceVersion"]),
+            orphans: body["orphanDependents"].as_bool(),
             dry_run,
         })
     }
@@ -84,7 +88,11 @@ fn propagation(policy: &str, orphans: Option<bool>) -> Result<Option<Propagation
         "Foreground" => Some(Propagation::Foreground),
         other => {
             let supported = ["Foreground", "Background", "Orphan", "nil"];
-            return Err(invalid_options(Cause::not_supported("propagationPolicy", &other.into(), &supported)));
+            return Err(invalid_options(Cause::not_supported(
+                "propagationPolicy",
+                &other.into(),
+                &supported,
+            )));
         }
     })
 }
@@ -121,7 +129,7 @@ impl Writer<'_> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let mut object = current.value(kind);
         check_preconditions(kind, name, options, &object)?;
-        strategy::may_delete(kind, &object)?;
+        crate::shim::may_delete(kind, &object)?;
         let marked = self.mark(kind, &mut object, options);
         let answer = |object: Arc<Object>, gone: bool| Deleted {
             object,
@@ -294,7 +302,8 @@ fn kind_and_group(kind: &Kind) -> String {
 impl Deleted {
     /// What the caller is told where it is not the object.
     pub(crate) fn status(&self, kind: &Kind) -> Value {
-        let mut details = json!({"name": &*self.object.name, "kind": kind.resource, "uid": &*self.object.uid});
+        let mut details =
+            json!({"name": &*self.object.name, "kind": kind.resource, "uid": &*self.object.uid});
         if !kind.group.is_empty() {
             details["group"] = kind.group.as_ref().into();
         }

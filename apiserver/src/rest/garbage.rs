@@ -26,7 +26,9 @@ impl Writer<'_> {
         }
         let value = object.value(kind);
         let has = |finalizer: &str| {
-            value["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == finalizer))
+            value["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|one| one == finalizer))
         };
         if has(ORPHAN) {
             for (table, key) in self.state.store.dependents(&object.uid) {
@@ -57,7 +59,8 @@ impl Writer<'_> {
         if !self.state.store.dependents(uid).is_empty() {
             return;
         }
-        let Some(kind) = self.state.registry.of(text(owner, &["apiVersion"]), text(owner, &["kind"])).cloned()
+        let Some(kind) =
+            self.state.registry.of(text(owner, &["apiVersion"]), text(owner, &["kind"])).cloned()
         else {
             return;
         };
@@ -72,7 +75,8 @@ impl Writer<'_> {
     fn delete_dependents(&mut self, owner: &str) {
         for (table, key) in self.state.store.dependents(owner) {
             let Some(kind) = self.state.registry.stored(&table).cloned() else { continue };
-            let Some(object) = self.state.store.table(&table).and_then(|table| table.get(&key)).cloned() else {
+            let Some(object) = self.state.store.table(&table).and_then(|table| table.get(&key)).cloned()
+            else {
                 continue;
             };
             if object.owners.len() > 1 {
@@ -87,7 +91,9 @@ impl Writer<'_> {
     /// Takes an owner off an object.
     fn release(&mut self, table: &ResourceKey, key: &str, owner: &str) {
         let Some(kind) = self.state.registry.stored(table).cloned() else { return };
-        let Some(object) = self.state.store.table(table).and_then(|table| table.get(key)).cloned() else { return };
+        let Some(object) = self.state.store.table(table).and_then(|table| table.get(key)).cloned() else {
+            return;
+        };
         let mut value = object.value(&kind);
         if let Some(owners) = value["metadata"]["ownerReferences"].as_array_mut() {
             owners.retain(|one| one["uid"] != *owner);
@@ -159,8 +165,7 @@ impl Writer<'_> {
             return;
         }
         let namespaces = kind.table();
-        let Some(found) =
-            store.table(&namespaces).and_then(|table| table.get(&key("", namespace))).cloned()
+        let Some(found) = store.table(&namespaces).and_then(|table| table.get(&key("", namespace))).cloned()
         else {
             return;
         };

@@ -104,11 +104,23 @@ fn validate(query: &Options) -> Result<()> {
 
 /// 422 about the options of a list or watch.
 pub(crate) fn invalid_options(causes: Vec<Cause>) -> Status {
-    let kind = Kind {
-        kind: "ListOptions".into(),
-        group: "meta.k8s.io".into(),
-        ..crate::kinds::built_in()[0].clone()
+    invalid_options_of("ListOptions", causes)
+}
+
+/// 422 about an option of a write.
+pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
+    let options = match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => "DeleteOptions",
     };
+    invalid_options_of(options, vec![cause])
+}
+
+fn invalid_options_of(options: &'static str, causes: Vec<Cause>) -> Status {
+    let kind =
+        Kind { kind: options.into(), group: "meta.k8s.io".into(), ..crate::kinds::built_in()[0].clone() };
     Status::invalid(&kind, "", causes)
 }
 
@@ -117,7 +129,9 @@ fn from(query: &Options, limit: usize) -> Result<From> {
     let token = query.text("continue");
     if !token.is_empty() {
         if !matches!(version, "" | "0") {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         return continued(token);
     }
@@ -198,11 +212,14 @@ impl State {
         };
         // A change since then is what makes the past differ from now.
         let past = match options.from {
-            From::Exact(_) | From::Continue { .. } if version < now => Some(past(table, version, key.as_deref())?),
+            From::Exact(_) | From::Continue { .. } if version < now => {
+                Some(past(table, version, key.as_deref())?)
+            }
             _ => None,
         };
         let key = key.as_deref();
-        let list = |objects: &mut dyn Iterator<Item = &Arc<Object>>| options.page(objects, version, namespace);
+        let list =
+            |objects: &mut dyn Iterator<Item = &Arc<Object>>| options.page(objects, version, namespace);
         Ok(match &past {
             Some(past) => list(&mut past.range(namespace, key)),
             None => list(&mut table.range(namespace, key)),
@@ -237,16 +254,16 @@ pub(crate) fn inconsistent_token(query: &Options) -> Option<String> {
 }
 
 impl ListOptions {
-    fn page(
-        &self,
-        objects: &mut dyn Iterator<Item = &Arc<Object>>,
-        version: u64,
-        namespace: &str,
-    ) -> List {
+    fn page(&self, objects: &mut dyn Iterator<Item = &Arc<Object>>, version: u64, namespace: &str) -> List {
         let matching = |object: &&Arc<Object>| self.selector.is_empty() || self.selector.matches(object);
         let mut objects = objects.filter(matching);
         if self.limit == 0 {
-            return List { version, objects: objects.cloned().collect(), continues: String::new(), remaining: None };
+            return List {
+                version,
+                objects: objects.cloned().collect(),
+                continues: String::new(),
+                remaining: None,
+            };
         }
         let page: Vec<Arc<Object>> = objects.by_ref().take(self.limit).cloned().collect();
         let rest = objects.count();

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub(crate) use delete::DeleteOptions;
-pub(crate) use list::{List, ListOptions};
-pub(crate) use update::Part;
+pub(crate) use delete::{DeleteOptions, Deleted};
+pub(crate) use list::{
+    List, ListOptions, inconsistent_token, invalid_options, invalid_write_options, parse_version, too_large,
+};
+pub(crate) use update::{Part, Updated};
 
 use crate::kinds::Kind;
 use crate::object::{Object, key};
@@ -38,6 +40,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) now: Timestamp,
     /// Nothing is kept; the answer is as if it were.
     pub(crate) dry_run: bool,
+    /// Whether the change is an apply, which has seen to the owners of fields itself.
+    pub(crate) applies: bool,
     /// The name under which fields are owned.
     pub(crate) manager: &'a str,
     /// Whether fields have owners even where nobody applies.

@@ -8,7 +8,6 @@ use super::traits::{creates_on_update, updates_unconditionally};
 use super::{Writer, text};
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
-use crate::patch;
 use crate::status::{Cause, Result, Status};
 use crate::strategy::{self, Strategy};
 
@@ -25,7 +24,7 @@ pub(crate) enum Part {
 
 impl Part {
     /// Its name in the path and in managedFields.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Main => "",
             Self::Status => "status",
@@ -98,8 +97,8 @@ impl Writer<'_> {
         if new == old {
             return Ok(current);
         }
-        if self.managed_fields || patch::is_managed(&old) {
-            patch::record_update(Some(&old), &mut new, kind, self.manager, part.name(), self.now);
+        if !self.applies && (self.managed_fields || crate::shim::is_managed(&old)) {
+            crate::shim::record_update(Some(&old), &mut new, kind, self.manager, part.name(), self.now);
         }
         self.keep(kind, &current, new)
     }
@@ -138,17 +137,15 @@ fn check_preconditions(kind: &Kind, name: &str, part: Part, new: &Value, old: &V
     let of = |object: &Value, key: &str| text(object, &["metadata", key]).to_owned();
     let (new_uid, old_uid) = (of(new, "uid"), of(old, "uid"));
     if !new_uid.is_empty() && new_uid != old_uid {
-        let why = format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
+        let why =
+            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
         return Err(Status::conflict(kind, name, why));
     }
     let (new_version, old_version) = (of(new, "resourceVersion"), of(old, "resourceVersion"));
     if new_version.is_empty() || new_version == "0" {
         if matches!(part, Part::Main | Part::Status) && !updates_unconditionally(kind) {
-            let cause = Cause::invalid(
-                "metadata.resourceVersion",
-                &0.into(),
-                "must be specified for an update",
-            );
+            let cause =
+                Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
             return Err(Status::invalid(kind, name, vec![cause]));
         }
     } else if new_version != old_version {
@@ -211,7 +208,7 @@ fn causes(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &Value, old: &V
         Part::Sub(_) => return Vec::new(),
     };
     if causes.is_empty() {
-        causes = strategy::validate_metadata_update(kind, strategy, new, old);
+        causes = crate::shim::validate_metadata_update(kind, strategy, new, old);
     }
     causes
 }
@@ -247,7 +244,8 @@ fn keep_only(new: &mut Value, old: &Value, key: &str) {
 fn changes_generation(new: &Value, old: &Value) -> bool {
     let counted = |object: &Value, other: &Value| {
         object.as_object().into_iter().flatten().any(|(key, value)| {
-            !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status") && other.get(key) != Some(value)
+            !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status")
+                && other.get(key) != Some(value)
         })
     };
     counted(new, old) || counted(old, new)

@@ -44,9 +44,14 @@ impl FieldSelector {
         self.terms.iter().all(|term| (term.value == term.field.of(object)) == term.equal)
     }
 
-    pub(super) fn required_name(&self) -> Option<&str> {
-        let name = self.terms.iter().find(|term| term.field == Field::Name && term.equal)?;
-        Some(&name.value)
+    pub(super) fn named(mut self, name: &str) -> Result<Self> {
+        let other = |term: &Term| term.field == Field::Name && term.equal && term.value != name;
+        if self.terms.iter().any(other) {
+            let message = "fieldSelector metadata.name doesn't match requested name";
+            return Err(Status::bad_request(message));
+        }
+        self.terms.push(Term { field: Field::Name, value: name.to_owned(), equal: true });
+        Ok(self)
     }
 }
 
@@ -54,7 +59,10 @@ impl Term {
     fn parse(whole: &str, term: &str, strategy: &dyn Strategy) -> Result<Self> {
         let found = term.char_indices().find_map(|(at, _)| {
             let operators = ["!=", "==", "="];
-            operators.into_iter().find(|operator| term[at..].starts_with(operator)).map(|operator| (at, operator))
+            operators
+                .into_iter()
+                .find(|operator| term[at..].starts_with(operator))
+                .map(|operator| (at, operator))
         });
         let Some((at, operator)) = found else {
             let message = format!("invalid selector: '{whole}'; can't understand '{term}'");
@@ -159,7 +167,9 @@ mod tests {
     #[test]
     fn selectors_match_fields() {
         let value = json!({"metadata": {"name": "a,b", "namespace": "n"}, "status": {"phase": "Running"}});
-        let object = Object::new(value, 1, &Phases);
+        let configmaps = crate::kinds::built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
+        let mut object = Object::new(configmaps, value, 1);
+        object.fields = [("status.phase", "Running".into())].into();
         for (selector, expected) in [
             ("", true),
             ("status.phase=Running", true),
@@ -169,13 +179,18 @@ mod tests {
             ("metadata.name=a\\,b", true),
             ("metadata.name=a", false),
         ] {
-            assert_eq!(FieldSelector::parse(selector, &Phases).unwrap().matches(&object), expected, "{selector}");
+            assert_eq!(
+                FieldSelector::parse(selector, &Phases).unwrap().matches(&object),
+                expected,
+                "{selector}"
+            );
         }
     }
 
     #[test]
     fn what_cannot_be_selected_by_is_refused_with_upstreams_words() {
-        let refused = |text: &str, strategy: &dyn Strategy| FieldSelector::parse(text, strategy).unwrap_err().message;
+        let refused =
+            |text: &str, strategy: &dyn Strategy| FieldSelector::parse(text, strategy).unwrap_err().message;
         assert_eq!(refused("spec.x=1", &Phases), "field label not supported: spec.x");
         assert_eq!(
             refused("spec.x=1", &Plain),

@@ -94,7 +94,12 @@ impl<'a> Parser<'a> {
                     requirements
                         .push(requirement.map_err(|why| format!("unable to parse requirement: {why}"))?);
                 }
-                token => return Err(format!("found '{}', expected: !, identifier, or 'end of string'", token.text())),
+                token => {
+                    return Err(format!(
+                        "found '{}', expected: !, identifier, or 'end of string'",
+                        token.text()
+                    ));
+                }
             }
             match self.next() {
                 Token::End => return Ok(requirements),
@@ -148,7 +153,9 @@ impl<'a> Parser<'a> {
     fn bound(&mut self) -> std::result::Result<i64, String> {
         let value = self.value()?;
         value.parse().map_err(|_| {
-            format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer")
+            format!(
+                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            )
         })
     }
 

@@ -32,8 +32,8 @@ impl Selector {
         self.fields.matches(object) && self.labels.matches(&object.labels)
     }
 
-    /// The only name that can match, if the selector demands one.
-    pub(crate) fn required_name(&self) -> Option<&str> {
-        self.fields.required_name()
+    /// The same, for one object only. A selector for another name is refused.
+    pub(crate) fn named(self, name: &str) -> Result<Self> {
+        Ok(Self { fields: self.fields.named(name)?, ..self })
     }
 }
