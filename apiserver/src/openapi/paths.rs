@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Form;
 use super::types::Components;
-use crate::discovery::response_kind;
+use crate::discovery::{response_kind, verbs};
 use crate::kinds::{Kind, Subresource, Verbs};
 
 const JSON: &str = "application/json";
@@ -61,11 +61,11 @@ pub(super) fn add(kind: &Kind, form: Form, components: &mut Components, paths: &
         let everywhere = json!({"get": listing});
         paths.insert(format!("{root}/{}", kind.resource), everywhere);
     }
-    let delete_all = operations.write("deletecollection", OF_DELETES, options.as_ref(), None);
-    paths.insert(
-        collection,
-        operations.path(false, [("get", listing), ("post", post), ("delete", delete_all)]),
-    );
+    let mut whole_collection = operations.path(false, [("get", listing), ("post", post)]);
+    if verbs(kind).contains(&"deletecollection") {
+        whole_collection["delete"] = operations.write("deletecollection", OF_DELETES, options.as_ref(), None);
+    }
+    paths.insert(collection, whole_collection);
     let whole = [
         ("get", operations.read("get", OF_READS, object.as_ref())),
         ("put", operations.write("put", OF_WRITES, object.as_ref(), object.as_ref())),
@@ -196,7 +196,10 @@ impl Operations<'_> {
             Form::V3 => {
                 let content: Map<String, Value> =
                     types.iter().map(|one| ((*one).to_owned(), json!({"schema": body}))).collect();
-                operation["requestBody"] = json!({"content": content, "required": required});
+                operation["requestBody"] = json!({"content": content});
+                if required {
+                    operation["requestBody"]["required"] = true.into();
+                }
             }
         }
     }

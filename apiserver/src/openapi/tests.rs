@@ -169,3 +169,28 @@ fn addresses_change_with_the_schema_of_a_custom_kind() {
 fn nothing_is_said_about_what_is_not_served() {
     assert_eq!(v3(built_in(), "example.com", "v1", &none), None);
 }
+
+#[test]
+fn explain_finds_the_kind_of_every_path() {
+    let kinds: Vec<Kind> = built_in().iter().cloned().chain([widget()]).collect();
+    for kind in &kinds {
+        let document = v3(&kinds, &kind.group, &kind.version, &none).unwrap();
+        let collection = if kind.namespaced {
+            format!("{}/namespaces/{{namespace}}/{}", kind.root(), kind.resource)
+        } else {
+            format!("{}/{}", kind.root(), kind.resource)
+        };
+        let marker = &document["paths"][&collection]["post"]["x-kubernetes-group-version-kind"];
+        assert_eq!(
+            *marker,
+            json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
+            "{collection}"
+        );
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let described = schemas.values().filter(|schema| {
+            let markers = schema["x-kubernetes-group-version-kind"].as_array();
+            markers.is_some_and(|markers| markers.contains(marker))
+        });
+        assert_eq!(described.count(), 1, "{collection}");
+    }
+}

@@ -9,6 +9,7 @@ use crate::kinds::{Kind, Verbs};
 use crate::schema::{Field, MergeType, Schema, Shape, Type, TypeId};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const APIEXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
 
 /// The schemas of one document: those asked for, and all that they refer to.
@@ -94,10 +95,9 @@ impl Components {
 
     fn object(&mut self, one: &Type, waiting: &mut Vec<TypeId>) -> Value {
         let properties: Map<String, Value> =
-            one.fields.iter().map(|field| (field.name.clone(), self.property(field, waiting))).collect();
-        let mut required: Vec<&str> =
+            one.fields.iter().map(|field| (field.name.clone(), self.property(one, field, waiting))).collect();
+        let required: Vec<&str> =
             one.fields.iter().filter(|field| field.required).map(|field| &*field.name).collect();
-        required.sort_unstable();
         let mut object = json!({"type": "object", "properties": properties});
         if !required.is_empty() {
             object["required"] = required.into();
@@ -108,8 +108,12 @@ impl Components {
         object
     }
 
-    fn property(&mut self, field: &Field, waiting: &mut Vec<TypeId>) -> Value {
-        let mut property = match self.shape(&field.shape, waiting) {
+    fn property(&mut self, owner: &Type, field: &Field, waiting: &mut Vec<TypeId>) -> Value {
+        let shape = match field.shape {
+            Shape::Any => self.any(owner, field),
+            ref shape => self.shape(shape, waiting),
+        };
+        let mut property = match shape {
             // What stands beside a reference is not read in v3.
             reference if self.form == Form::V3 && reference.get("$ref").is_some() => {
                 json!({"allOf": [reference]})
@@ -181,6 +185,21 @@ impl Components {
             element["default"] = zero;
         }
         element
+    }
+
+    /// Objects of any shape, except in the schemas of custom resources, where it is any JSON.
+    fn any(&mut self, owner: &Type, field: &Field) -> Value {
+        if field.name == "fieldsV1" {
+            self.leaf(&format!("{META}.FieldsV1"), json!({"type": "object"}))
+        } else if owner.name.starts_with(APIEXTENSIONS) {
+            self.leaf(&format!("{APIEXTENSIONS}.JSON"), json!({}))
+        } else {
+            self.raw_extension()
+        }
+    }
+
+    fn raw_extension(&mut self) -> Value {
+        self.leaf("io.k8s.apimachinery.pkg.runtime.RawExtension", json!({"type": "object"}))
     }
 
     fn time(&mut self, name: &str) -> Value {
