@@ -11,8 +11,8 @@
 //! | `/version` | | [`version`] |
 //! | `/healthz`, `/livez`, `/readyz` | `text/plain` in any case | [`health`] |
 //!
-//! client-go asks for v2, v2beta1 and plain JSON at once and takes the first that the server has. v2beta1 is not served
-//! since Kubernetes 1.35: alone it is answered with 406, and so it is here. The answer's content type must be
+//! client-go asks for v2, v2beta1 and plain JSON at once and takes the first that the server has. v2beta1 is no longer served
+//! by v1.36: alone it is answered with 406, and so it is here. The answer's content type must be
 //! [`AGGREGATED`], or client-go reads it as the plain form.
 
 use std::cmp::Ordering;
@@ -266,7 +266,8 @@ fn subresources(kind: &Kind) -> Vec<Subresource> {
     subresources
 }
 
-fn verbs(kind: &Kind) -> &'static [&'static str] {
+/// What can be done with a resource, in the words of discovery.
+pub fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.verbs {
         Verbs::Create => &["create"],
         Verbs::All if kind.custom => {

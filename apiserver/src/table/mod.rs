@@ -7,7 +7,10 @@
 //! | `application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io` | 406 | [`partial_object_metadata_list`] | |
 //! | `application/json` | the object | the list | the object |
 //!
-//! kubectl asks for `Table` in v1, in v1beta1 and for plain JSON at once; v1 comes first and is what it gets. The query
+//! kubectl asks for `Table` in v1, in v1beta1 and for plain JSON at once; v1 comes first and is what it gets. v1beta1 alone
+//! is not served (upstream still has it). A list that is asked for as one PartialObjectMetadata is refused as `you requested
+//! PartialObjectMetadata, but the requested object is a list (*core.NamespaceList)`, and one object as a list of them as `you
+//! requested PartialObjectMetadataList, but the requested object is not a list (*core.Namespace)`. The query
 //! parameter `includeObject` is read by [`IncludeObject::parse`]. In a watch only the first event's table has column
 //! definitions. A table is always as wide as `-o wide`; clients leave out columns whose priority is not 0.
 
@@ -109,8 +112,13 @@ impl Printer {
         Self::assemble(self.column_definitions(), self.rows(objects, include, now), list_meta)
     }
 
-    /// The table of a watch event's object. Only the first event of a watch has the headers.
+    /// The table of a watch event's object. Only the first event of a watch has the headers. The bookmark that ends the
+    /// initial events keeps its metadata even where none is asked for: its annotation is what clients wait for.
     pub fn row_table(&self, object: &Value, headers: bool, include: IncludeObject, now: Timestamp) -> Value {
+        let include = match include {
+            IncludeObject::None if access::has(object, INITIAL_EVENTS_END) => IncludeObject::Metadata,
+            include => include,
+        };
         let columns = if headers { self.column_definitions() } else { Value::Null };
         Self::assemble(columns, self.rows([object], include, now), list_meta_of(object))
     }
@@ -176,6 +184,7 @@ impl Printer {
 }
 
 const META: &str = "meta.k8s.io/v1";
+const INITIAL_EVENTS_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";
 
 /// The metadata of a table of one object.
 pub fn list_meta_of(object: &Value) -> Value {

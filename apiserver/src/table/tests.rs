@@ -139,6 +139,20 @@ fn only_the_first_table_of_a_watch_has_headers() {
 }
 
 #[test]
+fn the_bookmark_that_ends_the_initial_events_keeps_its_metadata() {
+    let now = "2026-01-01T00:00:30Z".parse().unwrap();
+    let mut bookmark =
+        json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "600"}});
+    let beside = |bookmark: &Value| {
+        let table = printer_of("configmaps").row_table(bookmark, false, IncludeObject::None, now);
+        table["rows"][0]["object"].clone()
+    };
+    assert_eq!(beside(&bookmark), Value::Null);
+    bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    assert_eq!(beside(&bookmark)["metadata"], bookmark["metadata"]);
+}
+
+#[test]
 fn include_object_is_one_of_three() {
     assert_eq!(IncludeObject::parse(""), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse("Object"), Ok(IncludeObject::Object));
