@@ -380,6 +380,14 @@ mod tests {
     }
 
     #[test]
+    fn the_table_is_that_of_gos_types() {
+        let Some(printed) = supercargo_controlplane::run_tool_or_skip("./schema", &[], &[]) else { return };
+        let differs = printed.trim().lines().zip(TABLE.trim().lines()).find(|(new, old)| new != old);
+        assert_eq!(differs, None, "run `go run ./schema` in tests/controlplane again");
+        assert_eq!(printed.trim().lines().count(), TABLE.trim().lines().count());
+    }
+
+    #[test]
     fn custom_resources_have_no_type() {
         let pods = built_in().iter().find(|kind| kind.resource == "pods").unwrap();
         assert_eq!(Schema::get().of(&Kind { custom: true, ..pods.clone() }), None);
