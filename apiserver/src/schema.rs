@@ -35,6 +35,7 @@ pub struct Type {
     /// Whether server-side apply treats objects of it as a whole wherever they are.
     pub atomic: bool,
     by_name: Vec<u16>,
+    always: Vec<u16>,
 }
 
 /// A field of a type.
@@ -46,6 +47,8 @@ pub struct Field {
     pub number: u32,
     /// The number of the message around it that JSON does not show (an inlined struct); 0 for none.
     pub inside: u32,
+    /// The Go struct that is inlined there, as messages about wrong JSON name it: `VolumeSource`.
+    pub within: Option<String>,
     /// What it holds.
     pub shape: Shape,
     /// Whether Go tells a value that is not there from an empty one.
@@ -179,6 +182,11 @@ impl Type {
         self.field_index(name).map(|index| &self.fields[index])
     }
 
+    /// The fields that Go writes even when they are empty.
+    pub fn always(&self) -> impl Iterator<Item = &Field> {
+        self.always.iter().map(|index| &self.fields[usize::from(*index)])
+    }
+
     /// Where in `fields` a field is, by its name in JSON.
     pub fn field_index(&self, name: &str) -> Option<usize> {
         let field = |index: &u16| self.fields[usize::from(*index)].name.as_str();
@@ -228,6 +236,8 @@ struct RawField<'a> {
     number: u32,
     #[serde(default)]
     inside: u32,
+    #[serde(default)]
+    within: Option<&'a str>,
     shape: &'a str,
     #[serde(default)]
     go: Option<&'a str>,
@@ -256,7 +266,8 @@ impl RawType<'_> {
             self.fields.into_iter().map(|raw| raw.build(names)).collect::<Result<_, _>>()?;
         let mut by_name: Vec<u16> = (0..count).collect();
         by_name.sort_by(|a, b| fields[usize::from(*a)].name.cmp(&fields[usize::from(*b)].name));
-        Ok(Type { name: self.name.to_owned(), fields, atomic: self.atomic, by_name })
+        let always = (0..count).filter(|index| !fields[usize::from(*index)].omit).collect();
+        Ok(Type { name: self.name.to_owned(), fields, atomic: self.atomic, by_name, always })
     }
 }
 
@@ -266,6 +277,7 @@ impl RawField<'_> {
             name: self.name.to_owned(),
             number: self.number,
             inside: self.inside,
+            within: self.within.map(str::to_owned),
             shape: shape(self.shape, names)?,
             pointer: self.pointer,
             omit: self.omit,
@@ -365,6 +377,14 @@ mod tests {
         assert_eq!(pod_spec().field("nodeSelector").unwrap().merge, MergeType::Atomic);
         assert_eq!(pod_spec().field("containers").unwrap().number, 2);
         assert!(pod_spec().field("containers").unwrap().required);
+    }
+
+    #[test]
+    fn the_table_is_that_of_gos_types() {
+        let Some(printed) = supercargo_controlplane::run_tool_or_skip("./schema", &[], &[]) else { return };
+        let differs = printed.trim().lines().zip(TABLE.trim().lines()).find(|(new, old)| new != old);
+        assert_eq!(differs, None, "run `go run ./schema` in tests/controlplane again");
+        assert_eq!(printed.trim().lines().count(), TABLE.trim().lines().count());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 // Command schema prints the table of API types that apiserver/src/schema.json holds: from the Go types their
 // fields with JSON names, protobuf numbers and patch strategies, from the generated OpenAPI definitions what is
 // required, the defaults, and how server-side apply merges.
+//
+// With the argument "decode" it reads objects in protobuf, one a line in base64, and prints each as JSON.
 package main
 
 import (
@@ -23,6 +25,7 @@ type Field struct {
 	Name     string   `json:"name"`
 	Number   int      `json:"number,omitempty"`
 	Inside   int      `json:"inside,omitempty"`
+	Within   string   `json:"within,omitempty"`
 	Shape    string   `json:"shape"`
 	Go       string   `json:"go,omitempty"`
 	Pointer  bool     `json:"pointer,omitempty"`
@@ -67,6 +70,10 @@ type generator struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "decode" {
+		decode()
+		return
+	}
 	reference := func(name string) spec.Ref { return spec.MustCreateRef(name) }
 	g := generator{openapi.GetOpenAPIDefinitions(reference), map[string]*Type{}}
 	kinds := map[string]string{}
@@ -161,6 +168,7 @@ func (g *generator) fields(t reflect.Type, schema spec.Schema, known bool, insid
 				if number == 0 {
 					inner[i].Number = 0
 				}
+				inner[i].Within = strings.Trim(field.Name+"."+inner[i].Within, ".")
 			}
 			fields = append(fields, inner...)
 			continue
