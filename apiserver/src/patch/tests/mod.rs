@@ -2,6 +2,7 @@
 //! what the server fills in.
 
 mod applied;
+mod managed;
 mod properties;
 
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! The fields of an object as a set, and an object without the fields of a set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -91,11 +91,10 @@ fn remove_step(step: &Step, value: &Value, gone: &Set, type_ref: TypeRef) -> Opt
     })
 }
 
-/// The set with every declared field that something is in it below of.
+/// The set, and every declared field that it has something below of.
 pub(in crate::patch) fn with_named_fields(set: &Set, type_ref: TypeRef) -> Set {
     let mut all = Set::default();
-    let members: BTreeSet<&Step> = set.members().collect();
-    for member in members {
+    for member in set.members() {
         all.insert_member(member.clone());
     }
     for (step, below) in set.children() {

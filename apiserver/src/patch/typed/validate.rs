@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Atom, ListType, MapType, Relation, ScalarKind, TypeRef};
+use super::{Atom, ListType, Relation, ScalarKind, TypeRef};
 use crate::patch::fields::Step;
 use crate::patch::golang::{Shown, go_syntax, type_name};
 
@@ -42,7 +42,7 @@ fn check(value: &Value, type_ref: TypeRef, path: &str, errors: &mut Vec<String>)
             }
         }
         (Atom::List(_), value) => wrong(format!("expected list, got &{{{}}}", Shown::value(value))),
-        (Atom::Map(MapType { .. }), value) => {
+        (Atom::Map(_), value) => {
             wrong(format!("expected map, got &{{{}}}", Shown::value(value)));
         }
     }
