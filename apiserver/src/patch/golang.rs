@@ -80,3 +80,17 @@ pub(super) fn json_kind(value: &Value) -> &'static str {
         Value::Object(_) => "object",
     }
 }
+
+/// A value as `%#v` prints it.
+pub(super) fn go_syntax(value: &Value) -> String {
+    let all = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Array(items) => format!("[]interface {{}}{{{}}}", all(items.iter().map(go_syntax).collect())),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value)));
+            format!("map[string]interface {{}}{{{}}}", all(fields.collect()))
+        }
+        other => other.to_string(),
+    }
+}

@@ -8,11 +8,14 @@
 //! the last counts.
 
 pub mod apply;
+mod fields;
 mod golang;
 mod json;
 pub mod managed;
 mod merge;
+mod owners;
 mod strategic;
+mod typed;
 
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -71,6 +74,24 @@ pub fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) -> Resu
         },
         Patch::Apply(_) => Err(Status::internal("server-side apply needs a field manager")),
     }
+}
+
+/// What upstream checks of a patch's options: apply needs a field manager, and only apply can be forced.
+pub fn check_options(patch: &Patch, field_manager: &str, force: Option<bool>) -> Result<()> {
+    let cause = match patch {
+        Patch::Apply(_) if field_manager.is_empty() => {
+            Cause::required("fieldManager", "is required for apply patch")
+        }
+        Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_) if force.is_some() => {
+            Cause::forbidden("force", "may not be specified for non-apply patch")
+        }
+        _ => return Ok(()),
+    };
+    let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {}: {}", cause.field, cause.message);
+    let mut status = status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).because(vec![cause]);
+    "meta.k8s.io".clone_into(&mut status.details.group);
+    "PatchOptions".clone_into(&mut status.details.kind);
+    Err(status)
 }
 
 /// 422: the patched object has a value of the wrong type. `why` is the decoder's word.

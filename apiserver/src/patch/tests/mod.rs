@@ -1,6 +1,8 @@
 //! The patches of `recorded.json` are answered as kube-apiserver v1.36.3 answered them: the file was recorded from it, less
 //! what the server fills in.
 
+mod applied;
+mod managed;
 mod properties;
 
 use serde::Deserialize;

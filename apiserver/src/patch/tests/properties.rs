@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{JSON, MERGE, Patch, STRATEGIC, apply_to};
 
-fn any_json() -> impl Strategy<Value = Value> {
+pub(super) fn any_json() -> impl Strategy<Value = Value> {
     let leaf =
         prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (0..4).prop_map(Value::from)];
     leaf.prop_recursive(3, 24, 4, |inner| {
