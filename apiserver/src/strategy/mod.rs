@@ -5,6 +5,7 @@ pub mod json;
 pub mod labels;
 pub mod names;
 pub mod path;
+pub mod pod;
 pub mod quantity;
 pub mod resources;
 pub mod selectors;
@@ -89,6 +90,9 @@ struct Plain;
 impl Strategy for Plain {}
 
 /// The strategy of a kind.
-pub fn of(_kind: &Kind) -> &'static dyn Strategy {
-    &Plain
+pub fn of(kind: &Kind) -> &'static dyn Strategy {
+    match (kind.group.as_ref(), kind.resource.as_ref()) {
+        ("", "pods") => &pod::Pods,
+        _ => &Plain,
+    }
 }
