@@ -60,14 +60,18 @@ impl Quantity {
         Ok(Self { nanos: if is_negative { -amount } else { amount }, format })
     }
 
-    /// One in an object: text or, as YAML may have it, a number. Nothing when it is neither.
-    pub fn of(value: &Value) -> Self {
-        let read = match value {
+    /// Reads one in an object: text or, as YAML may have it, a number.
+    pub fn read(value: &Value) -> Result<Self, &'static str> {
+        match value {
             Value::String(text) => Self::parse(text),
             Value::Number(number) => Self::parse(&number.to_string()),
-            _ => Ok(Self::ZERO),
-        };
-        read.unwrap_or(Self::ZERO)
+            _ => Err(WRONG_FORMAT),
+        }
+    }
+
+    /// One in an object; nothing when it cannot be read.
+    pub fn of(value: &Value) -> Self {
+        Self::read(value).unwrap_or(Self::ZERO)
     }
 
     /// Whether it is nothing.
@@ -91,17 +95,18 @@ impl Quantity {
         i64::try_from(round_up(self.nanos, NANO).clamp(-most - 1, most)).unwrap_or(i64::MAX)
     }
 
+    /// The same, or as many thousandths as it takes to be no less.
+    #[must_use]
+    pub fn round_up_to_milli(self) -> Self {
+        let milli = NANO / 1000;
+        Self { nanos: round_up(self.nanos, milli).saturating_mul(milli), ..self }
+    }
+
     /// Both together, written as this one is, or as the other when this one is nothing.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: self.nanos.saturating_add(other.nanos), format }
-    }
-
-    /// The greater of both.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        if other > self { other } else { self }
     }
 }
 
