@@ -42,10 +42,8 @@ pub fn to_events_v1(event: &mut Value) {
 
 fn rename(event: &mut Value, version: &str, names: [(&str, &str); 7]) {
     let Some(fields) = event.as_object_mut() else { return };
-    let moved: Map<String, Value> = names
-        .into_iter()
-        .filter_map(|(from, to)| Some((to.to_owned(), fields.remove(from)?)))
-        .collect();
+    let moved: Map<String, Value> =
+        names.into_iter().filter_map(|(from, to)| Some((to.to_owned(), fields.remove(from)?))).collect();
     fields.extend(moved);
     if fields.contains_key("apiVersion") {
         fields.insert("apiVersion".to_owned(), version.into());

@@ -69,7 +69,8 @@ pub fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
 /// A finalizer of the namespace's spec or of the metadata that has no domain must be one that upstream knows.
 pub fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
-        causes.push(path.invalid(name, "name is neither a standard finalizer name nor is it fully qualified"));
+        causes
+            .push(path.invalid(name, "name is neither a standard finalizer name nor is it fully qualified"));
     }
 }
 

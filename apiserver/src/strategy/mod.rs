@@ -12,12 +12,9 @@ pub mod names;
 pub mod namespace;
 pub mod node;
 pub mod path;
-<<<<<<< HEAD
+pub mod pod;
 pub mod policy;
 pub mod priority_class;
-=======
-pub mod pod;
->>>>>>> wt-pods
 pub mod quantity;
 pub mod rbac;
 pub mod resources;
@@ -136,7 +133,6 @@ impl Strategy for Plain {}
 
 /// The strategy of a kind.
 pub fn of(kind: &Kind) -> &'static dyn Strategy {
-<<<<<<< HEAD
     if kind.custom {
         return &Plain;
     }
@@ -193,10 +189,9 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "replicationcontrollers" => &workloads::ReplicationController,
         "resourcequotas" => &config::ResourceQuota,
         "secrets" => &config::Secret,
-=======
-    match (kind.group.as_ref(), kind.resource.as_ref()) {
-        ("", "pods") => &pod::Pods,
->>>>>>> wt-pods
         _ => &Plain,
     }
 }
+
+#[cfg(test)]
+mod tests;

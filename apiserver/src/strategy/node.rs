@@ -185,4 +185,3 @@ fn check_changes(node: &Value, old: &Value, causes: &mut Vec<Cause>) {
         causes.push(SPEC.child("providerID").forbidden(NO_OTHER_PROVIDER));
     }
 }
-

@@ -52,8 +52,9 @@ impl Strategy for PriorityClass {
         let (name, value) = (text_at(class, "/metadata/name"), int(class, "value").unwrap_or_default());
         if name.starts_with(SYSTEM_PREFIX) {
             if let Some(why) = not_system(name, value, flag(class, "globalDefault")) {
-                let why =
-                    format!("priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}");
+                let why = format!(
+                    "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}"
+                );
                 causes.push(Path::root("metadata").child("name").forbidden(&why));
             }
         } else if value > HIGHEST_USER_DEFINABLE {

@@ -41,7 +41,8 @@ impl Strategy for Role {
             check_rule(rule, self.namespaced, &path.index(i), &mut causes);
         }
         if let Some(aggregation) = present(role, "aggregationRule") {
-            let (selectors, path) = (list(aggregation, "clusterRoleSelectors"), Path::root("aggregationRule"));
+            let (selectors, path) =
+                (list(aggregation, "clusterRoleSelectors"), Path::root("aggregationRule"));
             let path = path.child("clusterRoleSelectors");
             if selectors.is_empty() {
                 let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
@@ -177,6 +178,8 @@ fn check_subject(subject: &Value, namespaced: bool, path: &Path<'_>, causes: &mu
                 causes.push(path.child("apiGroup").not_supported(group, &[GROUP]));
             }
         }
-        kind => causes.push(path.child("kind").not_supported(json!(kind), &["ServiceAccount", "User", "Group"])),
+        kind => {
+            causes.push(path.child("kind").not_supported(json!(kind), &["ServiceAccount", "User", "Group"]))
+        }
     }
 }

@@ -105,12 +105,7 @@ fn check_access(kind: &Kind, review: &Value, namespace: &str) -> Result<()> {
     Err(Status::invalid(&Kind { kind: "".into(), ..kind.clone() }, "", causes))
 }
 
-fn check_local(
-    resource: Option<&Value>,
-    path: Option<&Value>,
-    namespace: &str,
-    causes: &mut Vec<Cause>,
-) {
+fn check_local(resource: Option<&Value>, path: Option<&Value>, namespace: &str, causes: &mut Vec<Cause>) {
     if let Some(resource) = resource
         && text(resource, "namespace") != namespace
     {

@@ -91,7 +91,8 @@ pub fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
     }
-    let is_labels = present(selector, "matchLabels").is_none() && present(selector, "matchExpressions").is_none();
+    let is_labels =
+        present(selector, "matchLabels").is_none() && present(selector, "matchExpressions").is_none();
     let wrapped;
     let selector = if is_labels {
         // Replication controllers select by labels alone.
@@ -159,8 +160,7 @@ mod tests {
         assert_eq!(object["spec"], json!({"size": {"replicas": 4}}));
         let scale = json!({"metadata": {"name": "d"}, "spec": {"replicas": -1}});
         let refused = set_scale(&mut object, &scale, kind, &paths).unwrap_err();
-        let expected =
-            "Scale.autoscaling \"d\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
+        let expected = "Scale.autoscaling \"d\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
         assert_eq!(refused.message, expected);
     }
 }

@@ -19,10 +19,8 @@ const SPEC: Path<'static> = Path::root("spec");
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE: &str = "/spec/resources/requests/storage";
-const NO_CHANGE: &str =
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-const NO_RESIZE: &str =
-    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+const NO_CHANGE: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+const NO_RESIZE: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
 const RESIZE_STATES: [&str; 5] = [
     "ControllerResizeInProgress",
     "ControllerResizeInfeasible",
@@ -175,7 +173,8 @@ fn check_data_source(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 fn check_data_sources(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    let (Some(source), Some(reference)) = (present(spec, "dataSource"), present(spec, "dataSourceRef")) else {
+    let (Some(source), Some(reference)) = (present(spec, "dataSource"), present(spec, "dataSourceRef"))
+    else {
         return;
     };
     let is_same = ["apiGroup", "kind", "name"].iter().all(|field| source.get(field) == reference.get(field));
@@ -214,7 +213,8 @@ fn check_change(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
     if text(&before, "volumeName").is_empty() {
         restore(&mut before, &now, "volumeName");
     }
-    let (class, old_class) = (present(&now, "storageClassName").cloned(), present(&before, "storageClassName"));
+    let (class, old_class) =
+        (present(&now, "storageClassName").cloned(), present(&before, "storageClassName"));
     let annotation = |claim: &Value| claim["metadata"]["annotations"].get(CLASS_ANNOTATION).cloned();
     let old_annotation = annotation(old);
     if old_class.is_none() && class.is_some() && (old_annotation.is_none() || old_annotation == class) {
@@ -256,7 +256,8 @@ fn check_size(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
 
 fn check_attributes_class(spec: &Value, old: &Value, old_status: &Value, causes: &mut Vec<Cause>) {
     const FIELD: &str = "volumeAttributesClassName";
-    if spec.get(FIELD) == old.get(FIELD) || present(old_status, "currentVolumeAttributesClassName").is_none() {
+    if spec.get(FIELD) == old.get(FIELD) || present(old_status, "currentVolumeAttributesClassName").is_none()
+    {
         return;
     }
     let what = match present(spec, FIELD).and_then(Value::as_str) {
@@ -264,7 +265,8 @@ fn check_attributes_class(spec: &Value, old: &Value, old_status: &Value, causes:
         Some("") => "empty string",
         Some(_) => return,
     };
-    let why = format!("update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil");
+    let why =
+        format!("update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil");
     causes.push(SPEC.child(FIELD).forbidden(&why));
 }
 

@@ -36,7 +36,12 @@ impl Strategy for StorageClass {
         let path = Path::root("reclaimPolicy");
         one_of_here(class.get("reclaimPolicy"), &["Delete", "Retain"], &path, &mut causes);
         let path = Path::root("volumeBindingMode");
-        one_of_here(class.get("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"], &path, &mut causes);
+        one_of_here(
+            class.get("volumeBindingMode"),
+            &["Immediate", "WaitForFirstConsumer"],
+            &path,
+            &mut causes,
+        );
         check_topologies(class, &mut causes);
         causes
     }
@@ -76,7 +81,8 @@ fn check_parameters(class: &Value, causes: &mut Vec<Cause>) {
     if parameters.iter().any(|(key, _)| key.is_empty()) {
         causes.push(path.invalid("", "field can not be empty."));
     }
-    let size: usize = parameters.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    let size: usize =
+        parameters.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > PARAMETERS_SIZE {
         causes.push(path.too_long(PARAMETERS_SIZE));
     }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{
-    Shown, check_class_name, check_driver_name, immutable, immutable_root, invalid_shown, not_negative, one_of, same,
-    shown,
+    Shown, check_class_name, check_driver_name, immutable, immutable_root, invalid_shown, not_negative,
+    one_of, same, shown,
 };
 use super::super::json::{int, list, list_mut, object_mut, present, remove, set_default, text, texts};
 use super::super::path::Path;

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::checks::{check_class_name, check_driver_name, immutable_root, invalid_shown, one_of, same};
-use super::super::json::{
-    entries, list, list_mut, object_mut, present, restore, set_default, text,
+use super::super::checks::{
+    check_class_name, check_driver_name, immutable_root, invalid_shown, one_of, same,
 };
+use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
 use super::super::{Lookup, Strategy, selectors, status};
@@ -83,7 +83,9 @@ impl Strategy for PersistentVolume {
         let is_same_phase = status.get("phase") == before.get("phase");
         if is_same_phase && present(status, SINCE).is_none() {
             restore(status, before, SINCE);
-        } else if !is_same_phase && (present(status, SINCE).is_none() || status.get(SINCE) == before.get(SINCE)) {
+        } else if !is_same_phase
+            && (present(status, SINCE).is_none() || status.get(SINCE) == before.get(SINCE))
+        {
             status[SINCE] = now().into();
         }
     }
@@ -265,7 +267,8 @@ fn check_attributes_class(spec: &Value, causes: &mut Vec<Cause>) {
 fn is_same_source(spec: &Value, old: &Value) -> bool {
     const SECRET: &str = "controllerExpandSecretRef";
     SOURCES.iter().all(|field| {
-        let (source, before) = (spec.get(field).unwrap_or(&Value::Null), old.get(field).unwrap_or(&Value::Null));
+        let (source, before) =
+            (spec.get(field).unwrap_or(&Value::Null), old.get(field).unwrap_or(&Value::Null));
         if *field == "csi" && source.is_object() && before.is_object() && present(before, SECRET).is_none() {
             let mut source = source.clone();
             super::super::json::remove(&mut source, SECRET);

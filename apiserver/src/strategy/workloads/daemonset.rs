@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{
-    Shown, at_most_all, immutable, int_or_percent, not_decremented, not_negative, not_supported_shown, number_of,
-    shown,
+    Shown, at_most_all, immutable, int_or_percent, not_decremented, not_negative, not_supported_shown,
+    number_of, shown,
 };
 use super::super::json::{object_mut, present, restore, set_default, text};
 use super::super::path::Path;

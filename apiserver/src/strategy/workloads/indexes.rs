@@ -4,7 +4,7 @@ use super::super::json::int;
 use serde_json::Value;
 
 /// How many indexes a text names, or what is wrong with it.
-pub fn count(text: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut last: Option<i64> = None;
     if text.is_empty() {
@@ -22,7 +22,7 @@ pub fn count(text: &str, completions: i64) -> Result<i64, String> {
 }
 
 /// The first index that both texts name.
-pub fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
+pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let intervals = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|interval| parse(interval, completions).ok()).collect()
     };
@@ -35,7 +35,7 @@ pub fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
 }
 
 /// The number of completions of a job.
-pub fn completions(spec: &Value) -> i64 {
+pub(super) fn completions(spec: &Value) -> i64 {
     int(spec, "completions").unwrap_or_default()
 }
 

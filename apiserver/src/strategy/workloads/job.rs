@@ -70,7 +70,9 @@ impl Strategy for Job {
         check_completions(spec, old_spec, &mut causes);
         immutable(spec, old_spec, "selector", &SPEC, &mut causes);
         check_template_change(job, old, &mut causes);
-        for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+        for field in
+            ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+        {
             immutable(spec, old_spec, field, &SPEC, &mut causes);
         }
         causes
@@ -97,7 +99,7 @@ impl Strategy for Job {
 }
 
 /// Fills in what the job and the template of a job have in common: its own template and patterns of conditions.
-pub fn default_spec(spec: &mut Value) {
+pub(super) fn default_spec(spec: &mut Value) {
     template::default(spec, "template");
     let rules = spec.pointer_mut("/podFailurePolicy/rules").and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten() {

@@ -21,7 +21,7 @@ const MANAGER_LENGTH: usize = 63;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 
 /// What is wrong with a job's spec, beside its selector.
-pub fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let counts = [
         "parallelism",
         "completions",
@@ -56,8 +56,11 @@ pub fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if let Some(policy) = present(spec, "successPolicy") {
         check_success_policy(policy, spec, &path.child("successPolicy"), causes);
     }
-    let replacements: &[&str] =
-        if present(spec, "podFailurePolicy").is_some() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+    let replacements: &[&str] = if present(spec, "podFailurePolicy").is_some() {
+        &["Failed"]
+    } else {
+        &["Failed", "TerminatingOrFailed"]
+    };
     one_of(spec, "podReplacementPolicy", replacements, path, causes);
     let path = path.child("template");
     template::check(&spec["template"], &path, causes);
@@ -212,13 +215,16 @@ fn check_success_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &
             ("SucceededIndexes", "succeededIndexes", Shown::Null),
             ("SucceededCount", "succeededCount", Shown::Null),
         ];
-        let shown: Vec<String> = rules.iter().map(|rule| super::super::checks::shown(rule, &fields)).collect();
+        let shown: Vec<String> =
+            rules.iter().map(|rule| super::super::checks::shown(rule, &fields)).collect();
         let shown = format!("{{\"Rules\":[{}]}}", shown.join(","));
         causes.push(invalid_shown(path, &shown, "requires indexed completion mode"));
         return;
     }
     if rules.is_empty() {
-        causes.push(rules_path.required("at least one rules must be specified when the successPolicy is specified"));
+        causes.push(
+            rules_path.required("at least one rules must be specified when the successPolicy is specified"),
+        );
     }
     if rules.len() > MOST_RULES {
         causes.push(too_many(&rules_path, rules.len(), MOST_RULES));

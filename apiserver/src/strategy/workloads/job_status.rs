@@ -8,7 +8,7 @@ use super::{STATUS, indexes};
 use crate::status::Cause;
 
 /// Whether a condition of a job is true.
-pub fn is_true(job: &Value, kind: &str) -> bool {
+pub(super) fn is_true(job: &Value, kind: &str) -> bool {
     has(job, kind, "True")
 }
 
@@ -22,7 +22,7 @@ fn is_finished(job: &Value) -> bool {
 }
 
 /// What is wrong with a change of the status. What was wrong before may stay so.
-pub fn check(job: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn check(job: &Value, old: &Value) -> Vec<Cause> {
     let change = Change { job, old, status: &job["status"], before: &old["status"] };
     let mut causes = Vec::new();
     let counts = ["active", "succeeded", "failed", "ready", "terminating"];
@@ -87,7 +87,9 @@ impl Change<'_> {
             "cannot set Complete=True and Failed=true conditions",
         );
         refuse(
-            (self.turns("Complete") || self.turns("FailureTarget")) && now("Complete") && now("FailureTarget"),
+            (self.turns("Complete") || self.turns("FailureTarget"))
+                && now("Complete")
+                && now("FailureTarget"),
             "cannot set Complete=True and FailureTarget=true conditions",
         );
         refuse(
@@ -99,7 +101,9 @@ impl Change<'_> {
             "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
         );
         refuse(
-            present(&self.job["spec"], "successPolicy").is_some() && !now("SuccessCriteriaMet") && now("Complete"),
+            present(&self.job["spec"], "successPolicy").is_some()
+                && !now("SuccessCriteriaMet")
+                && now("Complete"),
             "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
         );
         for condition in ["Failed", "Complete", "FailureTarget"] {
@@ -207,7 +211,8 @@ impl Change<'_> {
         let Some(failed) = failed else { return };
         let has_limit = present(spec, "backoffLimitPerIndex").is_some();
         if self.changes("failedIndexes") {
-            if let Some(Err(why)) = completions.filter(|_| has_limit).map(|most| indexes::count(failed, most)) {
+            if let Some(Err(why)) = completions.filter(|_| has_limit).map(|most| indexes::count(failed, most))
+            {
                 let why = format!("error parsing failedIndexes: {why}");
                 causes.push(failed_path.invalid(failed, &why));
             }
@@ -217,7 +222,8 @@ impl Change<'_> {
             }
         }
         if self.changes("failedIndexes") || self.changes("completedIndexes") {
-            let overlap = completions.and_then(|completions| indexes::overlap(completed, failed, completions));
+            let overlap =
+                completions.and_then(|completions| indexes::overlap(completed, failed, completions));
             if let Some(index) = overlap {
                 let why = format!("failedIndexes and completedIndexes overlap at index: {index}");
                 causes.push(failed_path.invalid(failed, &why));

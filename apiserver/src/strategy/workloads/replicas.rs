@@ -146,7 +146,7 @@ impl Strategy for ReplicationController {
 }
 
 /// What deployments and replica sets have in common.
-pub fn check_selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
     // Upstream says "deployment" of replica sets too.
     let is_sound = template::check_selector(spec, "deployment", &SPEC, causes);
     let selector = spec.get("selector").unwrap_or(&Value::Null);

@@ -1,7 +1,7 @@
 //! The schedules of cron jobs.
 
 /// What is wrong with a schedule, in the words of upstream's parser.
-pub fn check(schedule: &str) -> Result<(), String> {
+pub(super) fn check(schedule: &str) -> Result<(), String> {
     // A time zone in front is refused elsewhere.
     let schedule = match schedule.strip_prefix("TZ=").or_else(|| schedule.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').map_or("", |(_, rest)| rest).trim(),
@@ -26,8 +26,7 @@ struct Bounds {
     names: &'static [&'static str],
 }
 
-const MONTHS: &[&str] =
-    &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const FIELDS: [Bounds; 5] = [
     Bounds { least: 0, most: 59, names: &[] },

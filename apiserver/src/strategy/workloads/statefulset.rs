@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{
-    Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative, number_of,
-    one_of, same, shown,
+    Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative,
+    number_of, one_of, same, shown,
 };
 use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
@@ -193,10 +193,10 @@ fn template_with_claims(spec: &Value) -> Value {
     }
     let name_of = |claim: &Value| text(&claim["metadata"], "name").to_owned();
     let named: Vec<String> = claims.iter().map(name_of).collect();
-    let claimed = named
-        .iter()
-        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    let others = list(pod, "volumes").iter().filter(|volume| !named.iter().any(|name| name == text(volume, "name")));
+    let claimed =
+        named.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    let others =
+        list(pod, "volumes").iter().filter(|volume| !named.iter().any(|name| name == text(volume, "name")));
     let volumes: Vec<Value> = claimed.chain(others.cloned()).collect();
     pod["volumes"] = volumes.into();
     template
@@ -208,8 +208,10 @@ fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     match (text(strategy, "type"), rolling) {
         (ROLLING, Some(rolling)) => check_rolling(rolling, &rolling_path, causes),
         (ON_DELETE, Some(rolling)) => {
-            let fields =
-                [("Partition", "partition", Shown::Number), ("MaxUnavailable", "maxUnavailable", Shown::Null)];
+            let fields = [
+                ("Partition", "partition", Shown::Number),
+                ("MaxUnavailable", "maxUnavailable", Shown::Null),
+            ];
             let why = format!("only allowed for updateStrategy '{ROLLING}'");
             causes.push(invalid_shown(&rolling_path, &shown(rolling, &fields), &why));
         }

@@ -77,12 +77,7 @@ pub fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes: &mut V
 }
 
 /// The same for a selector that is there.
-pub fn check_given_selector(
-    selector: &Value,
-    owner: &str,
-    path: &Path<'_>,
-    causes: &mut Vec<Cause>,
-) -> bool {
+pub fn check_given_selector(selector: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
     labels::check_selector(selector, path, causes);
     if is_empty(selector) {
         causes.push(path.invalid(selector.clone(), &format!("empty selector is invalid for {owner}")));
@@ -99,7 +94,8 @@ pub fn is_sound(selector: &Value) -> bool {
 
 /// Whether a label selector selects all.
 pub fn is_empty(selector: &Value) -> bool {
-    let has_labels = present(selector, "matchLabels").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    let has_labels =
+        present(selector, "matchLabels").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     !has_labels && list(selector, "matchExpressions").is_empty()
 }
 
