@@ -6,10 +6,10 @@ use crate::handle::Incoming;
 use crate::kinds::Kind;
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
+use crate::proto;
+use crate::prune::{FieldValidation, prune};
 use crate::rest::{DeleteOptions, text};
 use crate::schema::{Schema, TypeId};
-use crate::shim::proto;
-use crate::shim::{FieldValidation, prune};
 use crate::status::{Cause, Result, Status};
 
 /// Reads the object of a kind, with only the fields that the kind has.
@@ -53,9 +53,7 @@ fn decode(request: &Incoming, kind: &str) -> Result<Value> {
             serde_json::from_slice(body).map_err(|error| unrecognized(kind, &error.to_string()))?
         }
         Encoding::Yaml => yaml(body).map_err(|why| unrecognized(kind, &why))?,
-        Encoding::Protobuf => {
-            proto::decode_object(body).map_err(|why| unrecognized(kind, &why.to_string()))?
-        }
+        Encoding::Protobuf => proto::decode(body).map_err(|why| unrecognized(kind, &why.to_string()))?,
     };
     if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "it is no object")) }
 }

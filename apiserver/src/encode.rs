@@ -10,9 +10,9 @@ use crate::faults::Seen;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::object::{Object, write_type};
+use crate::proto;
 use crate::rest::List;
 use crate::schema::Schema;
-use crate::shim::proto;
 use crate::status::Status;
 use crate::table::{IncludeObject, Printer, partial_object_metadata};
 use crate::watch::bookmark_metadata;
@@ -56,7 +56,7 @@ impl View {
                 out.into()
             }
             (Form::Whole, Encoding::Protobuf) => match self.message(object) {
-                Some(message) => proto::envelope(&self.kind, &message).into(),
+                Some(message) => proto::wrap(&self.kind.api_version(), &self.kind.kind, &message),
                 None => Bytes::new(),
             },
             _ => self.value(&self.shown(&object.value(&self.kind), None)),
@@ -75,7 +75,9 @@ impl View {
             (Form::Whole, Encoding::Protobuf) => {
                 let items: Vec<Bytes> =
                     list.objects.iter().filter_map(|object| self.message(object)).collect();
-                proto::list_envelope(&self.kind, &list_metadata(list), &items).into()
+                let metadata = list_metadata(list);
+                proto::encode_list(&self.kind.api_version(), &self.kind.list_kind(), &metadata, &items)
+                    .unwrap_or_default()
             }
             (Form::Table, _) => {
                 let values: Vec<Value> = list.objects.iter().map(|object| object.value(&self.kind)).collect();
@@ -136,9 +138,9 @@ impl View {
     fn message(&self, object: &Object) -> Option<Bytes> {
         let type_id = Schema::get().of(&self.kind)?;
         if self.kind.is_converted() {
-            return Some(proto::encode(type_id, &object.value(&self.kind)).into());
+            return proto::encode_message(type_id, &object.value(&self.kind)).ok();
         }
-        object.protobuf(|value| Some(proto::encode(type_id, value).into()))
+        object.protobuf(|value| proto::encode_message(type_id, value).ok())
     }
 }
 
@@ -173,7 +175,8 @@ impl Events {
             }
             (Form::Whole, Encoding::Protobuf) if version.is_none() => {
                 if let Some(message) = self.view.message(object) {
-                    proto::watch_frame(out, event.name(), &proto::envelope(&self.kind, &message));
+                    let body = proto::wrap(&self.kind.api_version(), &self.kind.kind, &message);
+                    out.extend_from_slice(&proto::watch_frame(event.name(), &body));
                 }
             }
             _ => {
@@ -218,8 +221,8 @@ impl Events {
 
     fn value(&self, out: &mut Vec<u8>, event: &str, value: &Value) {
         if self.view.media.encoding == Encoding::Protobuf {
-            let message = proto::encode_object(value);
-            proto::watch_frame(out, event, &message);
+            let body = proto::encode(value).unwrap_or_default();
+            out.extend_from_slice(&proto::watch_frame(event, &body));
             return;
         }
         begin(out, event);
@@ -244,7 +247,7 @@ pub(crate) fn value_bytes(value: &Value, encoding: Encoding) -> Bytes {
         }
         // A value that YAML cannot hold does not exist in JSON.
         Encoding::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into(),
-        Encoding::Protobuf => proto::encode_object(value).into(),
+        Encoding::Protobuf => proto::encode(value).unwrap_or_default(),
     }
 }
 

@@ -12,14 +12,18 @@ use crate::faults::{Fault, Seen};
 use crate::kinds::{Kind, Subresource, Verbs};
 use crate::media::{Encoding, Form, Media};
 use crate::object::Object;
+use crate::patch::managed::{FieldManager, manager_name};
 use crate::patch::{self, Patch};
 use crate::request::{Options, Resource, Target};
 use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token, text,
 };
 use crate::server::{Body, Caller, Shared, answer};
-use crate::shim::{pod, reviews, scale};
 use crate::status::{Result, Status};
+use crate::strategy::Lookup;
+use crate::strategy::pod::{binding, eviction};
+use crate::strategy::reviews::{self, User};
+use crate::strategy::scale::{ScalePaths, scale_of, set_scale};
 use crate::table::{IncludeObject, Printer};
 use crate::watch::{Watch, WatchOptions};
 use crate::{body, nonresource};
@@ -66,11 +70,8 @@ impl Incoming {
     }
 
     /// Under which name fields are owned: as asked for, or the program's.
-    fn manager(&self) -> &str {
-        match self.options.text("fieldManager") {
-            "" => self.seen.user_agent.split('/').next().unwrap_or_default(),
-            manager => manager,
-        }
+    fn manager(&self) -> String {
+        manager_name(self.options.text("fieldManager"), &self.seen.user_agent)
     }
 }
 
@@ -138,18 +139,20 @@ fn printer(shared: &Shared, kind: &Kind) -> Printer {
     if !kind.custom {
         return Printer::of(kind);
     }
-    let state = shared.state.lock();
-    let definition = crate::strategy::Lookup::get(
-        &*state,
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-        "",
-        &kind.qualified(),
-    );
-    let versions = definition.as_ref().and_then(|definition| definition["spec"]["versions"].as_array());
-    let version =
-        versions.and_then(|versions| versions.iter().find(|version| version["name"] == *kind.version));
-    Printer::custom(version.and_then(|version| version.get("additionalPrinterColumns")))
+    let version = definition(shared, kind);
+    Printer::custom(version.as_ref().and_then(|version| version.get("additionalPrinterColumns")))
+}
+
+/// What its CustomResourceDefinition says of a custom kind in its version.
+pub(crate) fn definition(shared: &Shared, kind: &Kind) -> Option<Value> {
+    let name = kind.qualified();
+    let mut definition = {
+        let state = shared.state.lock();
+        Lookup::get(&*state, "apiextensions.k8s.io", "customresourcedefinitions", "", &name)?
+    };
+    let versions = definition["spec"]["versions"].as_array_mut()?;
+    let at = versions.iter().position(|version| version["name"] == *kind.version)?;
+    Some(versions.swap_remove(at))
 }
 
 /// One request about a kind.
@@ -193,7 +196,7 @@ impl Act<'_> {
             (_, Some(Subresource::Token)) => Err(Status::not_implemented("tokens of service accounts")),
             (&Method::GET, Some(Subresource::Scale)) => {
                 let object = self.get()?.value(self.kind);
-                Ok(Reply::Value(StatusCode::OK, scale::scale_of(&object, self.kind)))
+                Ok(Reply::Value(StatusCode::OK, scale_of(&object, &self.scale_paths()?)))
             }
             (&Method::GET, _) => Ok(Reply::Object(StatusCode::OK, self.get()?)),
             (&Method::PUT, Some(Subresource::Scale)) | (&Method::PATCH, Some(Subresource::Scale)) => {
@@ -222,7 +225,7 @@ impl Act<'_> {
             let list = self.shared.state.lock().list(self.kind, &self.resource.namespace, &options);
             return list.map(Reply::List).map_err(|mut status| {
                 if status.code == StatusCode::GONE {
-                    status.continues = inconsistent_token(query).unwrap_or_default();
+                    status.details.continues = inconsistent_token(query).unwrap_or_default();
                 }
                 status
             });
@@ -237,7 +240,8 @@ impl Act<'_> {
     fn write<T>(&self, act: impl FnOnce(&mut Writer<'_>) -> Result<T>) -> Result<T> {
         let dry_run = self.request.options.dry_run()?;
         let mut state = self.shared.state.lock();
-        let mut writer = self.shared.writer(&mut state, self.request.manager());
+        let manager = self.request.manager();
+        let mut writer = self.shared.writer(&mut state, &manager);
         writer.dry_run = dry_run;
         act(&mut writer)
     }
@@ -266,6 +270,8 @@ impl Act<'_> {
 
     fn patch(&mut self, subresource: Option<Subresource>) -> Result<Reply> {
         let patch = body::patch(self.kind, self.request)?;
+        let options = &self.request.options;
+        patch::check_options(&patch, options.text("fieldManager"), options.flag("force")?)?;
         if let Patch::Apply(config) = &patch {
             return self.apply(config, subresource);
         }
@@ -286,12 +292,17 @@ impl Act<'_> {
         let (kind, request) = (self.kind, self.request);
         let config = body::apply_configuration(kind, request, config, namespace, name, self.warnings)?;
         let force = request.options.flag("force")?.unwrap_or_default();
-        let manager = request.options.text("fieldManager");
-        if manager.is_empty() {
-            return Err(crate::shim::manager_required());
-        }
+        let api_version = kind.api_version();
         let applied = |current: Option<&Value>, now| {
-            crate::shim::apply(current, &config, kind, manager, part(subresource).name(), force, now)
+            let manager = FieldManager {
+                name: request.options.text("fieldManager"),
+                api_version: &api_version,
+                subresource: part(subresource).name(),
+                type_id: body::type_of(kind),
+                status_apart: kind.has(Subresource::Status),
+                now,
+            };
+            patch::apply::apply(&manager, &kind.kind, current, &config, force)
         };
         self.write(|writer| {
             let now = writer.now;
@@ -355,16 +366,13 @@ impl Act<'_> {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         self.write(|writer| writer.bind(self.kind, namespace, name, &binding))?;
-        Ok(Reply::Value(StatusCode::CREATED, success(StatusCode::CREATED)))
+        Ok(Reply::Value(StatusCode::CREATED, eviction::success()))
     }
 
     fn evict(&mut self) -> Result<Reply> {
         let eviction = body::untyped(self.request, "policy/v1", "Eviction")?;
         let Resource { namespace, name, .. } = self.resource;
-        let given = text(&eviction, &["metadata", "name"]);
-        if !given.is_empty() && given != *name {
-            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
-        }
+        eviction::check(&eviction, name)?;
         let options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::parse(Some(options), &self.request.options)?,
             None => DeleteOptions::default(),
@@ -373,15 +381,25 @@ impl Act<'_> {
             writer.dry_run |= options.dry_run;
             writer.evict(self.kind, namespace, name, &options)
         })?;
-        Ok(Reply::Value(StatusCode::CREATED, success(StatusCode::CREATED)))
+        Ok(Reply::Value(StatusCode::CREATED, eviction::success()))
+    }
+
+    /// Where the replicas are.
+    fn scale_paths(&self) -> Result<ScalePaths> {
+        if !self.kind.custom {
+            return Ok(ScalePaths::built_in());
+        }
+        let version = definition(self.shared, self.kind);
+        version.as_ref().and_then(ScalePaths::of_version).ok_or_else(Status::no_such_path)
     }
 
     fn scale(&mut self) -> Result<Reply> {
         let Resource { namespace, name, .. } = self.resource;
+        let paths = self.scale_paths()?;
         let (kind, request) = (self.kind, self.request);
         let changed = self.write(|writer| {
             writer.update(kind, namespace, name, Part::Sub(Subresource::Scale), |old| {
-                let old_scale = scale::scale_of(old, kind);
+                let old_scale = scale_of(old, &paths);
                 let new_scale = match request.method {
                     Method::PATCH => patch::apply_to(
                         &body::patch(kind, request)?,
@@ -395,11 +413,11 @@ impl Act<'_> {
                     return Err(Status::stale(kind, name));
                 }
                 let mut new = old.clone();
-                scale::set_scale(&mut new, &new_scale, kind)?;
+                set_scale(&mut new, &new_scale, kind, &paths)?;
                 Ok(new)
             })
         })?;
-        Ok(Reply::Value(StatusCode::OK, scale::scale_of(&changed.value(kind), kind)))
+        Ok(Reply::Value(StatusCode::OK, scale_of(&changed.value(kind), &paths)))
     }
 
     fn review(&mut self) -> Result<Reply> {
@@ -407,8 +425,11 @@ impl Act<'_> {
             return Err(Status::method_not_allowed());
         }
         let object = self.object()?;
-        let groups: Vec<&str> = self.request.caller.groups.iter().map(|group| &**group).collect();
-        let answer = reviews::answer(self.kind, object, &self.request.caller.name, &groups)?;
+        let caller = &self.request.caller;
+        let groups = caller.groups.iter().map(ToString::to_string).collect();
+        let user = User { name: caller.name.to_string(), groups };
+        let is_token = |token: &str| caller.token.as_deref() == Some(token);
+        let answer = reviews::answer(self.kind, object, &self.resource.namespace, &user, is_token)?;
         Ok(Reply::Value(StatusCode::CREATED, answer))
     }
 }
@@ -421,25 +442,19 @@ fn part(subresource: Option<Subresource>) -> Part {
     }
 }
 
-fn success(code: StatusCode) -> Value {
-    serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code.as_u16(),
-    })
-}
-
 /// The rules of the subresources of pods that are no updates.
 impl Writer<'_> {
-    fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, binding: &Value) -> Result<()> {
+    fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, to: &Value) -> Result<()> {
         let mut pod = self.state.get(kind, namespace, name)?.value(kind);
-        pod::bind(&mut pod, binding, &*self.state)?;
+        binding::bind(&mut pod, to, &*self.state)?;
         self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |_| Ok(pod))?;
         Ok(())
     }
 
     fn evict(&mut self, kind: &Kind, namespace: &str, name: &str, options: &DeleteOptions) -> Result<()> {
         let pod = self.state.get(kind, namespace, name)?.value(kind);
-        let budget = pod::evict(&pod, &*self.state)?;
-        if let Some(budget) = budget {
+        // Under the lock the pod cannot change meanwhile, so `only_this_version` is kept by itself.
+        if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
             let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
             let name = text(&budget, &["metadata", "name"]).to_owned();
             self.update(&kind, namespace, &name, Part::Status, |_| Ok(budget))?;

@@ -22,7 +22,6 @@ pub mod schema;
 mod selector;
 mod server;
 mod service;
-mod shim;
 pub mod sim;
 pub mod status;
 mod store;

@@ -141,7 +141,8 @@ impl Gate {
             return Ok(answer(status.code, Encoding::Json.name(), body));
         }
         let shared = Arc::clone(&self.server.shared);
-        shared.respond(request, Caller::default()).await
+        let token = self.token.strip_prefix("Bearer ").map(Into::into);
+        shared.respond(request, Caller { token, ..Caller::default() }).await
     }
 
     fn knows(&self, headers: &HeaderMap) -> bool {

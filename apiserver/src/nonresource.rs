@@ -5,13 +5,14 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::discovery;
 use crate::encode::value_bytes;
 use crate::handle::Incoming;
+use crate::handle::definition;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::server::{Body, Shared, answer};
 use crate::status::{Result, Status};
+use crate::{discovery, openapi};
 
 /// Answers a request for such a path.
 pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Result<Response<Body>> {
@@ -28,6 +29,7 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
     }
     let kinds: Vec<Arc<Kind>> = shared.state.lock().registry.kinds().to_vec();
     let kinds = || kinds.iter().map(|kind| &**kind);
+    let custom = |kind: &Kind| definition(shared, kind)?["schema"].get("openAPIV3Schema").cloned();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match segments.as_slice() {
         ["api"] | ["apis"] => {
@@ -46,6 +48,12 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
         ["apis", group] => found(request, discovery::api_group(kinds(), group)),
         ["api", version] => found(request, discovery::api_resource_list(kinds(), "", version)),
         ["apis", group, version] => found(request, discovery::api_resource_list(kinds(), group, version)),
+        ["openapi", "v2"] => found(request, Some(openapi::v2(kinds()))),
+        ["openapi", "v3"] => found(request, Some(openapi::v3_index(kinds(), &custom))),
+        ["openapi", "v3", "api", version] => found(request, openapi::v3(kinds(), "", version, &custom)),
+        ["openapi", "v3", "apis", group, version] => {
+            found(request, openapi::v3(kinds(), group, version, &custom))
+        }
         ["version"] => found(request, Some(discovery::version())),
         [""] | [] => {
             found(request, Some(json!({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]})))

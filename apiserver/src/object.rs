@@ -38,7 +38,7 @@ impl Object {
     pub(crate) fn new(kind: &Kind, mut value: Value, version: u64) -> Self {
         let strategy = strategy::of(kind);
         if kind.is_converted() {
-            crate::shim::event::to_core(&mut value);
+            strategy::event::to_core(&mut value);
         }
         value["metadata"]["resourceVersion"] = version.to_string().into();
         if let Some(fields) = value.as_object_mut() {
@@ -88,7 +88,7 @@ impl Object {
         value["apiVersion"] = kind.api_version().into();
         value["kind"] = kind.kind.as_ref().into();
         if kind.is_converted() {
-            crate::shim::event::to_events_v1(&mut value);
+            strategy::event::to_events_v1(&mut value);
         }
         value
     }

@@ -1,6 +1,5 @@
 //! Which kinds are served now: the built-in ones and those of CustomResourceDefinitions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -111,12 +110,6 @@ fn priority(version: &str) -> (u8, u32, u32) {
         Some((stage, major, minor.parse().ok()?))
     };
     parse().unwrap_or_default()
-}
-
-/// The groups of the kinds, in order, each once.
-pub(crate) fn groups(kinds: &[Arc<Kind>]) -> Vec<&str> {
-    let mut seen = BTreeSet::new();
-    kinds.iter().map(|kind| &*kind.group).filter(|group| seen.insert(*group)).collect()
 }
 
 #[cfg(test)]

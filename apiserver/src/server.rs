@@ -107,11 +107,14 @@ struct Cut {
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) groups: Vec<Arc<str>>,
+    /// The token that it showed; none in process.
+    pub(crate) token: Option<Arc<str>>,
 }
 
 impl Default for Caller {
     fn default() -> Self {
-        Self { name: "admin".into(), groups: vec!["system:masters".into(), "system:authenticated".into()] }
+        let groups = vec!["system:masters".into(), "system:authenticated".into()];
+        Self { name: "admin".into(), groups, token: None }
     }
 }
 

@@ -18,8 +18,6 @@ pub struct Status {
     pub reason: &'static str,
     /// What people read.
     pub message: String,
-    /// For a list that cannot be continued as it was: the token to go on with.
-    pub continues: String,
     /// What programs read.
     pub details: Box<Details>,
 }
@@ -39,6 +37,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// After how many seconds to try again; 0 for no advice.
     pub retry_after_seconds: u32,
+    /// For a list that cannot be continued as it was: the token to go on with. It goes into the Status' metadata.
+    pub continues: String,
 }
 
 /// One thing that is wrong.
@@ -57,7 +57,7 @@ pub type Result<T> = std::result::Result<T, Status>;
 
 impl Status {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), continues: String::new(), details: Box::default() }
+        Self { code, reason, message: message.into(), details: Box::default() }
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -199,8 +199,8 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code.as_u16(),
         });
-        if !self.continues.is_empty() {
-            status["metadata"]["continue"] = self.continues.as_str().into();
+        if !self.details.continues.is_empty() {
+            status["metadata"]["continue"] = self.details.continues.as_str().into();
         }
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();

@@ -106,7 +106,7 @@ pub fn undecodable(patch: &Patch, patched: &Value, why: &str) -> Status {
 }
 
 fn status(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
-    Status { code, reason, message: message.into(), continues: String::new(), details: Box::default() }
+    Status { code, reason, message: message.into(), details: Box::default() }
 }
 
 /// 500 without a reason: how upstream answers errors that it has no status for.

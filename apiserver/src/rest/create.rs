@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Writer, text, timestamp};
 use crate::kinds::Kind;
 use crate::object::{Object, key};
+use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
 use crate::strategy::{self, Lookup};
 
@@ -31,7 +32,7 @@ impl Writer<'_> {
         }
         let mut causes = strategy.validate(&object);
         if causes.is_empty() {
-            causes = crate::shim::validate_metadata(kind, strategy, &object);
+            causes = strategy::meta::validate_new(&object, kind.namespaced, strategy);
         }
         let name = text(&object, &["metadata", "name"]).to_owned();
         if !causes.is_empty() {
@@ -41,7 +42,7 @@ impl Writer<'_> {
             return Err(Status::already_exists(kind, &name));
         }
         if self.managed_fields && !self.applies {
-            crate::shim::record_update(None, &mut object, kind, self.manager, "", self.now);
+            record_update(&self.field_manager(kind, &kind.api_version(), ""), None, &mut object);
         }
         let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {

@@ -129,7 +129,7 @@ impl Writer<'_> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let mut object = current.value(kind);
         check_preconditions(kind, name, options, &object)?;
-        crate::shim::may_delete(kind, &object)?;
+        strategy::of(kind).admit_delete(name)?;
         let marked = self.mark(kind, &mut object, options);
         let answer = |object: Arc<Object>, gone: bool| Deleted {
             object,

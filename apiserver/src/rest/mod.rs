@@ -18,8 +18,9 @@ pub(crate) use list::{
 };
 pub(crate) use update::{Part, Updated};
 
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Subresource};
 use crate::object::{Object, key};
+use crate::patch::managed::FieldManager;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::status::{Result, Status};
@@ -72,6 +73,25 @@ impl Lookup for State {
             return Vec::new();
         };
         table.range(namespace, None).map(|object| object.value(kind)).collect()
+    }
+}
+
+impl Writer<'_> {
+    /// Who owns the fields that this writes.
+    pub(crate) fn field_manager<'b>(
+        &'b self,
+        kind: &Kind,
+        api_version: &'b str,
+        subresource: &'b str,
+    ) -> FieldManager<'b> {
+        FieldManager {
+            name: self.manager,
+            api_version,
+            subresource,
+            type_id: crate::body::type_of(kind),
+            status_apart: kind.has(Subresource::Status),
+            now: self.now,
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::traits::{creates_on_update, updates_unconditionally};
 use super::{Writer, text};
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
+use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
 use crate::strategy::{self, Strategy};
 
@@ -63,7 +63,10 @@ impl Writer<'_> {
                 "the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
             )));
         }
-        if part == Part::Main && creates_on_update(kind) && self.state.get(kind, namespace, name).is_err() {
+        if part == Part::Main
+            && strategy::of(kind).allows_create_on_update()
+            && self.state.get(kind, namespace, name).is_err()
+        {
             return self.create(kind, namespace, object).map(Updated::Created);
         }
         self.update(kind, namespace, name, part, |_| Ok(object)).map(Updated::Changed)
@@ -85,20 +88,31 @@ impl Writer<'_> {
         let strategy = strategy::of(kind);
         strategy.default(&mut new);
         keep_metadata(&mut new, &old);
+        if part == Part::Main {
+            strategy.admit_update(&mut new, &old, &*self.state)?;
+        }
         prepare(strategy, kind, part, &mut new, &old);
-        let causes = causes(strategy, kind, part, &new, &old);
+        let causes = causes(strategy, part, &new, &old);
         if !causes.is_empty() {
             return Err(Status::invalid(kind, name, causes));
         }
-        if (strategy.has_generation() || kind.custom) && changes_generation(&new, &old) {
+        let counts =
+            if kind.custom { spec_changes(&new, &old) } else { strategy.changes_generation(&new, &old) };
+        if part == Part::Main && (kind.custom || strategy.has_generation()) && counts {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = (generation + 1).into();
         }
         if new == old {
             return Ok(current);
         }
-        if !self.applies && (self.managed_fields || crate::shim::is_managed(&old)) {
-            crate::shim::record_update(Some(&old), &mut new, kind, self.manager, part.name(), self.now);
+        if self.applies {
+            keep_times(&old, &mut new);
+            if new == old {
+                return Ok(current);
+            }
+        }
+        if !self.applies && (self.managed_fields || is_managed(&old)) {
+            record_update(&self.field_manager(kind, &kind.api_version(), part.name()), Some(&old), &mut new);
         }
         self.keep(kind, &current, new)
     }
@@ -143,7 +157,9 @@ fn check_preconditions(kind: &Kind, name: &str, part: Part, new: &Value, old: &V
     }
     let (new_version, old_version) = (of(new, "resourceVersion"), of(old, "resourceVersion"));
     if new_version.is_empty() || new_version == "0" {
-        if matches!(part, Part::Main | Part::Status) && !updates_unconditionally(kind) {
+        if matches!(part, Part::Main | Part::Status)
+            && (kind.custom || !strategy::of(kind).allows_unconditional_update())
+        {
             let cause =
                 Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
             return Err(Status::invalid(kind, name, vec![cause]));
@@ -201,14 +217,14 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
     }
 }
 
-fn causes(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
+fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = match part {
         Part::Main => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
         Part::Sub(_) => return Vec::new(),
     };
     if causes.is_empty() {
-        causes = crate::shim::validate_metadata_update(kind, strategy, new, old);
+        causes = strategy::meta::validate_update(new, old);
     }
     causes
 }
@@ -240,8 +256,8 @@ fn keep_only(new: &mut Value, old: &Value, key: &str) {
     }
 }
 
-/// Whether something that the generation counts is different.
-fn changes_generation(new: &Value, old: &Value) -> bool {
+/// Whether anything but the metadata and the status of a custom object is different.
+fn spec_changes(new: &Value, old: &Value) -> bool {
     let counted = |object: &Value, other: &Value| {
         object.as_object().into_iter().flatten().any(|(key, value)| {
             !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status")
@@ -249,4 +265,9 @@ fn changes_generation(new: &Value, old: &Value) -> bool {
         })
     };
     counted(new, old) || counted(old, new)
+}
+
+/// Whether somebody keeps book of who owns which field.
+fn is_managed(object: &Value) -> bool {
+    object["metadata"]["managedFields"].as_array().is_some_and(|managers| !managers.is_empty())
 }
