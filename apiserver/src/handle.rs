@@ -54,9 +54,9 @@ impl Incoming {
         let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
         let mut seen = Seen { user_agent: user_agent.unwrap_or_default().to_owned(), ..Seen::default() };
         if let Target::Resource(resource) = &target {
-            let watch = options.flag("watch").ok().flatten().unwrap_or_default();
+            let watch = options.flag("watch").unwrap_or_default();
             seen.verb = resource.verb(&head.method, watch);
-            seen.resource.clone_from(&resource.resource);
+            seen.resource.clone_from(&resource.plural);
             seen.subresource.clone_from(&resource.subresource);
             seen.namespace.clone_from(&resource.namespace);
             seen.name.clone_from(&resource.name);
@@ -91,7 +91,7 @@ fn of_resource(
 ) -> Result<Response<Body>> {
     let kind = {
         let state = shared.state.lock();
-        Arc::clone(state.registry.find(&resource.group, &resource.version, &resource.resource)?)
+        Arc::clone(state.registry.find(&resource.group, &resource.version, &resource.plural)?)
     };
     if !resource.namespace.is_empty() && !kind.namespaced {
         return Err(Status::no_such_path());
@@ -184,7 +184,7 @@ impl Act<'_> {
         }
         match (&self.request.method, subresource) {
             (&Method::GET, None) if !one => self.list_or_watch(view, faults),
-            (&Method::GET, None | Some(Subresource::Status)) if self.watches()? => {
+            (&Method::GET, None | Some(Subresource::Status)) if self.watches() => {
                 self.list_or_watch(view, faults)
             }
             (&Method::POST, None) if !one && reachable => self.create(),
@@ -209,8 +209,8 @@ impl Act<'_> {
         }
     }
 
-    fn watches(&self) -> Result<bool> {
-        Ok(self.request.options.flag("watch")?.unwrap_or_default())
+    fn watches(&self) -> bool {
+        self.request.options.flag("watch").unwrap_or_default()
     }
 
     fn get(&self) -> Result<Arc<Object>> {
@@ -220,7 +220,7 @@ impl Act<'_> {
 
     fn list_or_watch(&self, view: &View, faults: &[Fault]) -> Result<Reply> {
         let query = &self.request.options;
-        if !self.watches()? {
+        if !self.watches() {
             let options = ListOptions::parse(self.kind, query)?;
             let list = self.shared.state.lock().list(self.kind, &self.resource.namespace, &options);
             return list.map(Reply::List).map_err(|mut status| {
@@ -271,7 +271,7 @@ impl Act<'_> {
     fn patch(&mut self, subresource: Option<Subresource>) -> Result<Reply> {
         let patch = body::patch(self.kind, self.request)?;
         let options = &self.request.options;
-        patch::check_options(&patch, options.text("fieldManager"), options.flag("force")?)?;
+        patch::check_options(&patch, options.text("fieldManager"), options.flag("force"))?;
         if let Patch::Apply(config) = &patch {
             return self.apply(config, subresource);
         }
@@ -291,7 +291,7 @@ impl Act<'_> {
         let Resource { namespace, name, .. } = self.resource;
         let (kind, request) = (self.kind, self.request);
         let config = body::apply_configuration(kind, request, config, namespace, name, self.warnings)?;
-        let force = request.options.flag("force")?.unwrap_or_default();
+        let force = request.options.flag("force").unwrap_or_default();
         let api_version = kind.api_version();
         let applied = |current: Option<&Value>, now| {
             let manager = FieldManager {

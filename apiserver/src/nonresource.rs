@@ -23,7 +23,7 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
     if let Some(endpoint) =
         ["/healthz", "/livez", "/readyz"].into_iter().find(|endpoint| path.starts_with(*endpoint))
     {
-        let verbose = request.options.flag("verbose")?.unwrap_or_default();
+        let verbose = request.options.flag("verbose").unwrap_or_default();
         let text = discovery::health(&endpoint[1..], &["ping"], verbose);
         return Ok(answer(StatusCode::OK, "text/plain; charset=utf-8", text.into()));
     }

@@ -22,8 +22,7 @@ pub(crate) struct Resource {
     pub(crate) version: String,
     /// Empty: none.
     pub(crate) namespace: String,
-    /// The plural.
-    pub(crate) resource: String,
+    pub(crate) plural: String,
     /// Empty: all.
     pub(crate) name: String,
     /// Empty: the object itself.
@@ -56,9 +55,9 @@ impl Resource {
                 [name, subresource] => (*name, *subresource),
                 _ => return None,
             };
-            let [group, version, namespace, resource, name, subresource] =
+            let [group, version, namespace, plural, name, subresource] =
                 [group, version, namespace, resource, name, subresource].map(str::to_owned);
-            Some(Self { group, version, namespace, resource, name, subresource })
+            Some(Self { group, version, namespace, plural, name, subresource })
         };
         match rest {
             // Namespaces are objects too: those with a path of their own, and the parts of these.
@@ -126,12 +125,12 @@ impl Options {
     }
 
     /// An option that is true or false.
-    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>> {
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         match self.values.get(name).map(String::as_str) {
-            None => Ok(None),
+            None => None,
             // As Go's query conversion: a name alone is true, and so is what is no word for false.
-            Some("0" | "false" | "False" | "FALSE" | "f" | "F") => Ok(Some(false)),
-            Some(_) => Ok(Some(true)),
+            Some("0" | "false" | "False" | "FALSE" | "f" | "F") => Some(false),
+            Some(_) => Some(true),
         }
     }
 
@@ -161,8 +160,8 @@ mod tests {
     use super::*;
 
     fn resource(parts: [&str; 6]) -> Target {
-        let [group, version, namespace, resource, name, subresource] = parts.map(str::to_owned);
-        Target::Resource(Resource { group, version, namespace, resource, name, subresource })
+        let [group, version, namespace, plural, name, subresource] = parts.map(str::to_owned);
+        Target::Resource(Resource { group, version, namespace, plural, name, subresource })
     }
 
     #[test]
@@ -199,9 +198,9 @@ mod tests {
     #[test]
     fn options_are_read_as_go_reads_them() {
         let options = Options::parse(Some("watch&limit=5&labelSelector=a%3Db%2Cc&x=0&limit=7&bad=1x"));
-        assert_eq!(options.flag("watch").unwrap(), Some(true));
-        assert_eq!(options.flag("x").unwrap(), Some(false));
-        assert_eq!(options.flag("none").unwrap(), None);
+        assert_eq!(options.flag("watch"), Some(true));
+        assert_eq!(options.flag("x"), Some(false));
+        assert_eq!(options.flag("none"), None);
         assert_eq!(options.number("limit").unwrap(), Some(5));
         assert_eq!(options.text("labelSelector"), "a=b,c");
         assert!(options.number("bad").is_err());

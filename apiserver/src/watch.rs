@@ -53,8 +53,8 @@ impl WatchOptions {
             Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
         let selector = if name.is_empty() { selector } else { selector.named(name)? };
         let version = parse_version(query.text("resourceVersion"))?;
-        let initial = query.flag("sendInitialEvents")?;
-        let bookmarks = query.flag("allowWatchBookmarks")?.unwrap_or_default();
+        let initial = query.flag("sendInitialEvents");
+        let bookmarks = query.flag("allowWatchBookmarks").unwrap_or_default();
         // Without a version the caller sees what there is, unless it says that it does not want to.
         let wants_initial = initial.unwrap_or(version == 0);
         let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
@@ -70,7 +70,7 @@ impl WatchOptions {
 }
 
 fn validate(query: &Options) -> Result<()> {
-    let initial = query.flag("sendInitialEvents")?;
+    let initial = query.flag("sendInitialEvents");
     let matching = query.text("resourceVersionMatch");
     let field = "resourceVersionMatch";
     let mut causes = Vec::new();
@@ -303,12 +303,12 @@ impl Watch {
         }
         let matches = |object: &Arc<Object>| self.options.selector.matches(object);
         let before = change.old.as_ref().filter(|old| matches(old));
-        let after = change.change_type != ChangeType::Deleted && matches(&change.object);
+        let after = change.what != ChangeType::Deleted && matches(&change.object);
         match (before, after) {
             (None, false) => true,
             (None, true) => self.emit(out, EventType::Added, &change.object, None),
             (Some(_), true) => self.emit(out, EventType::Modified, &change.object, None),
-            (Some(_), false) if change.change_type == ChangeType::Deleted => {
+            (Some(_), false) if change.what == ChangeType::Deleted => {
                 self.emit(out, EventType::Deleted, &change.object, None)
             }
             // As upstream: what it was when it last matched, as of this change.

@@ -47,8 +47,8 @@ impl DeleteOptions {
         let Some(body) = body else {
             return Ok(Self {
                 grace: query.number("gracePeriodSeconds")?,
-                propagation: propagation(query.text("propagationPolicy"), query.flag("orphanDependents")?)?,
-                orphans: query.flag("orphanDependents")?,
+                propagation: propagation(query.text("propagationPolicy"), query.flag("orphanDependents"))?,
+                orphans: query.flag("orphanDependents"),
                 dry_run: query.dry_run()?,
                 ..Self::default()
             });
@@ -102,8 +102,8 @@ fn invalid_options(cause: Cause) -> Status {
     status.code = http::StatusCode::UNPROCESSABLE_ENTITY;
     status.reason = "Invalid";
     status.message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {}: {}", cause.field, cause.message);
-    status.details.group = "meta.k8s.io".to_owned();
-    status.details.kind = "DeleteOptions".to_owned();
+    "meta.k8s.io".clone_into(&mut status.details.group);
+    "DeleteOptions".clone_into(&mut status.details.kind);
     status.because(vec![cause])
 }
 
@@ -142,7 +142,7 @@ impl Writer<'_> {
                 if object == current.value(kind) {
                     return Ok(answer(current, false));
                 }
-                let object = self.keep(kind, &current, object)?;
+                let object = self.keep(kind, object);
                 if !self.dry_run {
                     self.marked(kind, &object);
                 }
@@ -163,7 +163,7 @@ impl Writer<'_> {
     fn mark(&self, kind: &Kind, object: &mut Value, options: &DeleteOptions) -> Mark {
         let graceful = kind.resource == "pods" && !kind.custom;
         let deleting = object["metadata"].get("deletionTimestamp").is_some();
-        let finalizers = self.finalizers(object, options);
+        let finalizers = finalizers(object, options);
         let has_finalizers = !finalizers.is_empty() || namespace_waits(kind, object);
         let old = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
         if deleting && graceful && old > 0 {
@@ -204,20 +204,6 @@ impl Writer<'_> {
         let (until, grace) = if moved < self.now { (self.now, grace.min(1)) } else { (moved, grace) };
         metadata["deletionTimestamp"] = timestamp(until).into();
         metadata["deletionGracePeriodSeconds"] = grace.into();
-    }
-
-    /// The finalizers that the object has with this propagation policy.
-    fn finalizers(&self, object: &Value, options: &DeleteOptions) -> Vec<Value> {
-        let listed = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let Some(policy) = options.propagation else { return listed };
-        let mut finalizers: Vec<Value> =
-            listed.into_iter().filter(|one| one != ORPHAN && one != FOREGROUND).collect();
-        match policy {
-            Propagation::Orphan => finalizers.push(ORPHAN.into()),
-            Propagation::Foreground => finalizers.push(FOREGROUND.into()),
-            Propagation::Background => {}
-        }
-        finalizers
     }
 
     /// Removes an object for good, and does what follows from that.
@@ -261,6 +247,20 @@ fn grace(kind: &Kind, object: &Value, options: &DeleteOptions) -> i64 {
         return 0;
     }
     options.grace.map_or(most, |grace| if grace < 0 { 1 } else { grace })
+}
+
+/// The finalizers that the object has with this propagation policy.
+fn finalizers(object: &Value, options: &DeleteOptions) -> Vec<Value> {
+    let listed = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let Some(policy) = options.propagation else { return listed };
+    let mut finalizers: Vec<Value> =
+        listed.into_iter().filter(|one| one != ORPHAN && one != FOREGROUND).collect();
+    match policy {
+        Propagation::Orphan => finalizers.push(ORPHAN.into()),
+        Propagation::Foreground => finalizers.push(FOREGROUND.into()),
+        Propagation::Background => {}
+    }
+    finalizers
 }
 
 fn namespace_waits(kind: &Kind, object: &Value) -> bool {

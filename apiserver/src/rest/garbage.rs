@@ -103,7 +103,7 @@ impl Writer<'_> {
                 metadata.remove("ownerReferences");
             }
         }
-        let _ = self.keep(&kind, &object, value);
+        self.keep(&kind, value);
     }
 
     fn drop_finalizer(&mut self, kind: &Kind, object: &Arc<Object>, finalizer: &str) {
@@ -119,7 +119,7 @@ impl Writer<'_> {
         {
             metadata.remove("finalizers");
         }
-        let _ = self.keep(kind, object, value);
+        self.keep(kind, value);
     }
 
     /// Deletes everything in a namespace, and then the namespace.
@@ -173,6 +173,6 @@ impl Writer<'_> {
         if let Some(spec) = value["spec"].as_object_mut() {
             spec.remove("finalizers");
         }
-        let _ = self.keep(kind, &found, value);
+        self.keep(kind, value);
     }
 }

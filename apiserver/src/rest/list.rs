@@ -96,7 +96,7 @@ fn validate(query: &Options) -> Result<()> {
             causes.push(Cause::forbidden(field, detail));
         }
     }
-    if query.flag("sendInitialEvents")?.is_some() {
+    if query.flag("sendInitialEvents").is_some() {
         causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }

@@ -114,26 +114,25 @@ impl Writer<'_> {
         if !self.applies && (self.managed_fields || is_managed(&old)) {
             record_update(&self.field_manager(kind, &kind.api_version(), part.name()), Some(&old), &mut new);
         }
-        self.keep(kind, &current, new)
+        Ok(self.keep(kind, new))
     }
 
     /// Keeps a changed object, or lets go of one whose last finalizer has gone.
-    pub(super) fn keep(&mut self, kind: &Kind, current: &Arc<Object>, new: Value) -> Result<Arc<Object>> {
+    pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<Object> {
         let ended = is_ended(kind, &new);
         let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
         if self.dry_run {
-            return Ok(object);
+            return object;
         }
         if ended {
             self.remove(kind, Arc::clone(&object));
-            return Ok(object);
+            return object;
         }
         self.state.store.put(&kind.table(), Arc::clone(&object));
         if kind.resource == "customresourcedefinitions" {
             self.define(&object.value(kind));
         }
-        let _ = current;
-        Ok(object)
+        object
     }
 }
 
@@ -144,7 +143,7 @@ pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
     metadata.get("deletionTimestamp").is_some()
         && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
         && none(&metadata["finalizers"])
-        && !(kind.resource == "namespaces" && !none(&object["spec"]["finalizers"]))
+        && (kind.resource != "namespaces" || none(&object["spec"]["finalizers"]))
 }
 
 fn check_preconditions(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
