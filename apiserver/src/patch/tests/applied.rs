@@ -109,12 +109,18 @@ fn owners(object: &Value) -> Vec<Value> {
     entries
 }
 
+/// Most fields are left out when they are empty.
+fn is_empty(value: &Value) -> bool {
+    let value = decoded(value.clone());
+    value == json!({}) || value == json!([])
+}
+
 /// Whether all that is in the object is in the real server's, which has defaults beside it; lists are as long.
 fn contains(real: &Value, ours: &Value) -> bool {
     match (real, ours) {
         (Value::Object(real), Value::Object(ours)) => ours.iter().all(|(name, ours)| {
             matches!(name.as_str(), "managedFields" | "status" | "resourceVersion" | "generation")
-                || decoded(ours.clone()) == json!({})
+                || is_empty(ours)
                 || contains(real.get(name).unwrap_or(&Value::Null), ours)
         }),
         (Value::Array(real), Value::Array(ours)) => {
@@ -129,7 +135,7 @@ fn keeps(before: &Value, real: &Value, ours: &Value) -> bool {
     match (before, real) {
         (Value::Object(before), Value::Object(real)) => before.iter().all(|(name, before)| {
             name == "managedFields"
-                || decoded(before.clone()) == json!({})
+                || is_empty(before)
                 || real
                     .get(name)
                     .is_none_or(|real| ours.get(name).is_some_and(|ours| keeps(before, real, ours)))
