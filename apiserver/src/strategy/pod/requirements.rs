@@ -184,7 +184,8 @@ pub(super) fn check_claims(spec: &Value, owner: Owner<'_>, path: &Path<'_>, caus
     let (claims, path) = (list(spec, "resourceClaims"), path.child("resourceClaims"));
     for (i, claim) in claims.iter().enumerate() {
         if owner.pod.is_some_and(is_mirror) {
-            causes.push(Path::root("").forbidden("static pods do not support resource claims"));
+            // Upstream has no path here, which it shows like this.
+            causes.push(Path::root("[]").forbidden("static pods do not support resource claims"));
             continue;
         }
         let path = path.index(i);
