@@ -28,9 +28,7 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
                 set_default(spec, field, own.clone());
             }
         }
-        if present(before, "schedulingGroup").is_none() {
-            create::drop_disabled(spec);
-        }
+        create::drop_disabled(spec);
     }
     let generation = old.get("metadata").and_then(|metadata| int(metadata, "generation")).unwrap_or_default();
     let is_same = same(pod.get("spec").unwrap_or(&null), before);
