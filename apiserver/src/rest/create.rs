@@ -47,7 +47,7 @@ impl Writer<'_> {
         let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
             self.state.store.put(&kind.table(), Arc::clone(&object));
-            self.created(kind, &object);
+            self.kept(kind, &object);
         }
         Ok(object)
     }
@@ -132,8 +132,8 @@ impl Writer<'_> {
         Err(Status::forbidden(kind, name, why).because(vec![cause]))
     }
 
-    /// What follows from a new object.
-    pub(super) fn created(&mut self, kind: &Kind, object: &Object) {
+    /// What follows from a new or changed object.
+    pub(super) fn kept(&mut self, kind: &Kind, object: &Object) {
         if kind.resource == "customresourcedefinitions" {
             self.define(&object.value(kind));
         }

@@ -23,6 +23,12 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// Whether the generation counts its changes.
+    fn counts(self) -> bool {
+        use Subresource::{EphemeralContainers, Resize, Scale};
+        matches!(self, Self::Main | Self::Sub(EphemeralContainers | Resize | Scale))
+    }
+
     /// Its name in the path and in managedFields.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -98,7 +104,7 @@ impl Writer<'_> {
         }
         let counts =
             if kind.custom { spec_changes(&new, &old) } else { strategy.changes_generation(&new, &old) };
-        if part == Part::Main && (kind.custom || strategy.has_generation()) && counts {
+        if part.counts() && (kind.custom || strategy.has_generation()) && counts {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = (generation + 1).into();
         }
@@ -129,10 +135,15 @@ impl Writer<'_> {
             return object;
         }
         self.state.store.put(&kind.table(), Arc::clone(&object));
-        if kind.resource == "customresourcedefinitions" {
-            self.define(&object.value(kind));
-        }
+        self.kept(kind, &object);
         object
+    }
+
+    /// Keeps an object, new or changed, whatever it is like.
+    pub(crate) fn keep_as_is(&mut self, kind: &Kind, object: Value) {
+        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        self.state.store.put(&kind.table(), Arc::clone(&object));
+        self.kept(kind, &object);
     }
 }
 
