@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::checks::nulls;
 use super::json::{present, restore, set_default, text, text_at, texts};
 use super::path::Path;
 use super::{Strategy, labels, meta, names, status};
@@ -25,6 +26,7 @@ impl Strategy for Namespace {
         set_default(namespace, "spec", json!({}));
         set_default(namespace, "status", json!({}));
         set_default(&mut namespace["status"], "phase", "Active");
+        nulls(&mut namespace["status"], "conditions", &["lastTransitionTime"]);
         label(namespace);
     }
 

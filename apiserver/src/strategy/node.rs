@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::checks::{Shown, duplicate_shown, shown};
+use super::checks::{Shown, duplicate_shown, nulls, shown};
 use super::json::{entries, flag, list, object_mut, present, remove, restore, set_default, text, texts};
 use super::path::Path;
 use super::pod::defaults::resource_list;
@@ -121,6 +121,7 @@ fn default_status(status: &mut Value) {
         status["allocatable"] = capacity;
     }
     resource_list(status, "allocatable");
+    nulls(status, "conditions", &["lastHeartbeatTime", "lastTransitionTime"]);
     set_default(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
     if object_mut(status, "nodeInfo").is_some()
         && let Some(info) = status.get_mut("nodeInfo")

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::checks::{check_class_name, immutable_root, one_of, same};
+use super::super::checks::{check_class_name, immutable_root, nulls, one_of, same};
 use super::super::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
@@ -33,6 +33,7 @@ impl Strategy for PersistentVolumeClaim {
     fn default(&self, claim: &mut Value) {
         default_claim(claim);
         let status = &mut claim["status"];
+        nulls(status, "conditions", &["lastProbeTime", "lastTransitionTime"]);
         for field in ["capacity", "allocatedResources"] {
             resource_list(status, field);
         }
@@ -51,6 +52,12 @@ impl Strategy for PersistentVolumeClaim {
     fn admit_update(&self, claim: &mut Value, old: &Value, objects: &dyn Lookup) -> Result<()> {
         let size = |claim: &Value| claim.pointer(STORAGE).map_or(Quantity::ZERO, Quantity::of);
         if size(claim) <= size(old) {
+            return Ok(());
+        }
+        // What is wrong with the change itself is said first.
+        let mut changed = claim.clone();
+        restore(&mut changed, old, "status");
+        if !self.validate_update(&changed, old).is_empty() {
             return Ok(());
         }
         let refuse = |why: &str| match built_in().iter().find(|kind| is_claims(kind)) {
@@ -124,6 +131,11 @@ fn default_claim(claim: &mut Value) {
 /// Fills in the spec of a claim.
 pub fn default_spec(spec: &mut Value) {
     set_default(spec, "volumeMode", "Filesystem");
+    for source in ["dataSource", "dataSourceRef"] {
+        if let Some(source) = spec.get_mut(source).and_then(Value::as_object_mut) {
+            source.entry("apiGroup").or_insert(Value::Null);
+        }
+    }
     object_mut(spec, "resources");
     for field in ["limits", "requests"] {
         resource_list(&mut spec["resources"], field);
