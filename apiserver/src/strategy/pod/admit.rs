@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::Lookup;
 use super::super::json::{entries, int, list, object_mut, present, text, text_at};
 use super::super::quantity::Quantity;
-use super::KIND;
+use super::{KIND, validate};
 use crate::status::{Result, Status};
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -143,6 +143,8 @@ fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     let fixed = class.as_ref().and_then(|class| class.pointer("/overhead/podFixed"));
     let has_overhead = pod["spec"].get("overhead").and_then(Value::as_object).is_some();
     match fixed {
+        // Upstream looks at this after the pod's own fields.
+        None if has_overhead && !validate::create(pod).is_empty() => {}
         None if has_overhead => {
             let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
             return Err(forbidden(pod, why));

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::json::{list, list_mut, present, texts};
+use super::super::json::{list, list_mut, present, remove, texts};
 use super::conditions;
+use super::defaults::CONTAINERS;
 use super::requests;
 
 /// Gives a new pod its status, its generation, and selectors that its own labels complete.
@@ -29,7 +30,24 @@ pub(super) fn prepare(pod: &mut Value) {
 
 /// Removes what is behind feature gates that are off by default.
 pub(super) fn drop_disabled(spec: &mut Value) {
-    super::super::json::remove(spec, "schedulingGroup");
+    remove(spec, "schedulingGroup");
+    for field in CONTAINERS {
+        for container in list_mut(spec, field) {
+            let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else {
+                continue;
+            };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                remove(container, "lifecycle");
+            }
+        }
+    }
+    for volume in list_mut(spec, "volumes") {
+        let Some(projected) = volume.get_mut("projected") else { continue };
+        for source in list_mut(projected, "sources") {
+            remove(source, "clusterTrustBundle");
+            remove(source, "podCertificate");
+        }
+    }
 }
 
 fn complete_selectors(spec: &mut Value, labels: &Value) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::json::{entries, flag, list_mut, object_mut, present, set_default, text};
+use super::super::json::{entries, flag, int, list_mut, object_mut, present, set_default, text};
 use super::super::quantity::Quantity;
 use super::super::resources::{is_huge_pages, may_be_overcommitted};
 use super::image;
@@ -10,6 +10,7 @@ use super::requests::{self, Amount};
 
 /// The fields that hold containers.
 pub const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 const FILE_MODE: i64 = 0o644;
 
 /// Fills in a pod. Filling it in again changes nothing.
@@ -22,6 +23,9 @@ pub fn pod(pod: &mut Value) {
     }
     pod_level_resources(spec);
     set_default(spec, "enableServiceLinks", true);
+    if int(spec, GRACE_PERIOD).is_some_and(|seconds| seconds < 0) {
+        spec[GRACE_PERIOD] = 1.into();
+    }
     if flag(spec, "hostNetwork") {
         for field in ["initContainers", "containers"] {
             list_mut(spec, field).iter_mut().for_each(host_ports);
@@ -38,7 +42,7 @@ pub fn pod_spec(spec: &mut Value) {
     set_default(spec, "dnsPolicy", "ClusterFirst");
     set_default(spec, "restartPolicy", "Always");
     set_default(spec, "securityContext", json!({}));
-    set_default(spec, "terminationGracePeriodSeconds", 30);
+    set_default(spec, GRACE_PERIOD, 30);
     set_default(spec, "schedulerName", "default-scheduler");
     service_account(spec);
     list_mut(spec, "volumes").iter_mut().for_each(volume);

@@ -27,9 +27,6 @@ pub(super) fn check(container: &Value, spec: &Value, path: &Path<'_>, causes: &m
                 );
             }
         }
-        if present(lifecycle, "stopSignal").is_some() {
-            check_stop_signal(text(lifecycle, "stopSignal"), spec, &path.child("stopSignal"), causes);
-        }
     }
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = present(container, field) else { continue };
@@ -122,15 +119,5 @@ fn check_sleep(action: &Value, grace: Option<i64>, path: &Path<'_>, causes: &mut
     if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {
         let why = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
         causes.push(path.invalid(seconds, &why));
-    }
-}
-
-fn check_stop_signal(signal: &str, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    match spec.get("os").map_or("", |os| text(os, "name")) {
-        "" => causes.push(path.forbidden("may not be set for containers with empty `spec.os.name`")),
-        "windows" if !matches!(signal, "SIGKILL" | "SIGTERM") => {
-            causes.push(path.not_supported(signal, &["SIGKILL", "SIGTERM"]));
-        }
-        _ => {}
     }
 }

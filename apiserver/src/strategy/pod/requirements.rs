@@ -8,7 +8,7 @@ use super::super::path::Path;
 use super::super::quantity::Quantity;
 use super::super::resources as names_of;
 use super::requests::{self, Amount};
-use super::validate::{Owner, is_mirror};
+use super::validate::{Owner, claim_names, is_mirror};
 use crate::status::Cause;
 
 type CheckName = fn(&str, &Path<'_>, &mut Vec<Cause>);
@@ -39,6 +39,7 @@ pub(super) fn check_pod_level(spec: &Value, path: &Path<'_>, causes: &mut Vec<Ca
         causes.push(path.child("claims").forbidden("claims may not be set for Resources at pod-level"));
     }
     check_amounts(resources, check_pod_level_name, &path, causes);
+    check_claim_names(resources, &claim_names(spec), &path, causes);
     check_consistency(spec, resources, &path, causes);
 }
 
@@ -160,7 +161,9 @@ fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes:
                 let parts = used.iter().filter(|other| is_part(other)).count();
                 causes.extend((0..parts).map(|_| path.duplicate(name)));
             }
-            used.push(key);
+            if !used.contains(&key) {
+                used.push(key);
+            }
         }
         if !known.contains(&name) {
             let mut sorted = known.to_vec();
@@ -181,7 +184,8 @@ pub(super) fn check_claims(spec: &Value, owner: Owner<'_>, path: &Path<'_>, caus
     let (claims, path) = (list(spec, "resourceClaims"), path.child("resourceClaims"));
     for (i, claim) in claims.iter().enumerate() {
         if owner.pod.is_some_and(is_mirror) {
-            causes.push(Path::root("").forbidden("static pods do not support resource claims"));
+            // Upstream has no path here, which it shows like this.
+            causes.push(Path::root("[]").forbidden("static pods do not support resource claims"));
             continue;
         }
         let path = path.index(i);

@@ -29,6 +29,12 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
         restore(status, before, "observedGeneration");
     }
     for condition in list_mut(status, "conditions") {
+        // Upstream writes these even when they are not known.
+        for field in ["lastProbeTime", "lastTransitionTime"] {
+            if let Some(fields) = condition.as_object_mut() {
+                fields.entry(field).or_insert(Value::Null);
+            }
+        }
         if int(condition, "observedGeneration").unwrap_or_default() == 0 {
             let kind = text(condition, "type").to_owned();
             let known = list(before, "conditions").iter().find(|known| text(known, "type") == kind);

@@ -1,5 +1,7 @@
 //! What is wrong with a pod.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use serde_json::Value;
 
 use super::super::json::{entries, flag, int, list, present, text, text_at};
@@ -259,20 +261,26 @@ fn host_aliases(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 fn address(address: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    // Upstream reads leading zeros of IPv4 as decimal here.
-    let plain: Vec<&str> = address
-        .split('.')
-        .map(|part| part.trim_start_matches('0'))
-        .map(|part| if part.is_empty() { "0" } else { part })
-        .collect();
-    let is_v4 = !address.is_empty()
-        && address.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-        && !address.split('.').any(str::is_empty)
-        && plain.join(".").parse::<std::net::Ipv4Addr>().is_ok();
-    if !is_v4 && address.parse::<std::net::IpAddr>().is_err() {
-        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        causes.push(path.invalid(address, why));
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            causes.push(path.invalid(address, "must not be an IPv4-mapped IPv6 address"));
+        }
+        Ok(_) => {}
+        Err(_) if is_padded_v4(address) => causes.push(path.invalid(address, "must not have leading 0s")),
+        Err(_) => {
+            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            causes.push(path.invalid(address, why));
+        }
     }
+}
+
+/// Whether it would be an address but for zeros that lead.
+fn is_padded_v4(address: &str) -> bool {
+    let plain = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    address.split('.').map(plain).collect::<Vec<_>>().join(".").parse::<Ipv4Addr>().is_ok()
 }
 
 fn host_users(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {

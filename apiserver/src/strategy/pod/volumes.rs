@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text, text_at};
+use super::super::json::{flag, int, list, present, text, text_at, texts};
 use super::super::names;
 use super::super::path::Path;
 use super::super::quantity::Quantity;
@@ -140,7 +140,12 @@ fn check_source(volume: &Value, owner: Owner<'_>, pod_name: &str, path: &Path<'_
                 }
             }
             "projected" => check_projected(source, &source_path, causes),
-            "csi" => check_driver(text(source, "driver"), &source_path.child("driver"), causes),
+            "csi" => {
+                check_driver(text(source, "driver"), &source_path.child("driver"), causes);
+                if let Some(secret) = present(source, "nodePublishSecretRef") {
+                    required(secret, "name", &source_path.child("nodePublishSecretRef"), causes);
+                }
+            }
             "ephemeral" => check_ephemeral(volume, source, pod_name, path, causes),
             "image" => {
                 if owner.pod.is_some() {
@@ -189,12 +194,29 @@ fn check_files(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 fn check_items(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let items = path.child("items");
     for (i, item) in list(source, "items").iter().enumerate() {
-        let path = items.index(i);
-        required(item, "key", &path, causes);
-        required(item, "path", &path, causes);
-        check_file_path(text(item, "path"), &path.child("path"), causes);
-        check_mode(item, "mode", &path, causes);
+        check_item(item, &items.index(i), causes);
     }
+}
+
+fn check_item(item: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    required(item, "key", path, causes);
+    required(item, "path", path, causes);
+    check_file_path(text(item, "path"), &path.child("path"), causes);
+    check_mode(item, "mode", path, causes);
+}
+
+/// No two files of a projection have the same path.
+fn check_distinct<'a>(
+    target: &'a str,
+    shown: &str,
+    known: &mut Vec<&'a str>,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    if known.contains(&target) && !target.is_empty() {
+        causes.push(path.invalid(shown, "conflicting duplicate paths"));
+    }
+    known.push(target);
 }
 
 fn check_downward_file(file: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
@@ -218,21 +240,28 @@ fn check_downward_file(file: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 fn check_projected(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let projected = path;
     check_mode(source, "defaultMode", path, causes);
     let sources = path.child("sources");
+    let mut files: Vec<&str> = Vec::new();
     for (i, projection) in list(source, "sources").iter().enumerate() {
         let source_path = sources.index(i);
         for field in ["secret", "configMap"] {
             if let Some(own) = present(projection, field) {
                 let path = source_path.child(field);
                 required(own, "name", &path, causes);
-                check_items(own, &path, causes);
+                for (i, item) in list(own, "items").iter().enumerate() {
+                    check_item(item, &path.child("items").index(i), causes);
+                    check_distinct(text(item, "path"), text(own, "name"), &mut files, projected, causes);
+                }
             }
         }
         if let Some(own) = present(projection, "downwardAPI") {
             let path = source_path.child("downwardAPI");
             for file in list(own, "items") {
                 check_downward_file(file, &path, causes);
+                let target = text(file, "path");
+                check_distinct(target, target, &mut files, projected, causes);
             }
         }
         if let Some(own) = present(projection, "serviceAccountToken") {
@@ -277,9 +306,7 @@ fn check_ephemeral(volume: &Value, source: &Value, pod_name: &str, path: &Path<'
         Some(template) => {
             let (null, path) = (Value::Null, template_path.child("spec"));
             let spec = template.get("spec").unwrap_or(&null);
-            if list(spec, "accessModes").is_empty() {
-                causes.push(path.child("accessModes").required("at least 1 access mode is required"));
-            }
+            check_access_modes(spec, &path.child("accessModes"), causes);
             let resources = path.child("resources");
             match spec.pointer("/resources/requests/storage") {
                 None => causes.push(resources.key("storage").required("")),
@@ -300,6 +327,20 @@ fn check_ephemeral(volume: &Value, source: &Value, pod_name: &str, path: &Path<'
     }
 }
 
+fn check_access_modes(claim: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    const KNOWN: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    let modes: Vec<&str> = texts(claim, "accessModes").collect();
+    if modes.is_empty() {
+        causes.push(path.required("at least 1 access mode is required"));
+    }
+    for mode in modes.iter().filter(|mode| !KNOWN.contains(mode)) {
+        causes.push(path.not_supported(*mode, &KNOWN));
+    }
+    if modes.contains(&"ReadWriteOncePod") && KNOWN[..3].iter().any(|mode| modes.contains(mode)) {
+        causes.push(path.forbidden("may not use ReadWriteOncePod with other access modes"));
+    }
+}
+
 /// A path of a file below a folder.
 fn check_file_path(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_descends(target, path, causes);
@@ -308,7 +349,7 @@ fn check_file_path(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_descends(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_descends(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if target.starts_with('/') {
         causes.push(path.invalid(target, "must be a relative path"));
     }
