@@ -55,6 +55,7 @@ impl Strategy for CustomResourceDefinition {
         status::only_status(definition, old);
         restore(&mut definition["metadata"], &old["metadata"], "labels");
         restore(&mut definition["metadata"], &old["metadata"], "annotations");
+        remember_stored(definition);
     }
 
     fn validate(&self, definition: &Value) -> Vec<Cause> {

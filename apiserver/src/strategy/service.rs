@@ -124,6 +124,9 @@ impl Strategy for Service {
 fn default_spec(spec: &mut Value) {
     set_default(spec, "sessionAffinity", NONE);
     set_default(spec, "type", "ClusterIP");
+    if list(spec, "ports").is_empty() {
+        remove(spec, "ports");
+    }
     match text(spec, "sessionAffinity") {
         NONE => remove(spec, "sessionAffinityConfig"),
         "ClientIP" if spec.pointer("/sessionAffinityConfig/clientIP/timeoutSeconds").is_none() => {

@@ -6,6 +6,7 @@ use super::super::checks::{check_class_name, immutable_root, nulls, one_of, same
 use super::super::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
+use super::super::pod::difference;
 use super::super::quantity::Quantity;
 use super::super::{Lookup, Strategy, labels, names, resources, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, default_class, protect};
@@ -247,7 +248,7 @@ fn check_change(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
         restore(&mut now, &before, "volumeAttributesClassName");
     }
     if !same(&now, &before) {
-        causes.push(SPEC.forbidden(NO_CHANGE));
+        causes.push(SPEC.forbidden(&format!("{NO_CHANGE}\n{}", difference::of(&before, &now))));
     }
     check_size(claim, old, causes);
     let (now, before) = (&claim["spec"], &old["spec"]);

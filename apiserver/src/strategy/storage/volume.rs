@@ -9,6 +9,7 @@ use super::super::checks::{
 use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
+use super::super::pod::difference;
 use super::super::{Lookup, Strategy, selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
 use crate::status::{Cause, Result};
@@ -112,8 +113,9 @@ impl Strategy for PersistentVolume {
         let mut causes = self.validate(volume);
         let (spec, old) = (&volume["spec"], &old["spec"]);
         if !is_same_source(spec, old) {
-            let why = "spec.persistentvolumesource is immutable after creation";
-            causes.push(SPEC.child("persistentvolumesource").forbidden(why));
+            let difference = difference::of(&source_of(old), &source_of(spec));
+            let why = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+            causes.push(SPEC.child("persistentvolumesource").forbidden(&why));
         }
         immutable_root(spec, old, "volumeMode", &mut causes);
         let affinity = spec.get("nodeAffinity").unwrap_or(&Value::Null);
@@ -276,6 +278,12 @@ fn is_same_source(spec: &Value, old: &Value) -> bool {
         }
         same(source, before)
     })
+}
+
+fn source_of(spec: &Value) -> Value {
+    let source =
+        SOURCES.iter().filter_map(|field| Some(((*field).to_owned(), present(spec, field)?.clone())));
+    source.collect()
 }
 
 fn with_new_labels(affinity: &Value) -> Value {

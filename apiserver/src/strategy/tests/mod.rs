@@ -46,9 +46,22 @@ fn next_generation(object: &mut Value, old: Option<&Value>, strategy: &dyn Strat
     }
 }
 
+/// Pruning takes the nulls out of what is sent.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
 /// What the core does with a request to create, as far as the strategy has to do with it.
 fn create(kind: &Kind, mut object: Value, others: &Others) -> Result<Value> {
     let strategy = of(kind);
+    without_nulls(&mut object);
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = kind.kind.as_ref().into();
     if kind.namespaced {
