@@ -31,7 +31,7 @@ impl Strategy for Namespace {
     }
 
     fn admit_delete(&self, name: &str) -> Result<()> {
-        let kind = built_in().iter().find(|kind| is_namespaces(kind));
+        let kind = built_in().iter().find(is_namespaces);
         match kind {
             Some(kind) if IMMORTAL.contains(&name) => {
                 Err(Status::forbidden(kind, name, "this namespace may not be deleted"))

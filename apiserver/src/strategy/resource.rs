@@ -120,14 +120,9 @@ impl Strategy for ResourceClaim {
             causes.push(path.forbidden(why));
         }
         match (present(before, "allocation"), allocation) {
-            (Some(before), Some(allocation)) => {
-                if !same(before, allocation) {
-                    causes.push(invalid_shown(
-                        &STATUS.child("allocation"),
-                        &allocation.to_string(),
-                        IMMUTABLE,
-                    ));
-                }
+            (Some(before), Some(allocation)) if !same(before, allocation) => {
+                let path = STATUS.child("allocation");
+                causes.push(invalid_shown(&path, &allocation.to_string(), IMMUTABLE));
             }
             (None, Some(allocation)) => check_allocation(allocation, &claim["spec"], &mut causes),
             _ => {}

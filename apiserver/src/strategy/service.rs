@@ -185,6 +185,10 @@ fn needs_node_ports(spec: &Value) -> bool {
     }
 }
 
+fn is_balanced(spec: &Value) -> bool {
+    text(spec, "type") == LOAD_BALANCER
+}
+
 fn needs_health_port(spec: &Value) -> bool {
     text(spec, "type") == LOAD_BALANCER && text(spec, "externalTrafficPolicy") == "Local"
 }
@@ -231,29 +235,24 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
 
 /// What a service of another type had goes with its type, unless the update changes it.
 fn drop_dependent(spec: &mut Value, old: &Value) {
-    let is_balanced = |spec: &Value| text(spec, "type") == LOAD_BALANCER;
-    let groups: [(fn(&Value) -> bool, &[&str]); 5] = [
+    type Applies = fn(&Value) -> bool;
+    const GROUPS: [(Applies, &[&str]); 8] = [
         (needs_address, &["clusterIP", "clusterIPs"]),
         (needs_address, &["ipFamilies"]),
         (needs_address, &["ipFamilyPolicy"]),
+        (needs_address, &["internalTrafficPolicy"]),
         (needs_health_port, &["healthCheckNodePort"]),
         (is_reachable_from_outside, &["externalTrafficPolicy"]),
+        (is_balanced, &["allocateLoadBalancerNodePorts"]),
+        (is_balanced, &["loadBalancerClass"]),
     ];
     let is_unchanged =
         |spec: &Value, fields: &[&str]| fields.iter().all(|field| spec.get(*field) == old.get(*field));
     let mut dropped: Vec<&str> = Vec::new();
-    for (applies, fields) in groups {
+    for (applies, fields) in GROUPS {
         if applies(old) && !applies(spec) && is_unchanged(spec, fields) {
             dropped.extend(fields);
         }
-    }
-    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-        if is_balanced(old) && !is_balanced(spec) && is_unchanged(spec, &[field]) {
-            dropped.push(field);
-        }
-    }
-    if needs_address(old) && !needs_address(spec) && is_unchanged(spec, &["internalTrafficPolicy"]) {
-        dropped.push("internalTrafficPolicy");
     }
     let drops_ports = needs_node_ports(old) && !needs_node_ports(spec) && is_unchanged(spec, &["ports"]);
     for field in dropped {

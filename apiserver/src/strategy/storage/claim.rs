@@ -61,7 +61,7 @@ impl Strategy for PersistentVolumeClaim {
         if !self.validate_update(&changed, old).is_empty() {
             return Ok(());
         }
-        let refuse = |why: &str| match built_in().iter().find(|kind| is_claims(kind)) {
+        let refuse = |why: &str| match built_in().iter().find(is_claims) {
             Some(kind) => Err(Status::forbidden(kind, text_at(claim, "/metadata/name"), why)),
             None => Ok(()),
         };

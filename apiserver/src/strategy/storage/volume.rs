@@ -217,35 +217,26 @@ fn is_root(path: &str) -> bool {
 /// The types that clusters without a cloud have; of the others nothing is asked.
 fn check_details(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
     let (source, path) = (&spec[field], SPEC.child(field));
-    let mut require = |field: &str| {
-        let is_missing = text(source, field).is_empty();
-        if is_missing {
-            causes.push(path.child(field).required(""));
-        }
-        !is_missing
-    };
-    match field {
-        "hostPath" | "local" => {
-            if require("path") && text(source, "path").split('/').any(|part| part == "..") {
-                let value = text(source, "path");
-                causes.push(path.child("path").invalid(value, "must not contain '..'"));
-            }
-        }
-        "nfs" => {
-            require("server");
-            require("path");
-            let value = text(source, "path");
-            if !value.starts_with('/') {
-                causes.push(path.child("path").invalid(value, "must be an absolute path"));
-            }
-        }
+    let required: &[&str] = match field {
+        "hostPath" | "local" => &["path"],
+        "nfs" => &["server", "path"],
         "csi" => {
             check_driver_name(source, "driver", &path, causes);
-            if text(source, "volumeHandle").is_empty() {
-                causes.push(path.child("volumeHandle").required(""));
-            }
+            &["volumeHandle"]
         }
-        _ => {}
+        _ => &[],
+    };
+    for field in required {
+        if text(source, field).is_empty() {
+            causes.push(path.child(field).required(""));
+        }
+    }
+    let (place, path) = (text(source, "path"), path.child("path"));
+    if field == "nfs" && !place.starts_with('/') {
+        causes.push(path.invalid(place, "must be an absolute path"));
+    }
+    if matches!(field, "hostPath" | "local") && place.split('/').any(|part| part == "..") {
+        causes.push(path.invalid(place, "must not contain '..'"));
     }
     if field == "local" && present(spec, "nodeAffinity").is_none() {
         causes.push(SPEC.child("nodeAffinity").required("Local volume requires node affinity"));
