@@ -35,14 +35,14 @@ const NO_OTHER_PROVIDER: &str = "node updates may not change providerID except f
 
 impl Strategy for Node {
     fn default(&self, node: &mut Value) {
-        set_default(node, "spec", json!({}));
+        object_mut(node, "spec");
         if let Some(spec) = node.get_mut("spec") {
             default_cidrs(spec);
             if !flag(spec, "unschedulable") {
                 remove(spec, "unschedulable");
             }
         }
-        set_default(node, "status", json!({}));
+        object_mut(node, "status");
         if let Some(status) = node.get_mut("status") {
             default_status(status);
         }

@@ -114,10 +114,9 @@ impl Strategy for PersistentVolumeClaim {
 
 /// Fills in the claims that a stateful set makes.
 pub fn default_template(claim: &mut Value) {
-    if let Some(fields) = claim.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), "v1".into());
-        fields.insert("kind".to_owned(), "PersistentVolumeClaim".into());
-    }
+    let Some(fields) = claim.as_object_mut() else { return };
+    fields.insert("apiVersion".to_owned(), "v1".into());
+    fields.insert("kind".to_owned(), "PersistentVolumeClaim".into());
     default_claim(claim);
 }
 

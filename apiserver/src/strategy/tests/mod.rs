@@ -246,6 +246,36 @@ fn no_strategy_panics_over_an_object_that_is_none() {
 }
 
 #[test]
+fn no_strategy_panics_over_fields_that_are_something_else() {
+    let scraps = json!([
+        {},
+        {"metadata": 5, "spec": 5, "status": "x"},
+        {"metadata": [], "spec": [], "status": []},
+        {"spec": {"template": 1, "strategy": 1, "names": 1, "ports": [1], "resources": 1, "selector": 1, "jobTemplate": 1}},
+        {"spec": {"template": {"metadata": 1, "spec": 1}, "volumeClaimTemplates": [1, {}], "updateStrategy": [], "pool": 1}},
+        {"rules": [1], "subjects": [1], "roleRef": 1, "involvedObject": 1, "source": 1, "data": 1, "stringData": {"a": 1}},
+        {"spec": {"devices": {"requests": [1, {"exactly": 1}]}, "drivers": [1], "metrics": 1, "limits": [1], "taints": [1]}},
+    ]);
+    for kind in built_in() {
+        let strategy = of(kind);
+        for scrap in scraps.as_array().unwrap() {
+            let mut object = scrap.clone();
+            strategy.default(&mut object);
+            let old = object.clone();
+            let _ = strategy.admit(&mut object, &Others(Vec::new()));
+            strategy.prepare_for_create(&mut object);
+            strategy.validate(&object);
+            let _ = strategy.admit_update(&mut object, &old, &Others(Vec::new()));
+            strategy.prepare_for_update(&mut object, &old);
+            strategy.validate_update(&object, &old);
+            strategy.prepare_for_status_update(&mut object, &old);
+            strategy.validate_status_update(&object, &old);
+            strategy.changes_generation(&object, &old);
+        }
+    }
+}
+
+#[test]
 fn some_namespaces_cannot_be_deleted() {
     for name in namespace::IMMORTAL {
         let refused = of(kind_of(&json!({"kind": "namespaces"}))).admit_delete(name).unwrap_err();
