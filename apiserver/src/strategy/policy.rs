@@ -1,6 +1,6 @@
 //! Disruption budgets.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::checks::{
     Shown, at_most_all, check_conditions, int_or_percent, invalid_shown, not_negative, nulls, one_of, shown,
