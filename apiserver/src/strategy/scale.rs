@@ -117,7 +117,7 @@ pub fn selector_text(selector: &Value) -> String {
         (key.to_owned(), written)
     });
     let mut requirements: Vec<(String, String)> = equal.chain(expressions).collect();
-    requirements.sort();
+    requirements.sort_by(|left, right| left.0.cmp(&right.0));
     let requirements: Vec<String> = requirements.into_iter().map(|(_, written)| written).collect();
     requirements.join(",")
 }
@@ -133,7 +133,8 @@ mod tests {
             "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"}},
             "spec": {"replicas": 3, "selector": {
                 "matchLabels": {"b": "c", "a": "b"},
-                "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}, {"key": "d", "operator": "DoesNotExist"}],
+                "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}, {"key": "d", "operator": "DoesNotExist"},
+                    {"key": "a", "operator": "Exists"}],
             }},
             "status": {"replicas": 2},
         });
@@ -143,7 +144,7 @@ mod tests {
             json!({
                 "kind": "Scale", "apiVersion": "autoscaling/v1",
                 "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "5"},
-                "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "a=b,b=c,c in (x,y),!d"},
+                "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "a=b,a,b=c,c in (x,y),!d"},
             })
         );
     }

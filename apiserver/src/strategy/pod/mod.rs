@@ -7,7 +7,7 @@ mod conditions;
 mod containers;
 mod create;
 pub mod defaults;
-mod difference;
+pub(super) mod difference;
 mod environment;
 pub mod eviction;
 mod handlers;
