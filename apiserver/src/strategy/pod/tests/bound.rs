@@ -1,6 +1,7 @@
 //! Pods that change, get a node, and go.
 
 use super::super::super::json::{remove, set_default};
+use super::super::super::path::Path;
 use super::*;
 
 /// The object with a merge patch of one field.
@@ -303,4 +304,17 @@ fn fields_that_can_be_selected_have_values() {
     set_default(&mut pod["status"], "podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "::1"}]));
     let values: Vec<String> = Pods.selectable_fields().iter().map(|field| Pods.field(&pod, field)).collect();
     assert_eq!(values, ["n", "Always", "default-scheduler", "sa", "false", "Pending", "10.0.0.1", ""]);
+}
+
+#[test]
+fn a_template_is_sound_without_what_only_pods_get() {
+    let mut spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": " i", "ports": [{"containerPort": 1}]}]});
+    defaults::pod_spec(&mut spec);
+    assert_eq!(
+        (spec["containers"][0]["ports"][0].get("hostPort"), spec.get("enableServiceLinks")),
+        (None, None)
+    );
+    let mut causes = Vec::new();
+    validate::spec(&spec, validate::Owner { pod: None }, &Path::root("spec"), &mut causes);
+    assert_eq!(causes, []);
 }
