@@ -124,11 +124,6 @@ pub trait Strategy: Send + Sync {
     fn allows_create_on_update(&self) -> bool {
         false
     }
-
-    /// How long deletion waits when the caller does not say, in seconds. Pods that run have 30.
-    fn default_grace_period(&self, _object: &Value) -> i64 {
-        0
-    }
 }
 
 /// A kind that adds nothing.

@@ -108,10 +108,6 @@ impl Strategy for Pods {
     fn has_generation(&self) -> bool {
         true
     }
-
-    fn default_grace_period(&self, object: &Value) -> i64 {
-        grace_period(object, None)
-    }
 }
 
 /// How long a pod's deletion waits, in seconds, given what the caller asks for. Pods without a node and pods that are over go

@@ -292,7 +292,7 @@ fn pods_without_a_node_and_pods_that_are_over_go_at_once() {
     let mut pod = created(&json!({"terminationGracePeriodSeconds": 7}));
     assert_eq!((grace_period(&pod, None), grace_period(&pod, Some(5))), (0, 0));
     pod["spec"]["nodeName"] = "n".into();
-    assert_eq!((Pods.default_grace_period(&pod), grace_period(&pod, Some(5))), (7, 5));
+    assert_eq!((grace_period(&pod, None), grace_period(&pod, Some(5))), (7, 5));
     assert_eq!(grace_period(&pod, Some(-1)), 1);
     pod["status"]["phase"] = "Succeeded".into();
     assert_eq!(grace_period(&pod, Some(5)), 0);
