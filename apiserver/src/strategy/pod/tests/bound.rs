@@ -318,3 +318,13 @@ fn a_template_is_sound_without_what_only_pods_get() {
     validate::spec(&spec, validate::Owner { pod: None }, &Path::root("spec"), &mut causes);
     assert_eq!(causes, []);
 }
+
+#[test]
+fn what_is_empty_is_as_good_as_not_there() {
+    let same = super::super::update::same;
+    assert!(same(&json!({"a": [], "b": {"c": ""}}), &json!({"b": {}, "d": null})));
+    assert!(same(&json!([{"a": false}]), &json!([{}])));
+    assert!(!same(&json!({"a": 0}), &json!({})));
+    assert!(!same(&json!({}), &json!({"a": {"b": [1]}})));
+    assert!(!same(&json!([1]), &json!([1, null])));
+}
