@@ -150,7 +150,6 @@ mod tests {
 
     #[test]
     fn a_scale_is_set_where_the_definition_says() {
-        let kind = built_in().iter().find(|kind| kind.resource == "deployments").unwrap();
         let version = json!({"subresources": {"scale": {
             "specReplicasPath": ".spec.size.replicas", "statusReplicasPath": ".status.replicas",
         }}});
