@@ -124,7 +124,6 @@ pub fn selector_text(selector: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::built_in;
 
     #[test]
     fn a_scale_shows_what_is_asked_and_what_is() {
