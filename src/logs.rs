@@ -20,16 +20,21 @@ struct Held {
 }
 
 impl LogSink {
-    /// Holds logs back from now on, if they would go to a terminal.
-    pub(crate) fn hold(&self) {
+    /// Holds logs back, if they would go to a terminal, until what this returns is dropped. Then they are written.
+    pub(crate) fn hold(&self) -> HeldBack<'_> {
         if io::stderr().is_terminal() {
             self.0.lock().get_or_insert_default();
         }
+        HeldBack(self)
     }
+}
 
-    /// Writes what was held back, and holds nothing back any more.
-    pub(crate) fn release(&self) {
-        let held = self.0.lock().take();
+/// While there is one, logs are held back.
+pub(crate) struct HeldBack<'a>(&'a LogSink);
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        let held = self.0.0.lock().take();
         if let Some(held) = held {
             // Whoever read the log may be gone.
             let _ = held.write(&mut io::stderr().lock());

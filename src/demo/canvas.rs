@@ -164,10 +164,9 @@ fn of_one_column(glyph: char) -> char {
 fn ascii(glyph: char) -> char {
     match glyph {
         '█' | '▉' | '▊' | '▋' | '▌' => '#',
-        '▍' | '▎' | '▏' => '-',
+        '▍' | '▎' | '▏' | '─' => '-',
         '·' | '…' => '.',
         '→' => '>',
-        '─' => '-',
         glyph => glyph,
     }
 }

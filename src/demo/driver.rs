@@ -1,6 +1,7 @@
 //! Carries the plan out.
 
 use anyhow::{Result, anyhow};
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
@@ -8,6 +9,9 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::plan::{Action, Object, Step};
 use super::watch::Shared;
 use crate::api::{Api, Call, CallError};
+
+/// So many requests at most are under way while nodes are created.
+const AT_ONCE: usize = 16;
 
 /// Asks the API server for what the plan has in it.
 #[derive(Clone)]
@@ -21,12 +25,14 @@ impl Driver {
         Self { api }
     }
 
-    /// Creates these, one after the other. What is there already stays.
+    /// Creates these: nodes at once, as nobody watches yet, and before them one after the other what is no node.
     pub(crate) async fn create_all(&self, objects: &[Object]) -> Result<()> {
-        for object in objects {
+        let is_node = |object: &&Object| object.kind() == "Node";
+        for object in objects.iter().filter(|object| !is_node(object)) {
             self.create(object).await?;
         }
-        Ok(())
+        let nodes = objects.iter().filter(is_node).map(|node| self.create(node));
+        futures::stream::iter(nodes).buffer_unordered(AT_ONCE).try_collect().await
     }
 
     /// Does each step at its time. In order, so that the same plan leads to the same decisions.

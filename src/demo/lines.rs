@@ -80,7 +80,7 @@ mod tests {
             lines.print(model, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        model.see_pod(Duration::from_millis(1000), &Arc::new(ours("a").build()));
+        model.see_pod(Duration::from_secs(1), &Arc::new(ours("a").build()));
         assert_eq!(printed(&model), "");
         model.see_pod(Duration::from_millis(1003), &Arc::new(ours("a").node("n1").build()));
         model.note(Duration::from_millis(1100), "node n2 joins".to_owned());
@@ -94,7 +94,7 @@ mod tests {
                 last_transition: None,
             });
         });
-        model.see_pod(Duration::from_millis(2000), &Arc::new(waiting.build()));
+        model.see_pod(Duration::from_secs(2), &Arc::new(waiting.build()));
         assert_eq!(printed(&model), "   2.0 s  b waits: 0/2 nodes are available: 2 Insufficient cpu.\n");
         model.note(Duration::from_millis(2100), "unseen".to_owned());
         lines.skip(&model);

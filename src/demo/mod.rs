@@ -28,6 +28,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use kube_informers::SharedInformerFactory;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -117,52 +118,65 @@ struct Demo {
 
 impl Demo {
     async fn run(&self, stop: &CancellationToken, logs: &LogSink) -> Result<()> {
-        let abilities = screen::abilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
-        let (nodes_exist, stop_scheduler) = (CancellationToken::new(), CancellationToken::new());
-        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_scheduler.clone())?;
-        let stop_watching = CancellationToken::new();
-        let work = async {
-            self.driver.create_all(&self.plan.first).await?;
-            nodes_exist.cancel();
-            let factory = watch::watch(self.server.connection(), &self.shared, &stop_watching).await?;
-            self.shared.set_phase("pods arrive");
-            self.driver.carry_out(&self.plan.steps, self.speed, &self.shared).await?;
-            self.shared.set_phase("last decisions");
-            self.settled().await?;
-            Ok(factory)
+        let (nodes_exist, stop_clients) = (CancellationToken::new(), CancellationToken::new());
+        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_clients.clone())?;
+        let result = tokio::select! {
+            result = self.show(&nodes_exist, &stop_clients, stop, logs) => result,
+            ended = &mut scheduler => return Err(scheduler_error(ended)),
         };
+        // Before the server, so that nobody complains that it is gone.
+        stop_clients.cancel();
+        let ended = scheduler.await.context("the scheduler panicked")?;
+        result.and(ended)
+    }
+
+    /// Everything but the scheduler.
+    async fn show(
+        &self,
+        nodes_exist: &CancellationToken,
+        stop_clients: &CancellationToken,
+        stop: &CancellationToken,
+        logs: &LogSink,
+    ) -> Result<()> {
+        let abilities = screen::abilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
         let shown = async {
             match abilities {
                 Some(abilities) => {
-                    logs.hold();
                     screen::quit_on_q(stop.clone());
-                    self.show_picture(abilities).await
+                    self.show_picture(abilities, logs).await
                 }
                 None => self.show_lines().await,
             }
         };
-        let outcome = tokio::select! {
-            result = work => result.map(Some),
-            result = shown => result.map(|()| None),
-            ended = &mut scheduler => Err(scheduler_error(ended)),
-            () = stop.cancelled() => Ok(None),
+        let _informers = tokio::select! {
+            informers = self.work(nodes_exist, stop_clients) => Some(informers?),
+            result = shown => { result?; None }
+            () = stop.cancelled() => None,
         };
-        logs.release();
-        let factory = outcome?;
         self.conclude(abilities.is_some(), stop.is_cancelled())?;
         if self.keep && !stop.is_cancelled() {
             tokio::select! {
                 result = self.stay() => result?,
-                ended = &mut scheduler => return Err(scheduler_error(ended)),
                 () = stop.cancelled() => {}
             }
         }
-        stop_scheduler.cancel();
-        stop_watching.cancel();
-        if let Some(factory) = factory {
-            factory.shutdown().await;
-        }
-        scheduler.await.context("the scheduler panicked")?
+        Ok(())
+    }
+
+    /// Carries the plan out, and waits for the last decision.
+    async fn work(
+        &self,
+        nodes_exist: &CancellationToken,
+        stop_clients: &CancellationToken,
+    ) -> Result<SharedInformerFactory> {
+        self.driver.create_all(&self.plan.first).await?;
+        nodes_exist.cancel();
+        let informers = watch::watch(self.server.connection(), &self.shared, stop_clients).await?;
+        self.shared.set_phase("pods arrive");
+        self.driver.carry_out(&self.plan.steps, self.speed, &self.shared).await?;
+        self.shared.set_phase("last decisions");
+        self.settled().await?;
+        Ok(informers)
     }
 
     /// Starts the scheduler as soon as there are nodes.
@@ -199,7 +213,8 @@ impl Demo {
     }
 
     /// Draws until it is dropped.
-    async fn show_picture(&self, abilities: Abilities) -> Result<()> {
+    async fn show_picture(&self, abilities: Abilities, logs: &LogSink) -> Result<()> {
+        let _held = logs.hold();
         let mut resized = signal(SignalKind::window_change()).context("cannot listen for SIGWINCH")?;
         let mut screen = Screen::open(abilities).context("cannot draw on this terminal; try TERM=dumb")?;
         let mut frames = interval(FRAME);

@@ -153,6 +153,8 @@ pub(crate) struct Model {
     pods: BTreeMap<PodKey, KnownPod>,
     /// By zone and name.
     nodes: BTreeMap<(Arc<str>, Arc<str>), Arc<NodeRecord>>,
+    /// Of each node.
+    zones: BTreeMap<Arc<str>, Arc<str>>,
     /// By the node's name, known or not.
     loads: BTreeMap<Arc<str>, Load>,
     waiting: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
@@ -174,6 +176,7 @@ impl Model {
             scheduler: scheduler.into(),
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            zones: BTreeMap::new(),
             loads: BTreeMap::new(),
             waiting: BTreeMap::new(),
             gated: BTreeSet::new(),
@@ -224,7 +227,9 @@ impl Model {
     /// A node is new or has changed.
     pub(crate) fn see_node(&mut self, at: Duration, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
         let known = self.forget_node(&node.name);
-        self.nodes.insert((zone_of(node), Arc::clone(&node.name)), Arc::clone(node));
+        let zone = zone_of(node);
+        self.zones.insert(Arc::clone(&node.name), Arc::clone(&zone));
+        self.nodes.insert((zone, Arc::clone(&node.name)), Arc::clone(node));
         if known.is_none() && !is_in_initial_list {
             self.note(at, format!("node {} joins", node.name));
         }
@@ -243,10 +248,10 @@ impl Model {
         }
     }
 
-    /// Its zone may have changed.
+    /// Its zone may be another one when it comes back.
     fn forget_node(&mut self, name: &str) -> Option<Arc<NodeRecord>> {
-        let key = self.nodes.keys().find(|(_, known)| **known == *name).cloned()?;
-        self.nodes.remove(&key)
+        let (name, zone) = self.zones.remove_entry(name)?;
+        self.nodes.remove(&(zone, name))
     }
 
     /// Remembers something that pods and nodes do not tell.

@@ -25,7 +25,7 @@ pub(crate) fn summary(model: &Model, elapsed: Duration, columns: usize) -> Strin
     if let Some((half, slowest)) = model.latencies() {
         let _ = writeln!(
             text,
-            "Where the first attempt found a node: half were bound within {}, all within {}.",
+            "From arrival to binding without a wait: {} for half of them, at most {}.",
             milliseconds(half),
             milliseconds(slowest)
         );
@@ -116,7 +116,7 @@ mod tests {
     fn the_summary_says_what_was_bound_and_why_the_rest_waits() {
         let expected = "\
 1 of 4 pods bound, on 2 nodes in 2 zones.
-Where the first attempt found a node: half were bound within 4 ms, all within 4 ms.
+From arrival to binding without a wait: 4 ms for half of them, at most 4 ms.
 Requested: 25 % of the cpu, 0 % of the memory. It took 0.1 s.
 
 3 pods wait:

@@ -138,12 +138,12 @@ fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool
         .map(|group| {
             let first = group.pods.first().map(display_name).unwrap_or_default();
             let more = if group.pods.len() > 1 { " …" } else { "" };
-            (group.pods.len(), format!("{first}{more}  {}", brief(group.why)))
+            (group.pods.len(), format!("{first}{more}: {}", brief(group.why)))
         })
         .collect();
     if let Some(first) = model.gated().first() {
         let more = if model.gated().len() > 1 { " …" } else { "" };
-        reasons.push((model.gated().len(), format!("{}{more}  scheduling gates", display_name(first))));
+        reasons.push((model.gated().len(), format!("{}{more}: scheduling gates", display_name(first))));
     }
     if titles {
         area.title(canvas, "why pods wait", if reasons.is_empty() { "none does" } else { "" });

@@ -12,14 +12,14 @@ fn ours(name: &str) -> supercargo_framework::testing::PodBuilder {
     pod(name).namespace("default").scheduler("supercargo").request("cpu", "500m").request("memory", "1Gi")
 }
 
-fn condition(status: &str, reason: &str, message: &str) -> Option<PodCondition> {
-    Some(PodCondition {
+fn condition(status: &str, reason: &str, message: &str) -> PodCondition {
+    PodCondition {
         status: status.into(),
         reason: reason.into(),
         message: message.into(),
         observed_generation: None,
         last_transition: None,
-    })
+    }
 }
 
 fn new(name: &str) -> Arc<PodInfo> {
@@ -28,17 +28,24 @@ fn new(name: &str) -> Arc<PodInfo> {
 
 fn waiting(name: &str, why: &str) -> Arc<PodInfo> {
     Arc::new(
-        ours(name).with(|pod| pod.status.pod_scheduled = condition("False", "Unschedulable", why)).build(),
+        ours(name)
+            .with(|pod| pod.status.pod_scheduled = Some(condition("False", "Unschedulable", why)))
+            .build(),
     )
 }
 
 fn bound(name: &str, node: &str) -> Arc<PodInfo> {
-    Arc::new(ours(name).node(node).with(|pod| pod.status.pod_scheduled = condition("True", "", "")).build())
+    Arc::new(
+        ours(name).node(node).with(|pod| pod.status.pod_scheduled = Some(condition("True", "", ""))).build(),
+    )
 }
 
 fn gated(name: &str) -> Arc<PodInfo> {
     Arc::new(
-        ours(name).gate("hold").with(|pod| pod.status.pod_scheduled = condition("False", GATED, "")).build(),
+        ours(name)
+            .gate("hold")
+            .with(|pod| pod.status.pod_scheduled = Some(condition("False", GATED, "")))
+            .build(),
     )
 }
 
@@ -111,7 +118,7 @@ fn the_clock_of_a_gated_pod_starts_when_its_gates_are_lifted() {
     let mut model = model();
     model.see_pod(ms(1), &gated("p"));
     assert_eq!((model.counts().gated, model.gated().len()), (1, 1));
-    let lifted = ours("p").with(|pod| pod.status.pod_scheduled = condition("False", GATED, "")).build();
+    let lifted = ours("p").with(|pod| pod.status.pod_scheduled = Some(condition("False", GATED, ""))).build();
     model.see_pod(ms(500), &Arc::new(lifted));
     assert_eq!(model.counts(), Counts { arrived: 1, undecided: 1, ..Counts::default() });
     model.see_pod(ms(504), &bound("p", "n2"));

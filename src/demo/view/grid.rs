@@ -51,7 +51,7 @@ impl Layout {
 /// Draws them; returns the row after them.
 pub(super) fn draw_nodes(canvas: &mut Canvas, model: &Model, area: &Area) -> usize {
     let mut entries = Vec::new();
-    let (mut zones, mut name, mut pods) = (Vec::new(), 0, 1);
+    let (mut zones, mut name, mut pods) = (Vec::new(), 0, 2);
     for node in model.nodes() {
         if !node.zone.is_empty() && zones.last() != Some(&node.zone) {
             zones.push(node.zone);

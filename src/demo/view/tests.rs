@@ -77,7 +77,7 @@ fn eighty_columns_show_everything() {
         text.contains("zone a") && text.contains("why pods wait") && text.contains("decisions"),
         "{text}"
     );
-    assert!(text.contains("   3  web-003 … 0 node(s) didn't have free ports"), "{text}");
+    assert!(text.contains("   3  web-003 …: 0 node(s) didn't have free ports"), "{text}");
     let latest: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("decisions")).skip(1).collect();
     assert!(latest[0].starts_with("   2.4 s  web-059 waits: 2 node(s) didn't have free"), "{text}");
     assert_eq!(latest[1], "   2.3 s  web-058 → b-09  2 ms");
@@ -98,7 +98,11 @@ fn a_large_terminal_shows_reasons_whole_and_beside_the_decisions() {
     let text = canvas.text();
     let titles = text.lines().find(|line| line.starts_with("why pods wait")).unwrap();
     assert!(titles.contains("decisions"), "{text}");
-    assert_eq!(text.matches("example.com/gpu. ").count() + text.matches("example.com/gpu.\n").count(), 3, "{text}");
+    assert_eq!(
+        text.matches("example.com/gpu. ").count() + text.matches("example.com/gpu.\n").count(),
+        3,
+        "{text}"
+    );
     assert!(!text.contains("more reasons"), "{text}");
     assert!(text.lines().filter(|line| line.contains(" → ")).count() > 10, "{text}");
 }
