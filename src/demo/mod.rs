@@ -217,6 +217,7 @@ impl Demo {
         let _held = logs.hold();
         let mut resized = signal(SignalKind::window_change()).context("cannot listen for SIGWINCH")?;
         let mut screen = Screen::open(abilities).context("cannot draw on this terminal; try TERM=dumb")?;
+        let title = format!("{}; q ends it", self.title);
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -226,7 +227,7 @@ impl Demo {
             }
             let head = Head {
                 elapsed: self.shared.elapsed(),
-                title: &self.title,
+                title: &title,
                 phase: self.shared.phase(),
                 expected: self.expected,
             };

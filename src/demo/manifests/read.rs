@@ -43,9 +43,16 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// The objects of a text with any number of documents.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Object>> {
-    let options = serde_saphyr::options! { with_snippet: false };
-    let documents: Vec<Spanned<Value>> =
-        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| not_yaml(file, &error))?;
+    // What a large cluster's `kubectl get -o yaml` is within. The files are their reader's own.
+    let budget = serde_saphyr::budget! {
+        max_events: 100_000_000,
+        max_nodes: 50_000_000,
+        max_documents: 1_000_000,
+        max_total_scalar_bytes: 1 << 30,
+    };
+    let options = serde_saphyr::options! { with_snippet: false, budget: budget };
+    let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| not_yaml(file, text, &error))?;
     let mut objects = Vec::new();
     for document in documents {
         let at = document.referenced;
@@ -55,13 +62,20 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Object>> {
     Ok(objects)
 }
 
-fn not_yaml(file: &Path, error: &serde_saphyr::Error) -> anyhow::Error {
-    let place = error.location().map_or_else(String::new, |at| format!(":{}:{}", at.line(), at.column()));
-    let help = "correct it, or take the file out of the folder";
-    // What the place says is not said again.
-    let text = error.without_snippet().to_string();
-    let text = text.split(" at line ").next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
-    anyhow!("{}{place}: this is not YAML: {text}; {help}", file.display())
+fn not_yaml(file: &Path, text: &str, error: &serde_saphyr::Error) -> anyhow::Error {
+    let at = error.location();
+    let place = at.map_or_else(String::new, |at| format!(":{}:{}", at.line(), at.column()));
+    let line = at.and_then(|at| text.lines().nth(usize::try_from(at.line()).ok()?.checked_sub(1)?));
+    let help = if line.is_some_and(|line| line.contains("{{")) {
+        "is it a template? Then render it first, as `helm template` does"
+    } else {
+        "correct it, or take the file out of the folder"
+    };
+    // Without what the place says already, and without advice for programmers.
+    let said = error.without_snippet().to_string();
+    let ends = [" at line ", ", set DuplicateKeyPolicy"].iter().filter_map(|end| said.find(end));
+    let said = said[..ends.min().unwrap_or(said.len())].trim_end_matches([':', ',']);
+    anyhow!("{}{place}: this is not YAML: {said}; {help}", file.display())
 }
 
 /// An object, or those of a list as `kubectl get -o yaml` prints it.

@@ -123,6 +123,8 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: ";
     let cases: &[(&str, &[&str])] = &[
         ("kind: Pod\n  metadata: x\n", &["f.yaml:2:", "this is not YAML", "correct it"]),
+        ("a: 1\na: 2\n", &["f.yaml:2:1: this is not YAML: duplicate mapping key: a; correct it"]),
+        ("a: 1\nb: {{ .Values.b }}\n", &["f.yaml:2:", "is it a template?"]),
         ("a: [1, 2\n", &["f.yaml:", "this is not YAML"]),
         ("- a\n- b\n", &["f.yaml:1:1: not an object of Kubernetes"]),
         ("apiVersion: v1\nmetadata: {name: x}\n", &["f.yaml:1:1: kind is missing"]),
