@@ -148,15 +148,16 @@ impl Demo {
                 None => self.show_lines().await,
             }
         };
-        let _informers = tokio::select! {
+        let informers = tokio::select! {
             informers = self.work(nodes_exist, stop_clients) => Some(informers?),
             result = shown => { result?; None }
             () = stop.cancelled() => None,
         };
         self.conclude(abilities.is_some(), stop.is_cancelled())?;
-        if self.keep && !stop.is_cancelled() {
+        if let Some(informers) = informers.filter(|_| self.keep) {
             tokio::select! {
                 result = self.stay() => result?,
+                failure = informers.failed() => bail!("{failure}"),
                 () = stop.cancelled() => {}
             }
         }
@@ -172,10 +173,16 @@ impl Demo {
         self.driver.create_all(&self.plan.first).await?;
         nodes_exist.cancel();
         let informers = watch::watch(self.server.connection(), &self.shared, stop_clients).await?;
-        self.shared.set_phase("pods arrive");
-        self.driver.carry_out(&self.plan.steps, self.speed, &self.shared).await?;
-        self.shared.set_phase("last decisions");
-        self.settled().await?;
+        let work = async {
+            self.shared.set_phase("pods arrive");
+            self.driver.carry_out(&self.plan.steps, self.speed, &self.shared).await?;
+            self.shared.set_phase("last decisions");
+            self.settled().await
+        };
+        tokio::select! {
+            result = work => result?,
+            failure = informers.failed() => bail!("{failure}"),
+        }
         Ok(informers)
     }
 
