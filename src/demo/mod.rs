@@ -65,7 +65,7 @@ pub async fn demo(options: DemoOptions, logs: &LogSink) -> Result<()> {
         hang_up_stops(&stop)?;
     }
     let plan = plan(&options)?;
-    let server = Server::start(&options).await?;
+    let server = Server::start().await?;
     let demo = Demo {
         driver: Driver::new(Api::new(server.connection(), None)?),
         shared: Shared::new(Model::new(DEFAULT_SCHEDULER_NAME)),

@@ -31,9 +31,6 @@ pub struct DemoOptions {
     /// demo's.
     #[arg(long, value_name = "DIR", conflicts_with = "pods")]
     pub manifests: Option<PathBuf>,
-    /// The API server to use. For development.
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub kubeconfig: Option<PathBuf>,
 }
 
 fn speed(text: &str) -> Result<f64, String> {

@@ -8,22 +8,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use supercargo_controlplane::ControlPlane;
-
-use crate::support::{command, eventually, output, own_plane};
+use crate::support::{command, eventually, output};
 use terminal::Terminal;
 
 /// How long a demo may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-fn kubeconfig(plane: &ControlPlane) -> String {
-    plane.kubeconfig("admin").unwrap().display().to_string()
-}
-
 /// What it prints on a pipe, and whether it succeeds.
-fn printed(plane: &ControlPlane, args: &[&str]) -> (Option<i32>, String, String) {
-    let kubeconfig = kubeconfig(plane);
-    let args: Vec<&str> = ["demo", "--kubeconfig", &kubeconfig].iter().chain(args).copied().collect();
+fn printed(args: &[&str]) -> (Option<i32>, String, String) {
+    let args: Vec<&str> = ["demo"].iter().chain(args).copied().collect();
     let output = output(&args);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -46,8 +39,7 @@ fn terminate(child: &Child) {
 
 #[test]
 fn in_a_pipe_it_prints_lines_and_a_summary_and_ends() {
-    let Some(plane) = own_plane() else { return };
-    let (code, out, err) = printed(&plane, &["--speed", "8"]);
+    let (code, out, err) = printed(&["--speed", "8"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.starts_with("supercargo demo: seed 1, 30 nodes, 200 pods\n"), "{out}");
     assert!(!out.contains('\x1b') && out.is_ascii(), "{out}");
@@ -69,7 +61,6 @@ fn in_a_pipe_it_prints_lines_and_a_summary_and_ends() {
 
 #[test]
 fn own_manifests_are_scheduled() {
-    let Some(plane) = own_plane() else { return };
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write(
@@ -83,7 +74,7 @@ fn own_manifests_are_scheduled() {
          - {name: c, image: example.com/web, resources: {requests: {cpu: 900m}}}\n",
     );
     let path = folder.path().display().to_string();
-    let (code, out, err) = printed(&plane, &["--manifests", &path]);
+    let (code, out, err) = printed(&["--manifests", &path]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     for part in [
         "3 pods were given spec.schedulerName supercargo here",
@@ -97,11 +88,10 @@ fn own_manifests_are_scheduled() {
 
 #[test]
 fn a_manifest_that_the_server_refuses_is_named_with_its_place() {
-    let Some(plane) = own_plane() else { return };
     let folder = tempfile::tempdir().unwrap();
     let text = "---\n\napiVersion: v1\nkind: Pod\nmetadata: {name: Bad_Name}\nspec: {containers: [{name: c, image: i}]}\n";
     fs::write(folder.path().join("bad.yaml"), text).unwrap();
-    let (code, _, err) = printed(&plane, &["--manifests", &folder.path().display().to_string()]);
+    let (code, _, err) = printed(&["--manifests", &folder.path().display().to_string()]);
     assert_eq!(code, Some(1));
     let place = "bad.yaml:3:1: pod Bad_Name: the API server says: ";
     assert!(err.starts_with("supercargo: ") && err.contains(place), "{err}");
@@ -138,13 +128,8 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    let Some(plane) = own_plane() else { return };
-    let kubeconfig = kubeconfig(&plane);
     let mut command = command();
-    command
-        .args(["demo", "--kubeconfig", &kubeconfig, "--speed", "20"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["demo", "--speed", "20"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut first = String::new();
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
@@ -156,11 +141,8 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn with_keep_it_stays_up_and_says_how_to_look_at_it() {
-    let Some(plane) = own_plane() else { return };
-    let kubeconfig = kubeconfig(&plane);
     let mut command = command();
-    let args =
-        ["demo", "--kubeconfig", &kubeconfig, "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"];
+    let args = ["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"];
     command.args(args).stdout(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
@@ -182,9 +164,7 @@ fn with_keep_it_stays_up_and_says_how_to_look_at_it() {
 
 #[test]
 fn on_a_terminal_there_is_a_picture_and_ctrl_c_leaves_it_clean() {
-    let Some(plane) = own_plane() else { return };
-    let kubeconfig = kubeconfig(&plane);
-    let mut terminal = Terminal::start(80, 24, &["demo", "--kubeconfig", &kubeconfig]);
+    let mut terminal = Terminal::start(80, 24, &["demo"]);
     terminal.wait_for("bound pods are shown", |screen| {
         screen.row(0).starts_with("supercargo demo")
             && screen.text().contains(" → ")
@@ -213,10 +193,8 @@ fn on_a_terminal_there_is_a_picture_and_ctrl_c_leaves_it_clean() {
 
 #[test]
 fn sigterm_and_q_leave_the_terminal_clean_too() {
-    let Some(plane) = own_plane() else { return };
-    let kubeconfig = kubeconfig(&plane);
     for key in [None, Some("q")] {
-        let mut terminal = Terminal::start(40, 10, &["demo", "--kubeconfig", &kubeconfig, "--pods", "50"]);
+        let mut terminal = Terminal::start(40, 10, &["demo", "--pods", "50"]);
         terminal.wait_for("there is a picture", |screen| screen.row(0).starts_with("supercargo demo"));
         match key {
             Some(key) => terminal.type_keys(key),
@@ -229,8 +207,7 @@ fn sigterm_and_q_leave_the_terminal_clean_too() {
 
 #[test]
 fn without_colour_there_is_none() {
-    let Some(plane) = own_plane() else { return };
-    let mut terminal = small_demo(&plane, ("NO_COLOR", "1"));
+    let mut terminal = small_demo(("NO_COLOR", "1"));
     assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
     let sent = terminal.sent();
     assert!(sent.contains("\x1b[?1049h") && !sent.contains("\x1b[0;3"), "{sent:?}");
@@ -238,8 +215,7 @@ fn without_colour_there_is_none() {
 
 #[test]
 fn on_a_dumb_terminal_there_is_no_picture() {
-    let Some(plane) = own_plane() else { return };
-    let mut terminal = small_demo(&plane, ("TERM", "dumb"));
+    let mut terminal = small_demo(("TERM", "dumb"));
     assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
     assert!(
         terminal.sent().contains("4 of 4 pods bound") && !terminal.sent().contains('\x1b'),
@@ -248,8 +224,7 @@ fn on_a_dumb_terminal_there_is_no_picture() {
     );
 }
 
-fn small_demo(plane: &ControlPlane, variable: (&str, &str)) -> Terminal {
-    let kubeconfig = kubeconfig(plane);
-    let args = ["demo", "--kubeconfig", &kubeconfig, "--nodes", "3", "--pods", "4", "--speed", "50"];
+fn small_demo(variable: (&str, &str)) -> Terminal {
+    let args = ["demo", "--nodes", "3", "--pods", "4", "--speed", "50"];
     Terminal::start_with(80, 24, &args, &[variable])
 }
