@@ -9,6 +9,7 @@ use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
 use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
+use crate::strategy::pod::resize;
 use crate::strategy::{self, Strategy};
 
 /// Which part of an object a change may touch.
@@ -18,7 +19,7 @@ pub(crate) enum Part {
     Main,
     /// The status.
     Status,
-    /// Whatever the subresource's own rules say; they have been kept already.
+    /// What the subresource's own rules say.
     Sub(Subresource),
 }
 
@@ -223,6 +224,9 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
                 keep_only(new, old, "status");
             }
         }
+        Part::Sub(Subresource::Resize) => resize::prepare(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::prepare_ephemeral(new, old),
+        Part::Sub(Subresource::Finalize) => keep_only(new, old, "spec"),
         Part::Sub(_) => {}
     }
 }
@@ -231,6 +235,8 @@ fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<
     let mut causes = match part {
         Part::Main => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
+        Part::Sub(Subresource::Resize) => resize::validate(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::validate_ephemeral(new, old),
         Part::Sub(_) => return Vec::new(),
     };
     if causes.is_empty() {

@@ -15,6 +15,7 @@ mod image;
 pub mod pdb;
 pub mod requests;
 mod requirements;
+pub mod resize;
 mod security;
 mod spread;
 mod status;

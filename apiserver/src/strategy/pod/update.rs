@@ -30,6 +30,13 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
         }
         create::drop_disabled(spec);
     }
+    count_change(pod, old);
+}
+
+/// Sets the generation, which counts the changes of the spec.
+pub(super) fn count_change(pod: &mut Value, old: &Value) {
+    let null = Value::Null;
+    let before = old.get("spec").unwrap_or(&null);
     let generation = old.get("metadata").and_then(|metadata| int(metadata, "generation")).unwrap_or_default();
     let is_same = same(pod.get("spec").unwrap_or(&null), before);
     if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -270,7 +277,7 @@ fn shown_term(term: &Value) -> String {
     )
 }
 
-/// Whether two values mean the same: what is empty is as good as not there, amounts go by their size.
+/// Whether two values mean the same: what is empty is as good as not there.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -4,7 +4,7 @@ use super::super::super::json::{remove, set_default};
 use super::*;
 
 /// The object with a merge patch of one field.
-fn patched(object: &Value, field: &str, change: &Value) -> Value {
+pub(super) fn patched(object: &Value, field: &str, change: &Value) -> Value {
     let mut new = object.clone();
     merge(&mut new[field], change);
     new
@@ -27,12 +27,12 @@ fn merge(object: &mut Value, change: &Value) {
     }
 }
 
-fn first_lines(causes: &[Cause]) -> Value {
+pub(super) fn first_lines(causes: &[Cause]) -> Value {
     let line = |cause: &Cause| cause.message.lines().next().unwrap_or_default().to_owned();
     causes.iter().map(|cause| json!([cause.reason, cause.field, line(cause)])).collect()
 }
 
-fn cases(text: &str) -> Vec<Value> {
+pub(super) fn cases(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("cases")
 }
 

@@ -2,6 +2,7 @@
 
 mod bound;
 mod evicted;
+mod resized;
 
 use std::collections::HashMap;
 
@@ -173,6 +174,11 @@ fn objects_of_no_sense_are_refused_and_nothing_panics() {
             let _ = Pods.validate_update(&sound, &new);
             Pods.prepare_for_status_update(&mut new, &sound);
             let _ = Pods.validate_status_update(&new, &pod);
+            resize::prepare(&mut new, &sound);
+            let _ = resize::validate(&new, &sound);
+            let _ = resize::validate(&sound, &pod);
+            resize::prepare_ephemeral(&mut new, &sound);
+            let _ = resize::validate_ephemeral(&new, &pod);
             let _ = binding::bind(&mut new, &pod, &objects);
             let _ = eviction::decide(&new, &objects);
             let _ = pdb::compute_status(&pod, &[new], &objects);
