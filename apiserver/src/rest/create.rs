@@ -21,6 +21,9 @@ impl Writer<'_> {
     pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
         self.begin(kind, namespace, &mut object)?;
         let strategy = strategy::of(kind);
+        if kind.is_converted() {
+            strategy::event::to_core(&mut object);
+        }
         self.check_namespace(kind, namespace, &object)?;
         strategy.default(&mut object);
         strategy.prepare_for_create(&mut object);
