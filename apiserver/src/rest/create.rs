@@ -24,6 +24,9 @@ impl Writer<'_> {
         if kind.is_definition() {
             strategy::crd::establish(&mut object, &timestamp(self.now));
         }
+        if kind.is_converted() {
+            strategy::event::to_core(&mut object);
+        }
         self.check_namespace(kind, namespace, &object)?;
         strategy.default(&mut object);
         strategy.admit(&mut object, &*self.state)?;

@@ -89,12 +89,16 @@ impl Writer<'_> {
         change: impl FnOnce(&Value) -> Result<Value>,
     ) -> Result<Arc<Object>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
-        let old = current.value(kind);
+        let mut old = current.value(kind);
         let mut new = change(&old)?;
         check_preconditions(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
         if kind.is_definition() {
             strategy::crd::establish(&mut new, &timestamp(self.now));
+        }
+        if kind.is_converted() {
+            strategy::event::to_core(&mut new);
+            strategy::event::to_core(&mut old);
         }
         strategy.default(&mut new);
         keep_metadata(&mut new, &old);
