@@ -113,6 +113,12 @@ impl Canvas {
         row.iter().map(|cell| cell.glyph).collect::<String>().trim_end().to_owned()
     }
 
+    /// What a cell looks like.
+    #[cfg(test)]
+    pub(crate) fn style(&self, x: usize, y: usize) -> Style {
+        self.cells[y * self.width + x].style
+    }
+
     /// The whole picture, for tests.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::plan::{Action, Object, Plan, Step};
 use super::random::Random;
+use super::text::count;
 
 /// The zones.
 pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -128,7 +129,7 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
     });
     let gated: Vec<_> = gated.collect();
     if !gated.is_empty() {
-        let note = format!("the scheduling gates of {} pods are lifted", gated.len());
+        let note = format!("the scheduling gates of {} are lifted", count(gated.len(), "pod"));
         steps.push(Step { at: GATES_LIFTED, action: Action::LiftGates { note, pods: gated } });
     }
     steps.sort_by_key(|step| step.at);

@@ -61,14 +61,18 @@ pub(super) fn draw_nodes(canvas: &mut Canvas, model: &Model, area: &Area) -> usi
         pods = pods.max(node.used.pods.to_string().len());
         entries.push(Entry::Node(node));
     }
-    let layout = Layout::of(entries.len(), zones.len(), name, pods, area);
+    let mut layout = Layout::of(entries.len(), zones.len(), name, pods, area);
+    if entries.len() > layout.columns * layout.rows {
+        // Rather nodes than the names of zones.
+        entries.retain(|entry| matches!(entry, Entry::Node(_)));
+        layout = Layout::of(entries.len(), zones.len(), name, pods, area);
+    }
     let room = layout.columns * layout.rows;
     for (index, entry) in entries.iter().take(room).enumerate() {
         let x = area.x + index / layout.rows * (layout.width + GAP);
         let y = area.y + index % layout.rows;
         if index + 1 == room && entries.len() > room {
-            let rest = entries[index..].iter().filter(|entry| matches!(entry, Entry::Node(_))).count();
-            canvas.put_within(x, y, layout.width, &format!("… {rest} more"), Style::Dim);
+            canvas.put_within(x, y, layout.width, &format!("… {} more", entries.len() - index), Style::Dim);
             break;
         }
         match entry {
