@@ -95,6 +95,11 @@ impl Quantity {
         i64::try_from(round_up(self.nanos, NANO).clamp(-most - 1, most)).unwrap_or(i64::MAX)
     }
 
+    /// In thousandths, rounded away from nothing.
+    pub fn milli_value(self) -> i64 {
+        i64::try_from(round_up(self.nanos, NANO / 1000)).unwrap_or(i64::MAX)
+    }
+
     /// The same, or as many thousandths as it takes to be no less.
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
