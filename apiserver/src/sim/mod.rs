@@ -17,6 +17,7 @@
 //!   eviction of pods by taints.
 
 mod affinity;
+mod conditions;
 mod feed;
 mod kubelets;
 mod objects;

@@ -2,7 +2,6 @@
 
 mod addresses;
 mod admission;
-pub(super) mod conditions;
 pub(super) mod heartbeat;
 mod node_status;
 mod nodes;

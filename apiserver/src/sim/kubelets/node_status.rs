@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::conditions::{self, Condition};
+use crate::sim::conditions::{self, Condition};
 use super::script::SIMULATE;
 use crate::strategy::json::{entries, flag, list, object_mut, set_default, text, text_at};
 

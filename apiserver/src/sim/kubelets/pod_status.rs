@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
-use super::conditions::{self, Condition};
+use crate::sim::conditions::{self, Condition};
 use crate::random::Random;
 use crate::strategy::json::{int, list, object_mut, present, text, text_at};
 use crate::strategy::pod::requests::is_sidecar;

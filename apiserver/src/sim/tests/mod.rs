@@ -6,7 +6,7 @@ mod scale;
 
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Options, Simulation};
@@ -81,13 +81,14 @@ impl World {
         self.until(PODS, name, |pod| pod["status"]["phase"] == phase).await
     }
 
-    /// Waits until an object is gone; gives how it was last.
+    /// Waits until an object is gone; gives how it was last, or null if it was gone before.
     async fn until_gone(&self, collection: &str, name: &str) -> Value {
         let wait = async {
-            let mut events = self
-                .client
-                .watch(&format!("{collection}?watch=true&fieldSelector=metadata.name={name}"))
-                .await;
+            let path = format!("{collection}?watch=true&fieldSelector=metadata.name={name}");
+            let mut events = self.client.watch(&path).await;
+            if self.client.get(&format!("{collection}/{name}")).await.0 == StatusCode::NOT_FOUND {
+                return Value::Null;
+            }
             loop {
                 let event = events.next().await.expect("the watch goes on");
                 if event["type"] == "DELETED" {

@@ -104,5 +104,5 @@ async fn leases_are_renewed_and_go_with_their_nodes() {
     world.until(LEASES, "n", renewed).await;
     assert!(started.elapsed() <= Duration::from_secs(7));
     world.client.ok(Method::DELETE, &format!("{NODES}/n"), &Value::Null).await;
-    assert_eq!(world.client.get(&format!("{LEASES}/n")).await.0, http::StatusCode::NOT_FOUND);
+    assert_eq!(world.client.get(&format!("{LEASES}/n")).await.0, StatusCode::NOT_FOUND);
 }

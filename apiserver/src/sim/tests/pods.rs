@@ -116,7 +116,7 @@ async fn a_finalizer_keeps_a_pod_that_has_ended() {
     let pod = world.until(PODS, "p", |pod| pod["metadata"]["deletionGracePeriodSeconds"] == 0).await;
     assert_eq!(pod["status"]["phase"], "Succeeded");
     world.patch(&format!("{PODS}/p"), json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(world.client.get(&format!("{PODS}/p")).await.0, http::StatusCode::NOT_FOUND);
+    assert_eq!(world.client.get(&format!("{PODS}/p")).await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,35 +6,30 @@ use crate::strategy::json::{list, object_mut, text};
 
 /// A condition that is to be so.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sim) struct Condition<'a> {
-    pub(in crate::sim) kind: &'a str,
-    pub(in crate::sim) status: &'a str,
-    pub(in crate::sim) reason: &'a str,
-    pub(in crate::sim) message: &'a str,
+pub(super) struct Condition<'a> {
+    pub(super) kind: &'a str,
+    pub(super) status: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
 }
 
 impl<'a> Condition<'a> {
-    pub(in crate::sim) fn new(kind: &'a str, is_true: bool) -> Self {
+    pub(super) fn new(kind: &'a str, is_true: bool) -> Self {
         Self { kind, status: if is_true { "True" } else { "False" }, reason: "", message: "" }
     }
 
-    pub(in crate::sim) fn because(self, reason: &'a str, message: &'a str) -> Self {
+    pub(super) fn because(self, reason: &'a str, message: &'a str) -> Self {
         Self { reason, message, ..self }
     }
 }
 
-/// Whether the condition of a type is true.
-pub(in crate::sim) fn is_true(object: &Value, kind: &str) -> bool {
-    find(object, kind).is_some_and(|condition| text(condition, "status") == "True")
-}
-
 /// The condition of a type.
-pub(in crate::sim) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(super) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     list(object.get("status")?, "conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
 /// Sets a condition. `times` are those that are now when its status changes; other fields of the condition stay.
-pub(in crate::sim) fn set(object: &mut Value, condition: Condition<'_>, times: &[&str], now: &str) {
+pub(super) fn set(object: &mut Value, condition: Condition<'_>, times: &[&str], now: &str) {
     let Some(status) = object_mut(object, "status") else { return };
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     if !conditions.is_array() {
