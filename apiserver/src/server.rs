@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -15,10 +14,10 @@ use thiserror::Error;
 use crate::encode::value_bytes;
 use crate::faults::{Fault, Faults, Matcher, Seen};
 use crate::handle::{Incoming, handle};
-use crate::media::{Encoding, Media};
+use crate::media::Encoding;
 use crate::random::Random;
 use crate::registry::Registry;
-use crate::rest::{State, Writer};
+use crate::rest::{Fallout, State, Writer};
 use crate::status::Status;
 use crate::store::Store;
 use crate::strategy::priority_class::SYSTEM_CLASSES;
@@ -211,6 +210,7 @@ impl Shared {
             manager,
             managed_fields: self.settings.managed_fields,
             collects: self.settings.collects_garbage,
+            fallout: Fallout::default(),
         }
     }
 
@@ -288,12 +288,10 @@ pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) 
 
 /// The answer to a request that failed.
 pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
-    let encoding = Media { encoding, ..Media::JSON }.encoding;
     let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
     let retry_after = status.details.retry_after_seconds;
     if retry_after > 0 {
-        let seconds = Duration::from_secs(retry_after.into()).as_secs();
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
     }
     response
 }

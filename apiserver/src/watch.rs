@@ -275,6 +275,9 @@ impl Watch {
             match changes {
                 Ok(changes) => {
                     if changes.is_empty() {
+                        if table.is_retired() {
+                            self.ending = Some(Ending::Closed);
+                        }
                         // Nothing of this resource has happened up to now.
                         self.cursor = self.cursor.max(state.store.version());
                     }

@@ -92,3 +92,46 @@ async fn a_compaction_takes_nothing_from_who_is_up_to_date() {
     client.create(CONFIG_MAPS, &config_map("b")).await;
     assert_eq!(events.brief().await.unwrap().1, "b");
 }
+
+#[tokio::test]
+async fn a_pod_that_goes_at_once_is_seen_marked_before() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let client = Client::new();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    client.create(PODS, &pod).await;
+    let version = client.server.resource_version();
+    let mut events = client.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;
+    client.ok(Method::DELETE, &format!("{PODS}/p"), &Value::Null).await;
+    let marked = events.next().await.unwrap();
+    assert_eq!(marked["type"], "MODIFIED");
+    assert_eq!(marked["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(events.brief().await.unwrap(), ("DELETED".into(), "p".into(), version + 2));
+}
+
+#[tokio::test]
+async fn what_goes_with_its_definition_is_told_before_the_watch_ends() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+    let client = Client::new();
+    let definition = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    let thing = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing",
+        "metadata": {"name": "t", "finalizers": ["example.com/hold"]},
+    });
+    for _ in 0..2 {
+        client.create(DEFINITIONS, &definition).await;
+        client.create(THINGS, &thing).await;
+        let version = client.server.resource_version();
+        let mut events = client.watch(&format!("{THINGS}?watch=1&resourceVersion={version}")).await;
+        client.ok(Method::DELETE, &format!("{DEFINITIONS}/things.example.com"), &Value::Null).await;
+        assert_eq!(events.brief().await.unwrap().0, "DELETED");
+        assert_eq!(events.next().await, None);
+        assert_eq!(client.get(THINGS).await.0, StatusCode::NOT_FOUND);
+    }
+}
