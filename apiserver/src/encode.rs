@@ -159,6 +159,11 @@ impl Events {
         Self { kind: Arc::clone(&view.kind), seen, view, owes_headers: true }
     }
 
+    /// Ages in tables are as of this time from now on.
+    pub(crate) fn at(&mut self, now: Timestamp) {
+        self.view.now = now;
+    }
+
     /// Writes an event; the object as of `version` if one is given.
     pub(crate) fn event(
         &mut self,

@@ -41,7 +41,7 @@ pub struct Matcher {
 pub enum Fault {
     /// The request waits for so long, then goes on.
     Delay(Duration),
-    /// The request is never answered.
+    /// The request is not answered before a restart ends its connection.
     Drop,
     /// The request is answered with this at once, and has no effect.
     Answer(Status),

@@ -345,14 +345,15 @@ impl Act<'_> {
     }
 
     fn delete_collection(&mut self) -> Result<Reply> {
+        if self.kind.is_namespace() {
+            return Err(Status::method_not_allowed());
+        }
         let options = body::delete_options(self.request)?;
         let list_options = ListOptions::parse(self.kind, &self.request.options)?;
         let list = self.write(|writer| {
             writer.dry_run |= options.dry_run;
             let mut list = writer.state.list(self.kind, &self.resource.namespace, &list_options)?;
-            for object in &mut list.objects {
-                *object = writer.delete(self.kind, &object.namespace, &object.name, &options)?.object;
-            }
+            writer.delete_each(self.kind, &mut list.objects, &options)?;
             Ok(list)
         })?;
         Ok(Reply::List(list))

@@ -28,10 +28,9 @@ pub struct Object {
     pub(crate) owners: Box<[Box<str>]>,
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
-    /// JSON without `apiVersion` and `kind`, so that each version of the API puts its own in front.
+    /// JSON that begins with the resourceVersion and is without `apiVersion` and `kind`, so that each version of the API
+    /// puts its own in front.
     body: Bytes,
-    /// Where the digits of the resourceVersion begin in `body`.
-    version_at: usize,
     protobuf: OnceLock<Option<Bytes>>,
 }
 
@@ -42,25 +41,20 @@ impl Object {
         if kind.is_converted() {
             strategy::event::to_core(&mut value);
         }
-        value["metadata"]["resourceVersion"] = version.to_string().into();
-        if let Some(fields) = value.as_object_mut() {
-            fields.remove("apiVersion");
-            fields.remove("kind");
-        }
-        let body = value.to_string();
-        let version_at = version_in(&body, version);
         let metadata = &value["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default().into();
         let labels = metadata["labels"].as_object().into_iter().flatten();
         let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let mut labels: Vec<(Box<str>, Box<str>)> = labels
+            .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
+            .collect();
+        labels.sort_unstable();
         Self {
             version,
             namespace: text("namespace"),
             name: text("name"),
             uid: text("uid"),
-            labels: labels
-                .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
-                .collect(),
+            labels: labels.into(),
             fields: strategy
                 .selectable_fields()
                 .iter()
@@ -68,8 +62,7 @@ impl Object {
                 .collect(),
             owners: owners.filter_map(|owner| owner["uid"].as_str()).map(Into::into).collect(),
             deleting: metadata.get("deletionTimestamp").is_some(),
-            body: body.into(),
-            version_at,
+            body: body(value, version).into(),
             protobuf: OnceLock::new(),
         }
     }
@@ -101,6 +94,18 @@ impl Object {
         self.fields.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value)
     }
 
+    /// Its `metadata.ownerReferences`.
+    pub(crate) fn owner_references(&self) -> Vec<Value> {
+        if self.owners.is_empty() {
+            return Vec::new();
+        }
+        let mut value: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        match value["metadata"]["ownerReferences"].take() {
+            Value::Array(references) => references,
+            _ => Vec::new(),
+        }
+    }
+
     /// Its JSON without type, as lists of built-in kinds have it.
     pub(crate) fn body(&self) -> &Bytes {
         &self.body
@@ -119,7 +124,7 @@ impl Object {
         match version.filter(|version| *version != self.version) {
             None => out.extend_from_slice(body),
             Some(version) => {
-                let at = self.version_at - 1;
+                let at = BEFORE_VERSION.len() - 1;
                 out.extend_from_slice(&body[..at]);
                 out.extend_from_slice(version.to_string().as_bytes());
                 out.extend_from_slice(&body[at + digits(self.version)..]);
@@ -156,23 +161,32 @@ fn digits(version: u64) -> usize {
     version.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Finds the object's own resourceVersion: strings in JSON cannot hold a bare quote, but a field of an annotation's name
-/// could look like it, so what surrounds it is parsed.
-fn version_in(body: &str, version: u64) -> usize {
-    let wanted = format!("\"resourceVersion\":\"{version}\"");
-    let candidates = body.match_indices(&wanted).map(|(at, _)| at + wanted.len() - 1 - digits(version));
-    let mut candidates: Vec<usize> = candidates.collect();
-    if candidates.len() == 1 {
-        return candidates.remove(0);
+/// What stands in a body before the digits of its resourceVersion.
+const BEFORE_VERSION: &str = r#"{"metadata":{"resourceVersion":""#;
+
+fn body(mut value: Value, version: u64) -> String {
+    let mut metadata = value["metadata"].take();
+    for (from, fields) in
+        [(&mut metadata, &["resourceVersion"][..]), (&mut value, &["apiVersion", "kind", "metadata"])]
+    {
+        if let Some(from) = from.as_object_mut() {
+            fields.iter().for_each(|field| drop(from.remove(*field)));
+        }
     }
-    // Another field bears the same name and value; only one change changes metadata.
-    let is_own = |at: &usize| {
-        let mut changed = body.to_owned();
-        changed.replace_range(*at..at + digits(version), "x");
-        serde_json::from_str::<Value>(&changed)
-            .is_ok_and(|changed| changed["metadata"]["resourceVersion"] == "x")
-    };
-    candidates.into_iter().find(is_own).expect("the resourceVersion was written just now")
+    let mut body = format!("{BEFORE_VERSION}{version}\"");
+    add_fields(&mut body, &metadata);
+    body.push('}');
+    add_fields(&mut body, &value);
+    body.push('}');
+    body
+}
+
+fn add_fields(body: &mut String, object: &Value) {
+    if object.as_object().is_some_and(|fields| !fields.is_empty()) {
+        body.push(',');
+        let text = object.to_string();
+        body.push_str(&text[1..text.len() - 1]);
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::kinds::{Kind, Subresource, Verbs, built_in};
+use crate::rest::text;
 use crate::status::{Result, Status};
 use crate::store::ResourceKey;
 
@@ -45,8 +46,14 @@ impl Registry {
     /// Serves what a CustomResourceDefinition defines, in place of what it defined before.
     pub(crate) fn define(&mut self, definition: &Value) {
         let defined = custom_kinds(definition);
-        let Some(first) = defined.first() else { return };
-        self.undefine(&first.group, &first.resource);
+        let spec = &definition["spec"];
+        let (group, resource) = (text(spec, &["group"]), text(spec, &["names", "plural"]));
+        let is_taken =
+            |kind: &Arc<Kind>| !kind.custom && *kind.group == *group && *kind.resource == *resource;
+        if self.kinds.iter().any(is_taken) {
+            return;
+        }
+        self.undefine(group, resource);
         self.kinds.extend(defined.into_iter().map(Arc::new));
     }
 
@@ -60,6 +67,11 @@ impl Kind {
     /// Whether its objects define kinds.
     pub(crate) fn is_definition(&self) -> bool {
         self.resource == "customresourcedefinitions" && !self.custom
+    }
+
+    /// Whether its objects are namespaces.
+    pub(crate) fn is_namespace(&self) -> bool {
+        self.resource == "namespaces" && !self.custom
     }
 
     /// Where its objects are kept.

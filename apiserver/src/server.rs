@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -11,14 +10,15 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use crate::encode::value_bytes;
 use crate::faults::{Fault, Faults, Matcher, Seen};
 use crate::handle::{Incoming, handle};
-use crate::media::{Encoding, Media};
+use crate::media::Encoding;
 use crate::random::Random;
 use crate::registry::Registry;
-use crate::rest::{State, Writer};
+use crate::rest::{Fallout, State, Writer};
 use crate::status::Status;
 use crate::store::Store;
 use crate::strategy::priority_class::SYSTEM_CLASSES;
@@ -86,15 +86,10 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) state: Mutex<State>,
     pub(crate) faults: Faults,
-    interruptions: Mutex<Interruptions>,
-}
-
-/// What ends watches from outside.
-#[derive(Debug, Default)]
-struct Interruptions {
     /// Counts restarts.
-    run: u64,
-    cuts: Vec<Cut>,
+    run: watch::Sender<u64>,
+    /// What ends watches from outside.
+    cuts: Mutex<Vec<Cut>>,
 }
 
 #[derive(Debug)]
@@ -138,7 +133,8 @@ impl ApiServer {
             settings,
             state: Mutex::new(state),
             faults: Faults::default(),
-            interruptions: Mutex::default(),
+            run: watch::Sender::default(),
+            cuts: Mutex::default(),
         };
         let server = Self { shared: Arc::new(shared) };
         server.furnish();
@@ -162,9 +158,9 @@ impl ApiServer {
         state.store.wake();
     }
 
-    /// Ends every watch, as a server that is started anew. Objects stay; so does the past, if `keep_history`.
+    /// Ends every watch and every request that waits, as a server that is started anew. Objects stay; so does the past, if `keep_history`.
     pub fn restart(&self, keep_history: bool) {
-        self.shared.interruptions.lock().run += 1;
+        self.shared.run.send_modify(|run| *run += 1);
         let mut state = self.shared.state.lock();
         if !keep_history {
             state.store.compact();
@@ -174,7 +170,7 @@ impl ApiServer {
 
     /// Ends the watches that match, in order or in the middle of an event.
     pub fn cut_watches(&self, matcher: Matcher, mid_frame: bool) {
-        self.shared.interruptions.lock().cuts.push(Cut { matcher, mid_frame });
+        self.shared.cuts.lock().push(Cut { matcher, mid_frame });
         self.shared.state.lock().store.wake();
     }
 
@@ -211,21 +207,30 @@ impl Shared {
             manager,
             managed_fields: self.settings.managed_fields,
             collects: self.settings.collects_garbage,
+            fallout: Fallout::default(),
         }
     }
 
     /// How often the server was restarted and watches were cut.
     pub(crate) fn interruptions(&self) -> (u64, u64) {
-        let interruptions = self.interruptions.lock();
-        (interruptions.run, interruptions.cuts.len() as u64)
+        (*self.run.borrow(), self.cuts.lock().len() as u64)
     }
 
     /// Whether a watch is among those cut since, and if so whether in the middle of an event.
     pub(crate) fn cut_since(&self, since: u64, seen: &Seen) -> Option<bool> {
-        let interruptions = self.interruptions.lock();
+        let cuts = self.cuts.lock();
         let since = usize::try_from(since).unwrap_or(usize::MAX);
-        let cuts = interruptions.cuts.iter().skip(since);
+        let cuts = cuts.iter().skip(since);
         cuts.filter(|cut| cut.matcher.matches(seen)).map(|cut| cut.mid_frame).next()
+    }
+
+    /// Waits; a restart ends that with the connection.
+    async fn unless_restarted(&self, wait: impl Future<Output = ()>) -> Result<(), Disconnect> {
+        let mut run = self.run.subscribe();
+        tokio::select! {
+            () = wait => Ok(()),
+            _ = run.changed() => Err(Disconnect),
+        }
     }
 
     /// Answers a request, with whatever goes wrong by order.
@@ -251,8 +256,8 @@ impl Shared {
         let faults = self.faults.take(&incoming.seen);
         for fault in &faults {
             match fault {
-                Fault::Delay(time) => tokio::time::sleep(*time).await,
-                Fault::Drop => std::future::pending().await,
+                Fault::Delay(time) => self.unless_restarted(tokio::time::sleep(*time)).await?,
+                Fault::Drop => self.unless_restarted(std::future::pending()).await?,
                 Fault::Reset => return Err(Disconnect),
                 Fault::Answer(status) => return Ok(refusal(status, incoming.error_encoding())),
                 _ => {}
@@ -288,12 +293,10 @@ pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) 
 
 /// The answer to a request that failed.
 pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
-    let encoding = Media { encoding, ..Media::JSON }.encoding;
     let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
     let retry_after = status.details.retry_after_seconds;
     if retry_after > 0 {
-        let seconds = Duration::from_secs(retry_after.into()).as_secs();
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
     }
     response
 }

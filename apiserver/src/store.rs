@@ -41,6 +41,8 @@ pub(crate) struct Table {
     forgotten: u64,
     /// Who asks for what came after an earlier version than this is told that it is too late, even if nothing came.
     compacted: u64,
+    /// Whether the resource is served no longer. What happened until then can still be told.
+    retired: bool,
     /// Tells watches that something happened.
     changed: watch::Sender<()>,
 }
@@ -70,6 +72,7 @@ impl Table {
             history: VecDeque::new(),
             forgotten,
             compacted: forgotten,
+            retired: false,
             changed: watch::Sender::default(),
         }
     }
@@ -123,6 +126,11 @@ impl Table {
         if version < self.compacted { Err(Forgotten { up_to: self.compacted }) } else { Ok(()) }
     }
 
+    /// Whether the resource is served no longer.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired
+    }
+
     /// Whoever waits for changes of this resource.
     pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
@@ -157,12 +165,15 @@ impl Store {
     /// Begins to keep a resource.
     pub(crate) fn add_table(&mut self, resource: ResourceKey) {
         let version = self.version;
-        self.tables.entry(resource).or_insert_with(|| Table::new(version));
+        self.tables.entry(resource).or_insert_with(|| Table::new(version)).retired = false;
     }
 
-    /// Ends keeping a resource; its watches end too. Its objects should be gone by then.
-    pub(crate) fn remove_table(&mut self, resource: &ResourceKey) {
-        self.tables.remove(resource);
+    /// Ends keeping a resource, whose objects are gone; its watches end when they have told that.
+    pub(crate) fn retire_table(&mut self, resource: &ResourceKey) {
+        if let Some(table) = self.tables.get_mut(resource) {
+            table.retired = true;
+            table.changed.send_replace(());
+        }
     }
 
     pub(crate) fn table(&self, resource: &ResourceKey) -> Option<&Table> {
@@ -208,8 +219,8 @@ impl Store {
     }
 
     /// The objects that name a UID as their owner's.
-    pub(crate) fn dependents(&self, owner: &str) -> Vec<(ResourceKey, String)> {
-        self.dependents.get(owner).into_iter().flatten().cloned().collect()
+    pub(crate) fn dependents(&self, owner: &str) -> impl Iterator<Item = &(ResourceKey, String)> {
+        self.dependents.get(owner).into_iter().flatten()
     }
 
     /// Forgets the past: watches and lists that ask for it are told that it is gone.
@@ -335,10 +346,10 @@ mod tests {
         let mut store = store(10);
         put(&mut store, "a", Some("u"));
         put(&mut store, "b", Some("u"));
-        assert_eq!(store.dependents("u").len(), 2);
+        assert_eq!(store.dependents("u").count(), 2);
         put(&mut store, "a", None);
         remove(&mut store, "b");
-        assert_eq!(store.dependents("u"), []);
+        assert_eq!(store.dependents("u").count(), 0);
     }
 
     #[test]

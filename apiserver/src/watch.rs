@@ -21,13 +21,15 @@ use crate::rest::{invalid_options, parse_version, too_large};
 use crate::selector::Selector;
 use crate::server::{Body, Disconnect, Shared};
 use crate::status::{Cause, Result, Status};
-use crate::store::{Change, ChangeType};
+use crate::store::{Change, ChangeType, Forgotten};
 use crate::strategy;
 
 /// How often a watch that asks for bookmarks gets one.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// A bookmark comes so long before the end that the caller asked for.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// The longest that a caller can wish for. Clocks do not go on for ever.
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 /// How long a watch lasts when the caller does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
 /// How many changes are written at once.
@@ -37,13 +39,22 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 pub(crate) struct WatchOptions {
     selector: Selector,
-    /// What the caller has seen; `None`: it wants to see what there is first.
-    after: Option<u64>,
-    not_older_than: u64,
+    from: From,
     bookmarks: bool,
     /// Whether the caller is told where the initial events end.
     marks_initial_end: bool,
     timeout: Duration,
+}
+
+/// What a watch begins with.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    /// What there is, which must not be older than a version.
+    Initial { not_older_than: u64 },
+    /// What comes after a version.
+    After(u64),
+    /// What comes from now on.
+    Now,
 }
 
 impl WatchOptions {
@@ -55,16 +66,20 @@ impl WatchOptions {
         let version = parse_version(query.text("resourceVersion"))?;
         let initial = query.flag("sendInitialEvents");
         let bookmarks = query.flag("allowWatchBookmarks").unwrap_or_default();
-        // Without a version the caller sees what there is, unless it says that it does not want to.
-        let wants_initial = initial.unwrap_or(version == 0);
+        let from = match (initial, version) {
+            // Without a version the caller sees what there is, unless it says that it does not want to.
+            (Some(true), _) | (None, 0) => From::Initial { not_older_than: version },
+            (Some(false), 0) => From::Now,
+            (Some(false) | None, version) => From::After(version),
+        };
         let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
+        let timeout = timeout.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
         Ok(Self {
             selector,
-            after: (!wants_initial).then_some(version),
-            not_older_than: version,
+            from,
             bookmarks,
             marks_initial_end: initial == Some(true) && bookmarks,
-            timeout: timeout.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs),
+            timeout: timeout.min(LONGEST_TIMEOUT),
         })
     }
 }
@@ -142,26 +157,29 @@ impl Watch {
     ) -> Result<Self> {
         let state = shared.state.lock();
         let now = state.store.version();
-        if options.not_older_than > now && options.after.is_none() {
-            return Err(too_large(options.not_older_than, now));
-        }
         let table = state.store.table(&events.kind.table()).ok_or_else(Status::no_such_path)?;
-        let refusal = options.after.and_then(|after| {
-            let forgotten = table.check(after).err()?;
-            Some(Status::expired(format!("too old resource version: {after} ({})", forgotten.up_to)))
-        });
-        let matching = |object: &&Arc<Object>| options.selector.matches(object);
-        let initial = match options.after {
-            None => table.range(namespace, None).filter(matching).cloned().collect(),
-            Some(_) => VecDeque::new(),
-        };
+        let (mut cursor, mut initial, mut refusal) = (now, VecDeque::new(), None);
+        match options.from {
+            From::Initial { not_older_than } if not_older_than > now => {
+                return Err(too_large(not_older_than, now));
+            }
+            From::Initial { .. } => {
+                let matching = |object: &&Arc<Object>| options.selector.matches(object);
+                initial = table.range(namespace, None).filter(matching).cloned().collect();
+            }
+            From::After(after) => {
+                cursor = after;
+                refusal = table.check(after).err().map(|forgotten| too_old(after, forgotten));
+            }
+            From::Now => {}
+        }
         let started = Instant::now();
         let (run, cuts_seen) = shared.interruptions();
         Ok(Self {
             shared: Arc::clone(shared),
             namespace: namespace.to_owned(),
             owes_mark: options.marks_initial_end,
-            cursor: options.after.unwrap_or(now),
+            cursor,
             changed: table.subscribe(),
             initial,
             run,
@@ -169,7 +187,7 @@ impl Watch {
             faults,
             written: 0,
             ends_at: started + options.timeout,
-            bookmark_at: started + BOOKMARK_PERIOD.min(options.timeout.saturating_sub(LAST_BOOKMARK)),
+            bookmark_at: next_bookmark(started, started + options.timeout),
             refusal,
             ending: None,
             options,
@@ -192,7 +210,11 @@ impl Watch {
         loop {
             match self.ending {
                 Some(Ending::Closed) => return None,
-                Some(Ending::Broken) => return Some(Err(Disconnect)),
+                Some(Ending::Broken) => {
+                    // What is written already is to reach the caller before the connection ends.
+                    tokio::task::yield_now().await;
+                    return Some(Err(Disconnect));
+                }
                 None => {}
             }
             self.changed.mark_unchanged();
@@ -241,11 +263,13 @@ impl Watch {
             self.ending = Some(Ending::Closed);
             return;
         }
+        self.events.at((self.shared.settings.clock)());
         self.write_initial(out);
         if self.ending.is_none() && self.initial.is_empty() {
             self.write_changes(out);
         }
-        if self.ending.is_none() && out.is_empty() {
+        // Time runs out for a watch that has much to tell too.
+        if self.ending.is_none() && self.initial.is_empty() {
             self.write_timed(out);
         }
     }
@@ -275,14 +299,16 @@ impl Watch {
             match changes {
                 Ok(changes) => {
                     if changes.is_empty() {
+                        if table.is_retired() {
+                            self.ending = Some(Ending::Closed);
+                        }
                         // Nothing of this resource has happened up to now.
                         self.cursor = self.cursor.max(state.store.version());
                     }
                     changes
                 }
                 Err(forgotten) => {
-                    let message = format!("too old resource version: {} ({})", self.cursor, forgotten.up_to);
-                    self.events.error(out, &Status::expired(message));
+                    self.events.error(out, &too_old(self.cursor, forgotten));
                     self.ending = Some(Ending::Closed);
                     return;
                 }
@@ -347,7 +373,7 @@ impl Watch {
     fn write_timed(&mut self, out: &mut Vec<u8>) {
         let now = Instant::now();
         if self.options.bookmarks && now >= self.bookmark_at {
-            self.bookmark_at = now + BOOKMARK_PERIOD;
+            self.bookmark_at = next_bookmark(now, self.ends_at);
             if !self.holds_bookmarks() {
                 self.events.bookmark(out, self.cursor, false);
             }
@@ -360,6 +386,16 @@ impl Watch {
     fn holds_bookmarks(&self) -> bool {
         self.faults.contains(&Fault::HoldBookmarks)
     }
+}
+
+/// When a bookmark is due: each minute, and shortly before the end.
+fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
+    let last = ends_at.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+    last.unwrap_or(ends_at + BOOKMARK_PERIOD).min(now + BOOKMARK_PERIOD)
+}
+
+fn too_old(version: u64, forgotten: Forgotten) -> Status {
+    Status::expired(format!("too old resource version: {version} ({})", forgotten.up_to))
 }
 
 /// The metadata of a bookmark.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::traits::returns_deleted;
+use super::garbage::Event;
+use super::traits::{orphans_by_default, returns_deleted};
 use super::update::is_ended;
 use super::{Writer, text, timestamp};
 use crate::kinds::Kind;
@@ -39,8 +40,8 @@ pub(crate) struct DeleteOptions {
 }
 
 /// The finalizers that stand for a propagation policy.
-const ORPHAN: &str = "orphan";
-const FOREGROUND: &str = "foregroundDeletion";
+pub(super) const ORPHAN: &str = "orphan";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 impl DeleteOptions {
     /// Reads the options from the body, or else from the query.
@@ -139,11 +140,16 @@ impl Writer<'_> {
                 }
                 let object = self.keep(kind, object);
                 if !self.dry_run {
-                    self.marked(kind, &object);
+                    self.follow(Event::Marked(kind.table(), object.key()));
                 }
                 // What waited for nothing is gone by now.
                 let gone = !self.dry_run && self.state.get(kind, namespace, name).is_err();
                 return Ok(answer(object, gone));
+            }
+            // As upstream: watches see the mark of what can go with grace, even where the grace is none.
+            Mark::Going if is_graceful(kind) && !self.dry_run => {
+                let marked = Object::new(kind, object.clone(), self.state.store.next_version());
+                self.state.store.put(&kind.table(), Arc::new(marked));
             }
             Mark::Going | Mark::Now => {}
         }
@@ -156,9 +162,9 @@ impl Writer<'_> {
 
     /// Writes into the object how it goes.
     fn mark(&self, kind: &Kind, object: &mut Value, options: &DeleteOptions) -> Mark {
-        let graceful = kind.resource == "pods" && !kind.custom;
+        let graceful = is_graceful(kind);
         let deleting = object["metadata"].get("deletionTimestamp").is_some();
-        let finalizers = finalizers(object, options);
+        let finalizers = finalizers(kind, object, options);
         let has_finalizers = !finalizers.is_empty() || namespace_waits(kind, object);
         let old = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
         if deleting && graceful && old > 0 {
@@ -171,10 +177,13 @@ impl Writer<'_> {
             self.shorten(object, old, grace);
         } else if !deleting {
             let grace = if graceful { grace_period(object, options.grace) } else { 0 };
-            if grace == 0 && !has_finalizers {
+            if !graceful && !has_finalizers {
                 return Mark::Now;
             }
             self.stamp(object, grace);
+            if kind.is_namespace() {
+                object["status"]["phase"] = "Terminating".into();
+            }
         }
         set_finalizers(object, finalizers);
         Mark::Going
@@ -208,9 +217,7 @@ impl Writer<'_> {
         if let Some(definition) = definition {
             self.undefine(&definition);
         }
-        if self.collects {
-            self.removed(kind, &last);
-        }
+        self.follow(Event::Removed(last));
     }
 
     /// Ends serving a custom resource, whose objects go with it.
@@ -218,11 +225,20 @@ impl Writer<'_> {
         let (group, plural) =
             (text(definition, &["spec", "group"]), text(definition, &["spec", "names", "plural"]));
         let table = (group.into(), plural.into());
-        if let Some(kind) = self.state.registry.stored(&table).cloned() {
-            self.remove_all(&kind, "");
+        let Some(kind) = self.state.registry.stored(&table).filter(|kind| kind.custom).cloned() else {
+            return;
+        };
+        let all: Vec<Arc<Object>> = match self.state.store.table(&table) {
+            Some(table) => table.range("", None).cloned().collect(),
+            None => Vec::new(),
+        };
+        // Nobody can take their finalizers off later.
+        for object in all {
+            let last = Object::new(&kind, object.value(&kind), self.state.store.next_version());
+            self.remove(&kind, Arc::new(last));
         }
         self.state.registry.undefine(group, plural);
-        self.state.store.remove_table(&table);
+        self.state.store.retire_table(&table);
     }
 }
 
@@ -236,9 +252,11 @@ enum Mark {
 }
 
 /// The finalizers that the object has with this propagation policy.
-fn finalizers(object: &Value, options: &DeleteOptions) -> Vec<Value> {
+fn finalizers(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Value> {
     let listed = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    let Some(policy) = options.propagation else { return listed };
+    let is_said = listed.iter().any(|one| one == ORPHAN || one == FOREGROUND);
+    let default = (orphans_by_default(kind) && !is_said).then_some(Propagation::Orphan);
+    let Some(policy) = options.propagation.or(default) else { return listed };
     let mut finalizers: Vec<Value> =
         listed.into_iter().filter(|one| one != ORPHAN && one != FOREGROUND).collect();
     match policy {
@@ -249,8 +267,13 @@ fn finalizers(object: &Value, options: &DeleteOptions) -> Vec<Value> {
     finalizers
 }
 
+/// Whether objects of a kind are given time to go.
+fn is_graceful(kind: &Kind) -> bool {
+    kind.resource == "pods" && !kind.custom
+}
+
 fn namespace_waits(kind: &Kind, object: &Value) -> bool {
-    kind.resource == "namespaces"
+    kind.is_namespace()
         && object["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 

@@ -1,125 +1,171 @@
 //! What upstream's garbage collector and namespace controller do, done at once: dependents go with their owners, and
 //! what is in a namespace with the namespace.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde_json::Value;
 
-use super::delete::DeleteOptions;
+use super::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
 use super::{Writer, text};
 use crate::kinds::Kind;
 use crate::object::{Object, key};
+use crate::status::Result;
 use crate::store::ResourceKey;
 
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
+/// What follows from deletions. It is done one after the other, not one within the other: chains of owners can be long.
+#[derive(Default)]
+pub(crate) struct Fallout {
+    events: VecDeque<Event>,
+    runs: bool,
+}
+
+/// A deletion that others follow from.
+pub(super) enum Event {
+    /// An object has been marked as going, and its finalizers may ask for something.
+    Marked(ResourceKey, String),
+    /// An object has gone.
+    Removed(Arc<Object>),
+}
 
 impl Writer<'_> {
-    /// After an object has been marked as going: what its finalizers ask for.
-    pub(super) fn marked(&mut self, kind: &Kind, object: &Arc<Object>) {
+    /// Does what follows from a deletion, now or after what is being done.
+    pub(super) fn follow(&mut self, event: Event) {
         if !self.collects {
             return;
         }
-        if kind.resource == "namespaces" {
-            self.empty_namespace(kind, &object.name);
+        self.fallout.events.push_back(event);
+        if std::mem::replace(&mut self.fallout.runs, true) {
             return;
         }
-        let value = object.value(kind);
-        let has = |finalizer: &str| {
-            value["metadata"]["finalizers"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|one| one == finalizer))
-        };
-        if has(ORPHAN) {
-            for (table, key) in self.state.store.dependents(&object.uid) {
+        while let Some(event) = self.fallout.events.pop_front() {
+            match event {
+                Event::Marked(table, key) => self.marked(&table, &key),
+                Event::Removed(last) => self.removed(&last),
+            }
+        }
+        self.fallout.runs = false;
+    }
+
+    /// What the finalizers of an object that goes ask for.
+    fn marked(&mut self, table: &ResourceKey, key: &str) {
+        let Some((kind, object, value)) = self.found(table, key) else { return };
+        if kind.is_namespace() {
+            self.empty_namespace(&kind, &object.name);
+        } else if has_finalizer(&value, ORPHAN) {
+            for (table, key) in self.dependents(&object.uid) {
                 self.release(&table, &key, &object.uid);
             }
-            self.drop_finalizer(kind, object, ORPHAN);
-        } else if has(FOREGROUND) {
-            self.delete_dependents(&object.uid);
-            if self.state.store.dependents(&object.uid).is_empty() {
-                self.drop_finalizer(kind, object, FOREGROUND);
-            }
+            self.drop_finalizer(table, key, ORPHAN);
+        } else if has_finalizer(&value, FOREGROUND) {
+            self.delete_dependents(&object.uid, true);
+            self.finish_owner(table, key);
         }
     }
 
     /// After an object has gone: its dependents follow, and who waited for it need not.
-    pub(super) fn removed(&mut self, kind: &Kind, last: &Arc<Object>) {
-        self.delete_dependents(&last.uid);
-        let value = last.value(kind);
-        let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        for owner in owners {
-            self.owner_waits_less(&last.namespace, owner);
+    fn removed(&mut self, last: &Object) {
+        self.delete_dependents(&last.uid, false);
+        for owner in last.owner_references() {
+            if let Some((table, key)) = self.owner(&last.namespace, &owner) {
+                self.finish_owner(&table, &key);
+            }
         }
         self.namespace_waits_less(&last.namespace);
     }
 
-    fn owner_waits_less(&mut self, namespace: &str, owner: &Value) {
-        let uid = text(owner, &["uid"]);
-        if !self.state.store.dependents(uid).is_empty() {
+    fn found(&self, table: &ResourceKey, key: &str) -> Option<(Arc<Kind>, Arc<Object>, Value)> {
+        let kind = Arc::clone(self.state.registry.stored(table)?);
+        let object = Arc::clone(self.state.store.table(table)?.get(key)?);
+        let value = object.value(&kind);
+        Some((kind, object, value))
+    }
+
+    fn dependents(&self, owner: &str) -> Vec<(ResourceKey, String)> {
+        self.state.store.dependents(owner).cloned().collect()
+    }
+
+    /// Where the object is that an owner reference means, if it is still there.
+    fn owner(&self, namespace: &str, reference: &Value) -> Option<(ResourceKey, String)> {
+        let of = |field| text(reference, &[field]);
+        let kind = self.state.registry.of(of("apiVersion"), of("kind"))?;
+        let namespace = if kind.namespaced { namespace } else { "" };
+        let (table, key) = (kind.table(), key(namespace, of("name")));
+        let found = self.state.store.table(&table)?.get(&key)?;
+        (*found.uid == *of("uid")).then_some((table, key))
+    }
+
+    /// Whether the object of an owner reference is there and does not wait to go after its dependents.
+    fn is_solid(&self, namespace: &str, reference: &Value) -> bool {
+        let owner = self.owner(namespace, reference).and_then(|(table, key)| self.found(&table, &key));
+        owner.is_some_and(|(_, _, owner)| !waits_for_dependents(&owner))
+    }
+
+    /// Lets go of an owner that waited for dependents, when none is left that it must wait for.
+    fn finish_owner(&mut self, table: &ResourceKey, key: &str) {
+        let Some((_, owner, value)) = self.found(table, key) else { return };
+        if !waits_for_dependents(&value) {
             return;
         }
-        let Some(kind) =
-            self.state.registry.of(text(owner, &["apiVersion"]), text(owner, &["kind"])).cloned()
-        else {
-            return;
+        let waits_for = |(table, key): &(ResourceKey, String)| {
+            self.found(table, key).is_some_and(|(_, _, dependent)| blocks(&dependent, &owner.uid))
         };
-        let namespace = if kind.namespaced { namespace } else { "" };
-        let Ok(found) = self.state.get(&kind, namespace, text(owner, &["name"])).cloned() else { return };
-        if &*found.uid == uid && found.value(&kind)["metadata"].get("deletionTimestamp").is_some() {
-            self.drop_finalizer(&kind, &found, FOREGROUND);
+        if !self.state.store.dependents(&owner.uid).any(waits_for) {
+            self.drop_finalizer(table, key, FOREGROUND);
         }
     }
 
-    /// Deletes what has no other owner left.
-    fn delete_dependents(&mut self, owner: &str) {
-        for (table, key) in self.state.store.dependents(owner) {
-            let Some(kind) = self.state.registry.stored(&table).cloned() else { continue };
-            let Some(object) = self.state.store.table(&table).and_then(|table| table.get(&key)).cloned()
-            else {
+    /// Deletes what has no other owner left; while the owner waits, only what it waits for.
+    fn delete_dependents(&mut self, owner: &str, owner_waits: bool) {
+        for (table, key) in self.dependents(owner) {
+            let Some((kind, object, value)) = self.found(&table, &key) else { continue };
+            if is_deleted(&value) || (owner_waits && !blocks(&value, owner)) {
                 continue;
-            };
-            if object.owners.len() > 1 {
+            }
+            let mut others = references(&value).iter().filter(|one| one["uid"] != *owner);
+            if others.any(|other| self.is_solid(&object.namespace, other)) {
                 self.release(&table, &key, owner);
                 continue;
             }
+            let propagation = Some(self.propagation(&object, &value, owner_waits));
+            let options = DeleteOptions { propagation, ..DeleteOptions::default() };
             // What cannot be deleted now is not in the way of the rest.
-            let _ = self.delete(&kind, &object.namespace, &object.name, &DeleteOptions::default());
+            let _ = self.delete(&kind, &object.namespace, &object.name, &options);
+        }
+    }
+
+    /// How a dependent goes: as its finalizers say, and after its own dependents where its owner goes after it. In a circle
+    /// of owners somebody goes first.
+    fn propagation(&self, object: &Object, value: &Value, owner_waits: bool) -> Propagation {
+        let mut dependents = self.state.store.dependents(&object.uid).peekable();
+        let closes_circle = |(table, key): &(ResourceKey, String)| {
+            self.found(table, key).is_some_and(|(_, _, dependent)| waits_for_dependents(&dependent))
+        };
+        if owner_waits && dependents.peek().is_some() && !dependents.any(closes_circle) {
+            Propagation::Foreground
+        } else if has_finalizer(value, ORPHAN) {
+            Propagation::Orphan
+        } else if has_finalizer(value, FOREGROUND) {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
         }
     }
 
     /// Takes an owner off an object.
     fn release(&mut self, table: &ResourceKey, key: &str, owner: &str) {
-        let Some(kind) = self.state.registry.stored(table).cloned() else { return };
-        let Some(object) = self.state.store.table(table).and_then(|table| table.get(key)).cloned() else {
-            return;
-        };
-        let mut value = object.value(&kind);
-        if let Some(owners) = value["metadata"]["ownerReferences"].as_array_mut() {
-            owners.retain(|one| one["uid"] != *owner);
-            if owners.is_empty()
-                && let Some(metadata) = value["metadata"].as_object_mut()
-            {
-                metadata.remove("ownerReferences");
-            }
-        }
+        let Some((kind, _, mut value)) = self.found(table, key) else { return };
+        retain(&mut value, "ownerReferences", |one| one["uid"] != *owner);
         self.keep(&kind, value);
     }
 
-    fn drop_finalizer(&mut self, kind: &Kind, object: &Arc<Object>, finalizer: &str) {
-        let mut value = object.value(kind);
-        let Some(finalizers) = value["metadata"]["finalizers"].as_array_mut() else { return };
-        let before = finalizers.len();
-        finalizers.retain(|one| one != finalizer);
-        if finalizers.len() == before {
-            return;
+    fn drop_finalizer(&mut self, table: &ResourceKey, key: &str, finalizer: &str) {
+        let Some((kind, _, mut value)) = self.found(table, key) else { return };
+        if has_finalizer(&value, finalizer) {
+            retain(&mut value, "finalizers", |one| one != finalizer);
+            self.keep(&kind, value);
         }
-        if finalizers.is_empty()
-            && let Some(metadata) = value["metadata"].as_object_mut()
-        {
-            metadata.remove("finalizers");
-        }
-        self.keep(kind, value);
     }
 
     /// Deletes everything in a namespace, and then the namespace.
@@ -127,19 +173,39 @@ impl Writer<'_> {
         for table in self.state.store.resources() {
             let Some(kind) = self.state.registry.stored(&table).cloned() else { continue };
             if kind.namespaced {
-                self.remove_all(&kind, namespace);
+                self.delete_all(&kind, namespace);
             }
         }
         self.finish_namespace(namespaces, namespace);
     }
 
-    /// Deletes all objects of a kind, in one namespace or in all.
-    pub(super) fn remove_all(&mut self, kind: &Kind, namespace: &str) {
+    /// Deletes all objects of a kind in a namespace.
+    fn delete_all(&mut self, kind: &Kind, namespace: &str) {
         let Some(table) = self.state.store.table(&kind.table()) else { return };
         let all: Vec<Arc<Object>> = table.range(namespace, None).cloned().collect();
+        let propagation = Some(Propagation::Background);
+        let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         for object in all {
-            let _ = self.delete(kind, &object.namespace, &object.name, &DeleteOptions::default());
+            // What cannot be deleted now is not in the way of the rest.
+            let _ = self.delete(kind, &object.namespace, &object.name, &options);
         }
+    }
+
+    /// Deletes objects, but for those that went with another.
+    pub(crate) fn delete_each(
+        &mut self,
+        kind: &Kind,
+        objects: &mut [Arc<Object>],
+        options: &DeleteOptions,
+    ) -> Result<()> {
+        for object in objects {
+            match self.delete(kind, &object.namespace, &object.name, options) {
+                Ok(deleted) => *object = deleted.object,
+                Err(status) if status.code == StatusCode::NOT_FOUND => {}
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(())
     }
 
     fn namespace_waits_less(&mut self, namespace: &str) {
@@ -148,7 +214,7 @@ impl Writer<'_> {
         }
         let Ok(kind) = self.state.registry.find("", "v1", "namespaces").cloned() else { return };
         let going = self.state.get(&kind, "", namespace).map(|found| found.value(&kind));
-        if going.is_ok_and(|going| going["metadata"].get("deletionTimestamp").is_some()) {
+        if going.is_ok_and(|going| is_deleted(&going)) {
             self.finish_namespace(&kind, namespace);
         }
     }
@@ -164,15 +230,42 @@ impl Writer<'_> {
         if !store.resources().iter().all(is_empty) {
             return;
         }
-        let namespaces = kind.table();
-        let Some(found) = store.table(&namespaces).and_then(|table| table.get(&key("", namespace))).cloned()
-        else {
-            return;
-        };
-        let mut value = found.value(kind);
-        if let Some(spec) = value["spec"].as_object_mut() {
-            spec.remove("finalizers");
+        let Some((_, _, mut value)) = self.found(&kind.table(), namespace) else { return };
+        if let Some(spec) = value["spec"].as_object_mut()
+            && spec.remove("finalizers").is_some()
+        {
+            self.keep(kind, value);
         }
-        self.keep(kind, value);
+    }
+}
+
+fn references(object: &Value) -> &[Value] {
+    object["metadata"]["ownerReferences"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn is_deleted(object: &Value) -> bool {
+    object["metadata"].get("deletionTimestamp").is_some()
+}
+
+fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == finalizer))
+}
+
+fn waits_for_dependents(object: &Value) -> bool {
+    is_deleted(object) && has_finalizer(object, FOREGROUND)
+}
+
+/// Whether an owner that goes in the foreground waits for this dependent.
+fn blocks(dependent: &Value, owner: &str) -> bool {
+    references(dependent).iter().any(|one| one["uid"] == *owner && one["blockOwnerDeletion"] == true)
+}
+
+/// Keeps some items of a list in the metadata; an empty list goes.
+fn retain(object: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {
+    let Some(metadata) = object["metadata"].as_object_mut() else { return };
+    let Some(items) = metadata.get_mut(list).and_then(Value::as_array_mut) else { return };
+    items.retain(keep);
+    if items.is_empty() {
+        metadata.remove(list);
     }
 }

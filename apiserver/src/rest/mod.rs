@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use delete::{DeleteOptions, Deleted};
+pub(crate) use garbage::Fallout;
 pub(crate) use list::{
     List, ListOptions, inconsistent_token, invalid_options, invalid_write_options, parse_version, too_large,
 };
@@ -49,6 +50,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) managed_fields: bool,
     /// Whether what the garbage collector and the namespace controller do is done here.
     pub(crate) collects: bool,
+    /// What is still to follow from deletions.
+    pub(crate) fallout: Fallout,
 }
 
 impl State {

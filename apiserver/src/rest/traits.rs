@@ -1,4 +1,4 @@
-//! What deletion answers with.
+//! In what the deletion of some kinds differs.
 
 use crate::kinds::Kind;
 
@@ -23,4 +23,10 @@ pub(super) fn returns_deleted(kind: &Kind) -> bool {
             | "storageclasses"
             | "volumeattachments"
     ) && !kind.custom
+}
+
+/// Whether dependents stay when the caller does not say what happens to them.
+pub(super) fn orphans_by_default(kind: &Kind) -> bool {
+    !kind.custom
+        && matches!((&*kind.group, &*kind.resource), ("batch", "jobs") | ("", "replicationcontrollers"))
 }

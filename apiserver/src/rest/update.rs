@@ -59,6 +59,11 @@ impl Writer<'_> {
         object: Value,
     ) -> Result<Updated> {
         let given = text(&object, &["metadata", "name"]);
+        if given.is_empty() {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
         if given != name {
             return Err(Status::bad_request(format!(
                 "the name of the object ({given}) does not match the name on the URL ({name})"
@@ -67,7 +72,7 @@ impl Writer<'_> {
         let given = text(&object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
             return Err(Status::bad_request(format!(
-                "the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
+                "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
             )));
         }
         if part == Part::Main
@@ -162,7 +167,7 @@ pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
     metadata.get("deletionTimestamp").is_some()
         && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
         && none(&metadata["finalizers"])
-        && (kind.resource != "namespaces" || none(&object["spec"]["finalizers"]))
+        && (!kind.is_namespace() || none(&object["spec"]["finalizers"]))
 }
 
 fn check_preconditions(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {

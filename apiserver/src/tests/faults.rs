@@ -113,3 +113,18 @@ async fn bookmarks_are_held_back() {
     let path = "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=1";
     assert_eq!(client.watch(path).await.next().await, None);
 }
+
+#[tokio::test]
+async fn a_restart_ends_what_waits() {
+    let client = Client::new();
+    for fault in [Fault::Drop, Fault::Delay(Duration::from_hours(1))] {
+        client.server.faults().add(Rule::new(creates(), fault).times(1));
+        let restart = async {
+            tokio::task::yield_now().await;
+            client.server.restart(true);
+        };
+        let (answer, ()) = tokio::join!(create(&client, "a"), restart);
+        assert_eq!(answer, Err(Disconnect));
+        assert!(!exists(&client, "a").await);
+    }
+}

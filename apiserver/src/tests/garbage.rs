@@ -5,10 +5,15 @@ use super::*;
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 async fn owned(client: &Client, name: &str, owner: &Value) {
-    let reference = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
-    });
+    let reference = owned_by(owner);
     client.create(SECRETS, &json!({"metadata": {"name": name, "ownerReferences": [reference]}})).await;
+}
+
+fn owned_by(owner: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": true,
+    })
 }
 
 async fn secrets(client: &Client) -> Vec<Value> {
@@ -54,4 +59,109 @@ async fn what_is_in_a_namespace_goes_with_it() {
     assert_eq!(client.get("/api/v1/namespaces/n").await.0, StatusCode::NOT_FOUND);
     let left = client.get("/api/v1/configmaps").await.1;
     assert_eq!(left["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_long_chain_of_owners_goes_as_a_whole() {
+    for policy in ["Background", "Foreground"] {
+        let client = Client::new();
+        let first = client.create(CONFIG_MAPS, &config_map("c0")).await;
+        let mut last = first.clone();
+        for at in 1..3000 {
+            let metadata = json!({"name": format!("c{at}"), "ownerReferences": [owned_by(&last)]});
+            last = client.create(CONFIG_MAPS, &json!({"metadata": metadata})).await;
+        }
+        let options = json!({"propagationPolicy": policy});
+        client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/c0"), &options).await;
+        assert_eq!(client.get(CONFIG_MAPS).await.1["items"], json!([]), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn owners_in_a_circle_go_together() {
+    for policy in ["Background", "Foreground"] {
+        let client = Client::new();
+        let one = client.create(CONFIG_MAPS, &config_map("a")).await;
+        let metadata = json!({"name": "b", "ownerReferences": [owned_by(&one)]});
+        let two = client.create(CONFIG_MAPS, &json!({"metadata": metadata})).await;
+        let closed = json!({"metadata": {"ownerReferences": [owned_by(&two)]}});
+        client.ok(Method::PATCH, &format!("{CONFIG_MAPS}/a"), &closed).await;
+        let options = json!({"propagationPolicy": policy});
+        client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/a"), &options).await;
+        assert_eq!(client.get(CONFIG_MAPS).await.1["items"], json!([]), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_waited_is_deleted_once() {
+    let client = Client::new();
+    let owner = client.create(CONFIG_MAPS, &config_map("owner")).await;
+    owned(&client, "a", &owner).await;
+    let before = client.server.resource_version();
+    let options = json!({"propagationPolicy": "Foreground"});
+    client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/owner"), &options).await;
+    // The owner is marked, the dependent goes, the owner goes.
+    assert_eq!(client.server.resource_version(), before + 3);
+}
+
+#[tokio::test]
+async fn a_dependent_stays_for_another_owner_only_as_long_as_that_is_there() {
+    let client = Client::new();
+    let one = client.create(CONFIG_MAPS, &config_map("one")).await;
+    let two = client.create(CONFIG_MAPS, &config_map("two")).await;
+    let mut gone = owned_by(&two);
+    gone["uid"] = "never".into();
+    for (name, other) in [("stays", owned_by(&two)), ("goes", gone)] {
+        let metadata = json!({"name": name, "ownerReferences": [owned_by(&one), other]});
+        client.create(SECRETS, &json!({"metadata": metadata})).await;
+    }
+    client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/one"), &Value::Null).await;
+    let left = secrets(&client).await;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["metadata"]["ownerReferences"], json!([owned_by(&two)]));
+}
+
+#[tokio::test]
+async fn a_collection_goes_though_some_of_it_goes_with_the_rest() {
+    let client = Client::new();
+    let owner = client.create(CONFIG_MAPS, &config_map("a")).await;
+    let metadata = json!({"name": "b", "ownerReferences": [owned_by(&owner)]});
+    client.create(CONFIG_MAPS, &json!({"metadata": metadata})).await;
+    client.ok(Method::DELETE, CONFIG_MAPS, &Value::Null).await;
+    assert_eq!(client.get(CONFIG_MAPS).await.1["items"], json!([]));
+    let (status, _) = client.request(Method::DELETE, "/api/v1/namespaces", &Value::Null).await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn the_pods_of_a_job_stay_unless_somebody_says_otherwise() {
+    const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+    for (options, left) in [(Value::Null, 1), (json!({"propagationPolicy": "Background"}), 0)] {
+        let client = Client::new();
+        let template = json!({"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
+        }});
+        let job =
+            client.create(JOBS, &json!({"metadata": {"name": "j"}, "spec": {"template": template}})).await;
+        let reference = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": job["metadata"]["uid"], "controller": true,
+        });
+        client.create(SECRETS, &json!({"metadata": {"name": "s", "ownerReferences": [reference]}})).await;
+        client.ok(Method::DELETE, &format!("{JOBS}/j"), &options).await;
+        assert_eq!(secrets(&client).await.len(), left);
+        assert_eq!(client.get(&format!("{JOBS}/j")).await.0, StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_waits_is_terminating() {
+    let client = Client::new();
+    client.create("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}});
+    client.create("/api/v1/namespaces/n/configmaps", &body).await;
+    let going = client.ok(Method::DELETE, "/api/v1/namespaces/n", &Value::Null).await;
+    assert_eq!(going["status"]["phase"], "Terminating");
+    let released = json!({"metadata": {"finalizers": null}});
+    client.ok(Method::PATCH, "/api/v1/namespaces/n/configmaps/a", &released).await;
+    assert_eq!(client.get("/api/v1/namespaces/n").await.0, StatusCode::NOT_FOUND);
 }

@@ -76,6 +76,8 @@ async fn bookmarks_come_and_time_runs_out() {
     client.create("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})).await;
     let (event, _, version) = events.brief().await.unwrap();
     assert_eq!((event.as_str(), version), ("BOOKMARK", client.server.resource_version()));
+    // One more shortly before the end, so that the next watch begins as late as can be.
+    assert_eq!(events.brief().await.unwrap().0, "BOOKMARK");
     assert_eq!(events.next().await, None);
 }
 
@@ -91,4 +93,89 @@ async fn a_compaction_takes_nothing_from_who_is_up_to_date() {
     client.server.compact();
     client.create(CONFIG_MAPS, &config_map("b")).await;
     assert_eq!(events.brief().await.unwrap().1, "b");
+}
+
+#[tokio::test]
+async fn a_pod_that_goes_at_once_is_seen_marked_before() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let client = Client::new();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    client.create(PODS, &pod).await;
+    let version = client.server.resource_version();
+    let mut events = client.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;
+    client.ok(Method::DELETE, &format!("{PODS}/p"), &Value::Null).await;
+    let marked = events.next().await.unwrap();
+    assert_eq!(marked["type"], "MODIFIED");
+    assert_eq!(marked["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(events.brief().await.unwrap(), ("DELETED".into(), "p".into(), version + 2));
+}
+
+#[tokio::test]
+async fn what_goes_with_its_definition_is_told_before_the_watch_ends() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+    let client = Client::new();
+    let definition = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    let thing = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing",
+        "metadata": {"name": "t", "finalizers": ["example.com/hold"]},
+    });
+    for _ in 0..2 {
+        client.create(DEFINITIONS, &definition).await;
+        client.create(THINGS, &thing).await;
+        let version = client.server.resource_version();
+        let mut events = client.watch(&format!("{THINGS}?watch=1&resourceVersion={version}")).await;
+        client.ok(Method::DELETE, &format!("{DEFINITIONS}/things.example.com"), &Value::Null).await;
+        assert_eq!(events.brief().await.unwrap().0, "DELETED");
+        assert_eq!(events.next().await, None);
+        assert_eq!(client.get(THINGS).await.0, StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_in_time_though_something_always_happens() {
+    let client = Client::new();
+    let mut events = client.watch("/api/v1/configmaps?watch=1&timeoutSeconds=5&resourceVersion=1").await;
+    let mut count = 0;
+    loop {
+        client.create(CONFIG_MAPS, &config_map(&format!("a{count}"))).await;
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        if events.next().await.is_none() {
+            break;
+        }
+        count += 1;
+        assert!(count < 10, "it goes on");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_can_begin_now_and_be_wished_to_last_for_ever() {
+    let client = Client::new();
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    let path = "/api/v1/configmaps?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+    let mut events = client.watch(&format!("{path}&timeoutSeconds={}", i64::MAX)).await;
+    client.create(CONFIG_MAPS, &config_map("b")).await;
+    assert_eq!(events.brief().await.unwrap().1, "b");
+}
+
+#[tokio::test]
+async fn ages_in_a_table_are_as_of_the_event() {
+    let now = std::sync::Arc::new(parking_lot::Mutex::new(jiff::Timestamp::UNIX_EPOCH));
+    let clock = std::sync::Arc::clone(&now);
+    let clock: crate::Clock = std::sync::Arc::new(move || *clock.lock());
+    let client = Client::with(Settings { clock, ..Settings::default() });
+    let request = Request::get("/api/v1/configmaps?watch=1&resourceVersion=1")
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let response = client.send(request.body(Full::default()).unwrap()).await.unwrap();
+    let mut events = Events { body: response.into_body(), buffer: Vec::new() };
+    *now.lock() += jiff::SignedDuration::from_secs(60);
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    *now.lock() += jiff::SignedDuration::from_secs(5);
+    assert_eq!(events.next().await.unwrap()["object"]["rows"][0]["cells"], json!(["a", 1, "5s"]));
 }
