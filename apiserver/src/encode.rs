@@ -10,7 +10,9 @@ use crate::faults::Seen;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::object::{Object, write_type};
+use crate::body::type_of;
 use crate::proto;
+use crate::prune::empty;
 use crate::rest::List;
 use crate::schema::Schema;
 use crate::status::Status;
@@ -197,10 +199,11 @@ impl Events {
 
     /// Writes how far the watch has come.
     pub(crate) fn bookmark(&mut self, out: &mut Vec<u8>, version: u64, ends_initial: bool) {
-        let mut object = json!({
-            "kind": &*self.kind.kind, "apiVersion": self.kind.api_version(),
-            "metadata": bookmark_metadata(version, ends_initial),
-        });
+        // What Go writes of an object with nothing in it.
+        let mut object = type_of(&self.kind).map_or_else(|| json!({}), empty);
+        object["kind"] = self.kind.kind.as_ref().into();
+        object["apiVersion"] = self.kind.api_version().into();
+        object["metadata"] = bookmark_metadata(version, ends_initial);
         if self.view.media.form == Form::Table {
             let headers = std::mem::take(&mut self.owes_headers);
             object = self.view.shown(&object, Some(headers));

@@ -16,9 +16,10 @@ use crate::patch::managed::{FieldManager, manager_name};
 use crate::patch::{self, Patch};
 use crate::request::{Options, Resource, Target};
 use crate::rest::{
-    DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token, text,
+    DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token,
+    invalid_write_options, parse_version, text, too_large,
 };
-use crate::server::{Body, Caller, Shared, answer};
+use crate::server::{Body, Caller, Shared, answer, page_not_found};
 use crate::status::{Result, Status};
 use crate::strategy::Lookup;
 use crate::strategy::pod::{binding, eviction};
@@ -91,6 +92,9 @@ fn of_resource(
 ) -> Result<Response<Body>> {
     let kind = {
         let state = shared.state.lock();
+        if !state.registry.serves(&resource.group, &resource.version) {
+            return Ok(page_not_found());
+        }
         Arc::clone(state.registry.find(&resource.group, &resource.version, &resource.plural)?)
     };
     if !resource.namespace.is_empty() && !kind.namespaced {
@@ -184,9 +188,6 @@ impl Act<'_> {
         }
         match (&self.request.method, subresource) {
             (&Method::GET, None) if !one => self.list_or_watch(view, faults),
-            (&Method::GET, None | Some(Subresource::Status)) if self.watches() => {
-                self.list_or_watch(view, faults)
-            }
             (&Method::POST, None) if !one && reachable => self.create(),
             (&Method::DELETE, None) if !one && reachable => self.delete_collection(),
             (_, _) if !one => Err(Status::method_not_allowed()),
@@ -215,6 +216,11 @@ impl Act<'_> {
 
     fn get(&self) -> Result<Arc<Object>> {
         let state = self.shared.state.lock();
+        let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
+        let version = parse_version(self.request.options.text("resourceVersion")).map_err(unreadable)?;
+        if version > state.store.version() {
+            return Err(too_large(version, state.store.version()));
+        }
         state.get(self.kind, &self.resource.namespace, &self.resource.name).cloned()
     }
 
@@ -230,7 +236,7 @@ impl Act<'_> {
                 status
             });
         }
-        let options = WatchOptions::parse(self.kind, query, &self.resource.name)?;
+        let options = WatchOptions::parse(self.kind, query)?;
         let events = Events::new(view.clone(), self.request.seen.clone());
         let watch = Watch::begin(self.shared, events, &self.resource.namespace, options, faults.to_vec())?;
         Ok(Reply::Watch(Box::new(watch)))
@@ -238,7 +244,8 @@ impl Act<'_> {
 
     /// Writes, under the lock.
     fn write<T>(&self, act: impl FnOnce(&mut Writer<'_>) -> Result<T>) -> Result<T> {
-        let dry_run = self.request.options.dry_run()?;
+        let verb = self.request.seen.verb;
+        let dry_run = self.request.options.dry_run().map_err(|cause| invalid_write_options(verb, cause))?;
         let mut state = self.shared.state.lock();
         let manager = self.request.manager();
         let mut writer = self.shared.writer(&mut state, &manager);
@@ -254,7 +261,19 @@ impl Act<'_> {
     fn create(&mut self) -> Result<Reply> {
         let object = self.object()?;
         let created = self.write(|writer| writer.create(self.kind, &self.resource.namespace, object))?;
-        Ok(Reply::Object(StatusCode::CREATED, created))
+        Ok(self.created(created))
+    }
+
+    /// What was not kept has no resourceVersion.
+    fn created(&self, object: Arc<Object>) -> Reply {
+        if self.request.options.dry_run() != Ok(true) {
+            return Reply::Object(StatusCode::CREATED, object);
+        }
+        let mut value = object.value(self.kind);
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        Reply::Value(StatusCode::CREATED, value)
     }
 
     fn replace(&mut self, subresource: Option<Subresource>) -> Result<Reply> {
@@ -263,7 +282,7 @@ impl Act<'_> {
         let updated =
             self.write(|writer| writer.replace(self.kind, namespace, name, part(subresource), object))?;
         Ok(match updated {
-            Updated::Created(object) => Reply::Object(StatusCode::CREATED, object),
+            Updated::Created(object) => self.created(object),
             Updated::Changed(object) => Reply::Object(StatusCode::OK, object),
         })
     }
@@ -352,8 +371,9 @@ impl Act<'_> {
         let list_options = ListOptions::parse(self.kind, &self.request.options)?;
         let list = self.write(|writer| {
             writer.dry_run |= options.dry_run;
-            let mut list = writer.state.list(self.kind, &self.resource.namespace, &list_options)?;
-            writer.delete_each(self.kind, &mut list.objects, &options)?;
+            let list = writer.state.list(self.kind, &self.resource.namespace, &list_options)?;
+            writer.delete_each(self.kind, &list.objects, &options)?;
+            // As upstream: as they were listed.
             Ok(list)
         })?;
         Ok(Reply::List(list))

@@ -10,15 +10,12 @@ use crate::handle::Incoming;
 use crate::handle::definition;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
-use crate::server::{Body, Shared, answer};
+use crate::server::{Body, Shared, answer, page_not_found};
 use crate::status::{Result, Status};
 use crate::{discovery, openapi};
 
 /// Answers a request for such a path.
 pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Result<Response<Body>> {
-    if !matches!(request.method, Method::GET | Method::HEAD) {
-        return Err(Status::no_such_path());
-    }
     let path = path.trim_end_matches('/');
     if let Some(endpoint) =
         ["/healthz", "/livez", "/readyz"].into_iter().find(|endpoint| path.starts_with(*endpoint))
@@ -58,7 +55,7 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
         [""] | [] => {
             found(request, Some(json!({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]})))
         }
-        _ => Err(Status::no_such_path()),
+        _ => Ok(page_not_found()),
     }
 }
 
@@ -73,7 +70,10 @@ fn discovery_media(headers: &HeaderMap) -> Result<Media> {
 }
 
 fn found(request: &Incoming, value: Option<Value>) -> Result<Response<Body>> {
-    let value = value.ok_or_else(Status::no_such_path)?;
+    let Some(value) = value else { return Ok(page_not_found()) };
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return Err(Status::method_not_allowed());
+    }
     let encoding = discovery_media(&request.headers)?.encoding;
     Ok(answer(StatusCode::OK, encoding.name(), value_bytes(&value, encoding)))
 }

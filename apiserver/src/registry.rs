@@ -32,6 +32,11 @@ impl Registry {
         self.kinds.iter().find(is_it).ok_or_else(Status::no_such_path)
     }
 
+    /// Whether there is anything in a version of a group.
+    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
+        self.kinds.iter().any(|kind| kind.group == group && kind.version == version)
+    }
+
     /// The kind of an object by what it says of itself.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
         self.kinds.iter().find(|known| known.kind == kind && known.api_version() == api_version)

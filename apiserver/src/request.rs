@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use http::Method;
 
-use crate::status::{Result, Status};
+use crate::status::{Cause, Result, Status};
 
 /// What the path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,11 +146,11 @@ impl Options {
     }
 
     /// Whether nothing is to be kept.
-    pub(crate) fn dry_run(&self) -> Result<bool> {
+    pub(crate) fn dry_run(&self) -> std::result::Result<bool, Cause> {
         match self.text("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
-            other => Err(Status::bad_request(format!("Invalid value: {other:?}: dryRun must be All"))),
+            other => Err(Cause::not_supported("dryRun", &serde_json::json!([other]), &["All"])),
         }
     }
 }

@@ -291,6 +291,11 @@ pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) 
     response
 }
 
+/// The answer where nothing is served at all: it is not even a Status.
+pub(crate) fn page_not_found() -> Response<Body> {
+    answer(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".into())
+}
+
 /// The answer to a request that failed.
 pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
     let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));

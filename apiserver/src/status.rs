@@ -37,6 +37,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// After how many seconds to try again; 0 for no advice.
     pub retry_after_seconds: u32,
+    /// Whether they are written even where they are empty.
+    pub generic: bool,
     /// For a list that cannot be continued as it was: the token to go on with. It goes into the Status' metadata.
     pub continues: String,
 }
@@ -73,9 +75,22 @@ impl Status {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
     }
 
-    /// 404: nothing is served at this path.
+    /// 404: there is no such resource in this group and version.
     pub fn no_such_path() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            .generic()
+    }
+
+    /// An error that upstream has no reason for.
+    pub fn unknown(code: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(code, "", message)
+    }
+
+    /// As upstream's router has it, which knows no details and says so.
+    #[must_use]
+    pub fn generic(mut self) -> Self {
+        self.details.generic = true;
+        self
     }
 
     /// 409: the name is taken.
@@ -146,13 +161,14 @@ impl Status {
     /// 405: the resource has no such verb.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).generic()
     }
 
     /// 406: none of the content types that the caller accepts can be had.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
-        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+        let message =
+            format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).generic()
     }
 
     /// 410: the resourceVersion or the continue token is older than what is remembered.
@@ -213,9 +229,7 @@ impl Status {
             status["reason"] = self.reason.into();
         }
         let details = self.details.to_json();
-        // Upstream writes empty details for a path that nothing is served at.
-        if details.as_object().is_some_and(|fields| !fields.is_empty()) || self.code == StatusCode::NOT_FOUND
-        {
+        if self.details.generic || details.as_object().is_some_and(|fields| !fields.is_empty()) {
             status["details"] = details;
         }
         status

@@ -58,12 +58,12 @@ enum From {
 }
 
 impl WatchOptions {
-    pub(crate) fn parse(kind: &Kind, query: &Options, name: &str) -> Result<Self> {
+    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
         validate(query)?;
         let selector =
             Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
-        let selector = if name.is_empty() { selector } else { selector.named(name)? };
-        let version = parse_version(query.text("resourceVersion"))?;
+        let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
+        let version = parse_version(query.text("resourceVersion")).map_err(unreadable)?;
         let initial = query.flag("sendInitialEvents");
         let bookmarks = query.flag("allowWatchBookmarks").unwrap_or_default();
         let from = match (initial, version) {
@@ -400,7 +400,7 @@ fn too_old(version: u64, forgotten: Forgotten) -> Status {
 
 /// The metadata of a bookmark.
 pub(crate) fn bookmark_metadata(version: u64, ends_initial: bool) -> serde_json::Value {
-    let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+    let mut metadata = json!({"resourceVersion": version.to_string()});
     if ends_initial {
         metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     }

@@ -117,7 +117,7 @@ fn unknown(message: impl Into<String>) -> Status {
 /// 422 without saying why: how upstream answers a patch that does not fit the object.
 fn rejected() -> Status {
     let message = "the server rejected our request due to an error in our request";
-    status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).generic()
 }
 
 fn unsupported() -> Status {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Writer, text, timestamp, united};
@@ -21,9 +22,6 @@ impl Writer<'_> {
     pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
         self.begin(kind, namespace, &mut object)?;
         let strategy = strategy::of(kind);
-        if kind.is_definition() {
-            strategy::crd::establish(&mut object, &timestamp(self.now));
-        }
         if kind.is_converted() {
             strategy::event::to_core(&mut object);
         }
@@ -36,6 +34,9 @@ impl Writer<'_> {
             self.generate_name(kind, namespace, &generate, &mut object)?;
         }
         strategy.prepare_for_create(&mut object);
+        if kind.is_definition() {
+            strategy::crd::establish(&mut object, &timestamp(self.now));
+        }
         let metadata = strategy::meta::validate_new(&object, kind.namespaced, strategy);
         let causes = united(metadata, strategy.validate(&object));
         let name = text(&object, &["metadata", "name"]).to_owned();
@@ -67,18 +68,17 @@ impl Writer<'_> {
                 "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Status::bad_request(message));
         }
-        let name = text(object, &["metadata", "name"]);
         if !text(object, &["metadata", "resourceVersion"]).is_empty() {
             // Upstream's storage says so, and nobody gives it a better code.
-            let _ = (kind, name);
-            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, message));
         }
         let uid = self.state.random.uid();
         let Some(metadata) = object["metadata"].as_object_mut() else { return Ok(()) };
         if !namespace.is_empty() {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
-        for system in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        for system in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(system);
         }
         metadata.insert("uid".to_owned(), uid.into());

@@ -51,13 +51,13 @@ impl DeleteOptions {
                 grace: query.number("gracePeriodSeconds")?,
                 propagation: propagation(query.text("propagationPolicy"), query.flag("orphanDependents"))?,
                 orphans: query.flag("orphanDependents"),
-                dry_run: query.dry_run()?,
+                dry_run: query.dry_run().map_err(invalid_options)?,
                 ..Self::default()
             });
         };
         let owned = |value: &Value| value.as_str().map(str::to_owned);
         let dry_run = match body["dryRun"].as_array().map(Vec::as_slice) {
-            None | Some([]) => query.dry_run()?,
+            None | Some([]) => query.dry_run().map_err(invalid_options)?,
             Some([one]) if one == "All" => true,
             Some(other) => {
                 let cause = Cause::not_supported("dryRun", &other.to_vec().into(), &["All"]);

@@ -195,14 +195,14 @@ impl Writer<'_> {
     pub(crate) fn delete_each(
         &mut self,
         kind: &Kind,
-        objects: &mut [Arc<Object>],
+        objects: &[Arc<Object>],
         options: &DeleteOptions,
     ) -> Result<()> {
         for object in objects {
             match self.delete(kind, &object.namespace, &object.name, options) {
-                Ok(deleted) => *object = deleted.object,
-                Err(status) if status.code == StatusCode::NOT_FOUND => {}
-                Err(status) => return Err(status),
+                // What went with another of them is gone already.
+                Err(status) if status.code != StatusCode::NOT_FOUND => return Err(status),
+                _ => {}
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
+use base64::{DecodeError, Engine as _};
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ pub(crate) fn parse_version(text: &str) -> Result<u64> {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
             let detail = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            Status::bad_request(format!("Invalid value: {text:?}: {detail}"))
+            Status::bad_request(format!("resourceVersion: Invalid value: {text:?}: {detail}"))
         }),
     }
 }
@@ -68,8 +68,11 @@ impl ListOptions {
     pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
         let selector =
             Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
+        query.number("timeoutSeconds")?;
         let limit = query.number("limit")?.unwrap_or_default();
         validate(query)?;
+        // As upstream: who takes any version gets all of it.
+        let limit = if query.text("resourceVersion") == "0" { 0 } else { limit };
         let limit = usize::try_from(limit).unwrap_or(0);
         Ok(Self { selector, limit, from: from(query, limit)? })
     }
@@ -135,7 +138,10 @@ fn from(query: &Options, limit: usize) -> Result<From> {
         // Without a match, pages are of one version.
         _ => limit > 0,
     };
-    Ok(match parse_version(version)? {
+    let unreadable = |status: Status| {
+        Status::bad_request(format!("invalid resource version: {}", status.message))
+    };
+    Ok(match parse_version(version).map_err(unreadable)? {
         0 => From::Now,
         version if exact => From::Exact(version),
         version => From::NotOlderThan(version),
@@ -146,15 +152,21 @@ fn from(query: &Options, limit: usize) -> Result<From> {
 fn continued(token: &str) -> Result<From> {
     let invalid = |why: &str| Status::bad_request(format!("invalid continue token: {why}"));
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
-        let _ = error;
-        invalid("continue key is not valid: illegal base64 data")
+        let at = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            DecodeError::InvalidLength(length) => length,
+            DecodeError::InvalidPadding => token.len(),
+        };
+        invalid(&format!("continue key is not valid: illegal base64 data at input byte {at}"))
     })?;
     let token: Value = serde_json::from_slice(&bytes)
         .map_err(|_| invalid("continue key is not valid: it is not what a list answered"))?;
     let version = token["rv"].as_i64().unwrap_or_default();
     let key = token["start"].as_str().unwrap_or_default();
     if token["v"] != "meta.k8s.io/v1" {
-        return Err(invalid("continue key is not valid: server does not recognize this encoded version"));
+        let version = token["v"].as_str().unwrap_or_default();
+        let why = "continue key is not valid: server does not recognize this encoded version";
+        return Err(invalid(&format!("{why} {version}")));
     }
     if version == 0 {
         return Err(invalid(

@@ -98,9 +98,6 @@ impl Writer<'_> {
         let mut new = change(&old)?;
         check_preconditions(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
-        if kind.is_definition() {
-            strategy::crd::establish(&mut new, &timestamp(self.now));
-        }
         if kind.is_converted() {
             strategy::event::to_core(&mut new);
             strategy::event::to_core(&mut old);
@@ -111,6 +108,9 @@ impl Writer<'_> {
             strategy.admit_update(&mut new, &old, &*self.state)?;
         }
         prepare(strategy, kind, part, &mut new, &old);
+        if kind.is_definition() {
+            strategy::crd::establish(&mut new, &timestamp(self.now));
+        }
         let causes = causes(strategy, part, &new, &old);
         if !causes.is_empty() {
             return Err(Status::invalid(kind, name, causes));

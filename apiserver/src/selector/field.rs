@@ -43,16 +43,6 @@ impl FieldSelector {
     pub(super) fn matches(&self, object: &Object) -> bool {
         self.terms.iter().all(|term| (term.value == term.field.of(object)) == term.equal)
     }
-
-    pub(super) fn named(mut self, name: &str) -> Result<Self> {
-        let other = |term: &Term| term.field == Field::Name && term.equal && term.value != name;
-        if self.terms.iter().any(other) {
-            let message = "fieldSelector metadata.name doesn't match requested name";
-            return Err(Status::bad_request(message));
-        }
-        self.terms.push(Term { field: Field::Name, value: name.to_owned(), equal: true });
-        Ok(self)
-    }
 }
 
 impl Term {

@@ -31,9 +31,4 @@ impl Selector {
     pub(crate) fn matches(&self, object: &Object) -> bool {
         self.fields.matches(object) && self.labels.matches(&object.labels)
     }
-
-    /// The same, for one object only. A selector for another name is refused.
-    pub(crate) fn named(self, name: &str) -> Result<Self> {
-        Ok(Self { fields: self.fields.named(name)?, ..self })
-    }
 }
