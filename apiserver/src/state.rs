@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::body::type_of;
+use crate::body::prune_fields;
+use crate::depth;
 use crate::kinds::{Kind, Verbs};
-use crate::prune::prune;
 use crate::rest::{Writer, text, timestamp};
 use crate::server::ApiServer;
 use crate::strategy;
@@ -135,9 +135,8 @@ impl Writer<'_> {
         if text(&object, &["metadata", "name"]).is_empty() {
             return Err("it has no metadata.name".to_owned());
         }
-        if let Some(type_id) = type_of(&kind) {
-            prune(type_id, &mut object).map_err(|error| error.to_string())?;
-        }
+        depth::check(&object).map_err(|status| status.message)?;
+        prune_fields(&kind, &mut object).map_err(|error| error.to_string())?;
         self.complete(&kind, &mut object);
         strategy::of(&kind).default(&mut object);
         let namespace = text(&object, &["metadata", "namespace"]).to_owned();
