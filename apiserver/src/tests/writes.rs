@@ -65,6 +65,12 @@ async fn a_dry_run_keeps_nothing() {
     client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a")).await;
     assert_eq!(client.get(&format!("{CONFIG_MAPS}/a")).await.0, StatusCode::NOT_FOUND);
     assert_eq!(client.server.resource_version(), before);
+    // What comes after is as if it had never been.
+    let body = json!({"metadata": {"generateName": "a-"}});
+    let dry = client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &body).await;
+    let real = client.create(CONFIG_MAPS, &body).await;
+    assert_eq!(dry["metadata"]["name"], real["metadata"]["name"]);
+    assert_eq!(dry["metadata"]["uid"], real["metadata"]["uid"]);
 }
 
 #[tokio::test]
