@@ -1,13 +1,14 @@
 //! The bodies of requests: read, checked against the kind, pruned.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::depth;
 use crate::handle::Incoming;
 use crate::kinds::Kind;
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
 use crate::proto;
-use crate::prune::{FieldValidation, prune};
+use crate::prune::{FieldValidation, TypeError, prune};
 use crate::rest::{DeleteOptions, text};
 use crate::schema::{Schema, TypeId};
 use crate::status::{Cause, Result, Status};
@@ -52,7 +53,11 @@ fn decode(request: &Incoming, kind: &str) -> Result<Value> {
         Encoding::Json => {
             serde_json::from_slice(body).map_err(|error| unrecognized(kind, &error.to_string()))?
         }
-        Encoding::Yaml => yaml(body).map_err(|why| unrecognized(kind, &why))?,
+        Encoding::Yaml => {
+            let value = yaml(body).map_err(|why| unrecognized(kind, &why))?;
+            depth::check(&value)?;
+            value
+        }
         Encoding::Protobuf => proto::decode(body).map_err(|why| unrecognized(kind, &why.to_string()))?,
     };
     if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "it is no object")) }
@@ -102,13 +107,27 @@ fn prune_object(
     object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
-    let Some(type_id) = type_of(kind) else { return Ok(()) };
-    let unknown = prune(type_id, object)
+    let unknown = prune_fields(kind, object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     let validation = validation(request)?;
     let said = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
     warnings.extend(said);
     Ok(())
+}
+
+/// Drops the fields that objects of a kind do not have. Of custom objects only the metadata have a type.
+pub(crate) fn prune_fields(kind: &Kind, object: &mut Value) -> std::result::Result<Vec<String>, TypeError> {
+    if let Some(type_id) = type_of(kind) {
+        return prune(type_id, object);
+    }
+    let only_metadata = Schema::get().kind("meta.k8s.io/v1", "PartialObjectMetadata");
+    let (Some(type_id), Some(metadata)) = (only_metadata, object.get_mut("metadata")) else {
+        return Ok(Vec::new());
+    };
+    let mut partial = json!({"metadata": metadata.take()});
+    let unknown = prune(type_id, &mut partial)?;
+    *metadata = partial["metadata"].take();
+    Ok(unknown)
 }
 
 /// The type of a kind's objects; custom kinds have none.
@@ -131,13 +150,10 @@ pub(crate) fn patched(
     warnings: &mut Vec<String>,
 ) -> Result<Value> {
     let mut new = patch::apply_to(patch, old, type_of(kind))?;
-    if let Some(type_id) = type_of(kind) {
-        let unknown =
-            prune(type_id, &mut new).map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
-        let said =
-            validation(request)?.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
-        warnings.extend(said);
-    }
+    let pruned = prune_fields(kind, &mut new);
+    let unknown = pruned.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
+    let said = validation(request)?.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
+    warnings.extend(said);
     check_type(kind, &new)?;
     let name = text(&new, &["metadata", "name"]);
     let expected = text(old, &["metadata", "name"]);
@@ -162,7 +178,7 @@ pub(crate) fn apply_configuration(
     check_type(kind, &config)?;
     prune_object(kind, request, &mut config, warnings)?;
     if !config["metadata"].is_object() {
-        config["metadata"] = serde_json::json!({});
+        config["metadata"] = json!({});
     }
     let given = text(&config, &["metadata", "name"]);
     if !given.is_empty() && given != name {

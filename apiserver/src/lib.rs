@@ -41,6 +41,7 @@
 //! sent as, encoded once.
 
 mod body;
+mod depth;
 pub mod discovery;
 mod encode;
 pub mod faults;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -28,6 +28,9 @@ use crate::encode::value_bytes;
 use crate::media::Encoding;
 use crate::server::{ApiServer, Body, Caller, Disconnect, answer};
 use crate::status::Status;
+
+/// What stands before the token.
+const SCHEME: &[u8] = b"Bearer ";
 
 /// How many requests a connection may carry at once.
 const STREAMS: u32 = 1000;
@@ -70,7 +73,7 @@ impl ApiServer {
             (None, None)
         };
         let token = options.token.unwrap_or_else(random_token);
-        let gate = Arc::new(Gate { server: self.clone(), token: format!("Bearer {token}") });
+        let gate = Arc::new(Gate { server: self.clone(), token: token.as_str().into() });
         let accepting = tokio::spawn(accept(listener, acceptor, gate));
         Ok(Endpoint { address, ca_pem, token, accepting })
     }
@@ -115,7 +118,11 @@ impl Endpoint {
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(path)?.write_all(self.kubeconfig().as_bytes())
+        let mut file = options.open(path)?;
+        // The file may have been there before.
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        file.write_all(self.kubeconfig().as_bytes())
     }
 }
 
@@ -129,8 +136,8 @@ impl Drop for Endpoint {
 #[derive(Debug)]
 struct Gate {
     server: ApiServer,
-    /// What the header must be.
-    token: String,
+    /// What callers must show.
+    token: Arc<str>,
 }
 
 impl Gate {
@@ -141,13 +148,21 @@ impl Gate {
             return Ok(answer(status.code, Encoding::Json.name(), body));
         }
         let shared = Arc::clone(&self.server.shared);
-        let token = self.token.strip_prefix("Bearer ").map(Into::into);
+        let token = Some(Arc::clone(&self.token));
         shared.respond(request, Caller { token, ..Caller::default() }).await
     }
 
     fn knows(&self, headers: &HeaderMap) -> bool {
-        headers.get(header::AUTHORIZATION).is_some_and(|shown| shown.as_bytes() == self.token.as_bytes())
+        let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        let Some((scheme, token)) = shown.split_at_checked(SCHEME.len()) else { return false };
+        scheme.eq_ignore_ascii_case(SCHEME) && is_same(token.trim_ascii(), self.token.as_bytes())
     }
+}
+
+/// Compares in a time that does not tell how much of a guess is right.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differences = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));
+    one.len() == other.len() && differences == 0
 }
 
 /// What everybody may ask.
@@ -228,4 +243,37 @@ fn random_token() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     let parts = [0, 1, 2].map(|part| RandomState::new().hash_one(part));
     format!("{:016x}{:016x}{:016x}", parts[0], parts[1], parts[2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_opens() {
+        let gate = Gate { server: ApiServer::default(), token: "secret".into() };
+        let knows = |shown: &'static str| {
+            gate.knows(&HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(shown))]))
+        };
+        assert!(knows("Bearer secret"));
+        assert!(knows("bearer secret"));
+        for wrong in ["", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Basic secret", "secret"] {
+            assert!(!knows(wrong), "{wrong:?}");
+        }
+        assert!(!gate.knows(&HeaderMap::new()));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_kubeconfig_is_its_owners_alone_even_where_a_file_was() {
+        use std::os::unix::fs::PermissionsExt;
+        let endpoint = ApiServer::default().listen(Listen { tls: false, ..Listen::default() }).await.unwrap();
+        let path = std::env::temp_dir().join(format!("supercargo-kubeconfig-{}", endpoint.address.port()));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        endpoint.write_kubeconfig(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }

@@ -1,7 +1,7 @@
 //! Chance that can be repeated: names and UIDs that the server makes up.
 
 /// SplitMix64. Not for secrets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
 }
@@ -12,6 +12,13 @@ const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed }
+    }
+
+    /// Goes on elsewhere, so that what is made up later is none of what was made up where this text comes from.
+    pub(crate) fn stir(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.state = (self.state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::body::type_of;
+use crate::body::prune_fields;
+use crate::depth;
 use crate::kinds::{Kind, Verbs};
-use crate::prune::prune;
+use crate::object::Object;
 use crate::rest::{Writer, text, timestamp};
 use crate::server::ApiServer;
 use crate::strategy;
@@ -33,20 +34,25 @@ pub enum LoadError {
 impl ApiServer {
     /// Every object as YAML, a document each. It can be loaded into another server.
     pub fn save(&self) -> String {
-        let state = self.shared.state.lock();
         let mut saved = String::new();
-        for table in state.store.resources() {
-            let (Some(kind), Some(objects)) = (state.registry.stored(&table), state.store.table(&table))
-            else {
-                continue;
-            };
-            for object in objects.range("", None) {
-                saved.push_str("---\n");
-                // What JSON holds YAML does.
-                saved.push_str(&serde_saphyr::to_string(&object.value(kind)).unwrap_or_default());
-            }
+        for (kind, object) in self.everything() {
+            saved.push_str("---\n");
+            // What JSON holds YAML does.
+            saved.push_str(&serde_saphyr::to_string(&object.value(&kind)).unwrap_or_default());
         }
         saved
+    }
+
+    /// Every object, as of one moment.
+    fn everything(&self) -> Vec<(Arc<Kind>, Arc<Object>)> {
+        let state = self.shared.state.lock();
+        let mut all = Vec::new();
+        for table in state.store.resources() {
+            let (kind, objects) = (state.registry.stored(&table), state.store.table(&table));
+            let Some((kind, objects)) = kind.zip(objects) else { continue };
+            all.extend(objects.range("", None).map(|object| (Arc::clone(kind), Arc::clone(object))));
+        }
+        all
     }
 
     /// Takes objects in as they are, status and UID included, in place of those of the same name. Namespaces that they
@@ -135,9 +141,8 @@ impl Writer<'_> {
         if text(&object, &["metadata", "name"]).is_empty() {
             return Err("it has no metadata.name".to_owned());
         }
-        if let Some(type_id) = type_of(&kind) {
-            prune(type_id, &mut object).map_err(|error| error.to_string())?;
-        }
+        depth::check(&object).map_err(|status| status.message)?;
+        prune_fields(&kind, &mut object).map_err(|error| error.to_string())?;
         self.complete(&kind, &mut object);
         strategy::of(&kind).default(&mut object);
         let namespace = text(&object, &["metadata", "namespace"]).to_owned();
@@ -150,14 +155,18 @@ impl Writer<'_> {
 
     /// Fills in what only the system says, where the object does not.
     fn complete(&mut self, kind: &Kind, object: &mut Value) {
-        let uid = self.state.random.uid();
-        let now = timestamp(self.now);
-        let Some(metadata) = object["metadata"].as_object_mut() else { return };
-        metadata.entry("uid").or_insert_with(|| uid.into());
-        metadata.entry("creationTimestamp").or_insert_with(|| now.into());
+        match text(object, &["metadata", "uid"]) {
+            "" => object["metadata"]["uid"] = self.state.random.uid().into(),
+            uid => self.state.random.stir(uid),
+        }
+        if text(object, &["metadata", "creationTimestamp"]).is_empty() {
+            object["metadata"]["creationTimestamp"] = timestamp(self.now).into();
+        }
         if kind.namespaced {
-            metadata.entry("namespace").or_insert_with(|| "default".into());
-        } else {
+            if text(object, &["metadata", "namespace"]).is_empty() {
+                object["metadata"]["namespace"] = "default".into();
+            }
+        } else if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("namespace");
         }
     }

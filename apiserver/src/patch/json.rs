@@ -6,10 +6,14 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::{cannot_unmarshal, decode, rejected, status};
+use crate::depth;
 use crate::status::{Result, Status};
 
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;
+
+/// How many bytes of JSON a patch may copy.
+const MAX_COPIED: usize = 3 << 20;
 
 /// One operation. What it lacks is found when its turn comes, as upstream does.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,8 +45,9 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Operation>> {
 
 pub(super) fn apply(operations: &[Operation], current: &Value) -> Result<Value> {
     let mut object = current.clone();
+    let mut copied = 0;
     for operation in operations {
-        operation.apply(&mut object).ok_or_else(rejected)?;
+        operation.apply(&mut object, &mut copied).ok_or_else(rejected)?;
     }
     Ok(object)
 }
@@ -66,23 +71,33 @@ impl Operation {
         Ok(Self { op, path, from, value: fields.remove("value").unwrap_or_default() })
     }
 
-    /// `None` when it does not apply.
-    fn apply(&self, object: &mut Value) -> Option<()> {
+    /// `None` when it does not apply. `copied` counts the bytes that are copied: copies of copies grow fast.
+    fn apply(&self, object: &mut Value, copied: &mut usize) -> Option<()> {
         match self.op.as_deref()? {
-            "add" => Place::find(object, self.path.as_deref()?)?.add(self.value.clone()),
+            "add" => self.add(object, self.value.clone()),
             "remove" => Place::find(object, self.path.as_deref()?)?.remove().map(drop),
             "replace" => self.replace(object),
             "test" => self.test(object),
             "copy" => {
                 let value = Place::find(object, self.from.as_deref()?)?.get()?.clone();
-                Place::find(object, self.path.as_deref()?)?.add(value)
+                *copied += value.to_string().len();
+                if *copied > MAX_COPIED { None } else { self.add(object, value) }
             }
             "move" => {
                 let value = Place::find(object, self.from.as_deref()?)?.remove()?;
-                Place::find(object, self.path.as_deref()?)?.add(value)
+                self.add(object, value)
             }
             _ => None,
         }
+    }
+
+    fn add(&self, object: &mut Value, value: Value) -> Option<()> {
+        let path = self.path.as_deref()?;
+        let levels = depth::DEEPEST.checked_sub(path.matches('/').count())?;
+        if !depth::is_within(&value, levels) {
+            return None;
+        }
+        Place::find(object, path)?.add(value)
     }
 
     fn replace(&self, object: &mut Value) -> Option<()> {

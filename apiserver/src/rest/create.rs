@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Writer, text, timestamp, united};
+use crate::depth;
 use crate::kinds::Kind;
 use crate::object::{Object, key};
 use crate::patch::managed::record_update;
@@ -20,6 +21,7 @@ const LONGEST_PREFIX: usize = 58;
 impl Writer<'_> {
     /// Creates an object in a namespace; `""` for kinds that have none.
     pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
+        depth::check(&object)?;
         self.begin(kind, namespace, &mut object)?;
         let strategy = strategy::of(kind);
         if kind.is_converted() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Writer, text, timestamp, united};
+use crate::depth;
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
 use crate::patch::managed::{keep_times, record_update};
@@ -96,6 +97,7 @@ impl Writer<'_> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let mut old = current.value(kind);
         let mut new = change(&old)?;
+        depth::check(&new)?;
         check_preconditions(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
         if kind.is_converted() {

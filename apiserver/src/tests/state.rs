@@ -49,3 +49,136 @@ async fn what_cannot_be_loaded_is_named() {
     assert_eq!(load("kind: Node\napiVersion: v1"), "object 1 (Node ): it has no metadata.name");
     assert!(load("a: [").contains("line"), "{}", load("a: ["));
 }
+
+#[tokio::test]
+async fn uids_made_up_before_a_save_are_not_made_up_again_after_a_load() {
+    let client = Client::new();
+    for at in 0..20 {
+        client.create(CONFIG_MAPS, &config_map(&format!("gone-{at}"))).await;
+    }
+    let kept = client.create(CONFIG_MAPS, &config_map("kept")).await;
+    client
+        .ok(Method::DELETE, &format!("{CONFIG_MAPS}?fieldSelector=metadata.name%21%3Dkept"), &Value::Null)
+        .await;
+    let other = Client::new();
+    other.server.load(&client.server.save()).unwrap();
+    for at in 0..40 {
+        let created = other.create(CONFIG_MAPS, &config_map(&format!("new-{at}"))).await;
+        assert_ne!(created["metadata"]["uid"], kept["metadata"]["uid"], "{at}");
+    }
+}
+
+#[tokio::test]
+async fn texts_that_look_like_something_else_in_yaml_stay_texts() {
+    let client = Client::new();
+    let odd = [
+        "",
+        " ",
+        "~",
+        "null",
+        "Null",
+        "true",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+        "1",
+        "-1",
+        "+1",
+        "1.0",
+        "1e3",
+        ".5",
+        "0x10",
+        "0o7",
+        "010",
+        "1_000",
+        "12:30:45",
+        "2024-01-01",
+        ".inf",
+        "-.INF",
+        ".nan",
+        "=",
+        "<<",
+        "-",
+        "- a",
+        "?",
+        "? a",
+        ":",
+        "a: b",
+        "a:",
+        "#",
+        "a #b",
+        "&a",
+        "*a",
+        "!a",
+        "!!str a",
+        "|",
+        ">",
+        "|-\n a",
+        "%a",
+        "@a",
+        "`a",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "'",
+        "\"",
+        "'a'",
+        "\"a\"",
+        " a",
+        "a ",
+        "\ta",
+        "a\t",
+        "a\nb",
+        "a\n",
+        "a\n\n",
+        "\na",
+        "\n a\nb",
+        " \n",
+        "a\r\nb",
+        "---",
+        "...",
+        "--- a",
+        "\u{0}",
+        "\u{7f}",
+        "\u{85}",
+        "\u{a0}",
+        "\u{2028}",
+        "\u{feff}a",
+        "\u{1b}[1m",
+        "é",
+        "😀",
+        "\\n",
+    ];
+    let data: Value = odd.iter().enumerate().map(|(at, text)| (format!("k{at}"), json!(text))).collect();
+    client.create(CONFIG_MAPS, &json!({"metadata": {"name": "odd"}, "data": data})).await;
+    client
+        .create(
+            CONFIG_MAPS,
+            &json!({"metadata": {"name": "keys"}, "data": {"no": "x", "1": "y", "1e3": "z"}}),
+        )
+        .await;
+    let other = Client::new();
+    other.server.load(&client.server.save()).unwrap();
+    for name in ["odd", "keys"] {
+        let path = format!("{CONFIG_MAPS}/{name}");
+        let (here, there) = (client.get(&path).await.1, other.get(&path).await.1);
+        let (here, there) = (here["data"].as_object().unwrap(), there["data"].as_object().unwrap());
+        let different: Vec<_> = here.iter().filter(|(key, value)| there.get(*key) != Some(value)).collect();
+        assert!(different.is_empty(), "{different:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_object_leaves_empty_is_filled_in() {
+    let client = Client::new();
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: '', uid: '', creationTimestamp: null}\n";
+    client.server.load(text).unwrap();
+    let metadata = client.get(&format!("{CONFIG_MAPS}/a")).await.1["metadata"].take();
+    assert!(metadata["uid"].as_str().is_some_and(|uid| !uid.is_empty()));
+    assert!(metadata["creationTimestamp"].is_string());
+}

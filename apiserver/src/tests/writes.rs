@@ -65,6 +65,12 @@ async fn a_dry_run_keeps_nothing() {
     client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a")).await;
     assert_eq!(client.get(&format!("{CONFIG_MAPS}/a")).await.0, StatusCode::NOT_FOUND);
     assert_eq!(client.server.resource_version(), before);
+    // What comes after is as if it had never been.
+    let body = json!({"metadata": {"generateName": "a-"}});
+    let dry = client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &body).await;
+    let real = client.create(CONFIG_MAPS, &body).await;
+    assert_eq!(dry["metadata"]["name"], real["metadata"]["name"]);
+    assert_eq!(dry["metadata"]["uid"], real["metadata"]["uid"]);
 }
 
 #[tokio::test]
@@ -117,4 +123,71 @@ async fn an_event_of_the_new_group_is_one_of_the_core_group_too() {
     let (_, core) = client.request(Method::GET, "/api/v1/namespaces/default/events/e", &Value::Null).await;
     assert_eq!((&core["message"], &core["reportingComponent"]), (&json!("n"), &json!("s")), "{core}");
     assert_eq!(core["series"]["count"], 2);
+}
+
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+
+/// A client of a server with a custom resource.
+async fn with_things() -> Client {
+    let client = Client::new();
+    let definition = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    client
+}
+
+fn thing(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec})
+}
+
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |value, _| json!({"a": value}))
+}
+
+#[tokio::test]
+async fn what_is_too_deep_to_be_read_again_is_refused() {
+    let client = with_things().await;
+    let (status, _) = client.request(Method::POST, THINGS, &thing("a", nested(110))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let spec = client.create(THINGS, &thing("a", nested(90))).await["spec"].clone();
+    let path = format!("{THINGS}/a");
+    let deeper = json!([{"op": "add", "path": format!("/spec{}", "/a".repeat(80)), "value": nested(90)}]);
+    let yaml = format!("{}1{}", "{a: ".repeat(300), "}".repeat(300));
+    assert_eq!(client.request(Method::PATCH, &path, &deeper).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let yaml = format!("apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: b}}\nspec: {yaml}");
+    let request = Request::post(THINGS).header("content-type", "application/yaml");
+    let response = client.send(request.body(Full::from(yaml)).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(client.get(&path).await.1["spec"], spec);
+}
+
+#[tokio::test]
+async fn copies_of_copies_end() {
+    let client = with_things().await;
+    client.create(THINGS, &thing("a", json!({"x": "x".repeat(1000)}))).await;
+    let grow: Vec<Value> =
+        (0..64).map(|at| json!({"op": "copy", "from": "/spec", "path": format!("/spec/{at}")})).collect();
+    let (status, _) = client.request(Method::PATCH, &format!("{THINGS}/a"), &grow.into()).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn custom_objects_have_the_metadata_of_all_objects() {
+    let client = with_things().await;
+    let mut odd = thing("a", json!({}));
+    odd["metadata"]["labels"] = json!({"a": 1});
+    assert_eq!(client.request(Method::POST, THINGS, &odd).await.0, StatusCode::BAD_REQUEST);
+    odd["metadata"] = json!("a");
+    assert_eq!(client.request(Method::POST, THINGS, &odd).await.0, StatusCode::BAD_REQUEST);
+    let mut unknown = thing("a", json!({}));
+    unknown["metadata"]["unknown"] = true.into();
+    assert!(client.create(THINGS, &unknown).await["metadata"].get("unknown").is_none());
+    let odd = json!({"metadata": {"finalizers": "x", "ownerReferences": [1]}});
+    let (status, _) = client.request(Method::PATCH, &format!("{THINGS}/a"), &odd).await;
+    assert!(status.is_client_error(), "{status}");
 }
