@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::depth;
 use crate::handle::Incoming;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, built_in};
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
 use crate::proto;
@@ -49,7 +49,9 @@ pub(crate) fn untyped(request: &Incoming, api_version: &str, kind: &str) -> Resu
 fn decode(request: &Incoming, kind: &str) -> Result<Value> {
     let body = &request.body;
     let value: Value = match Encoding::of_body(&request.headers)? {
-        Encoding::Json if body.is_empty() => return Err(unrecognized(kind, "unexpected end of JSON input")),
+        Encoding::Json if body.is_empty() => {
+            return Err(unrecognized(kind, "unexpected end of JSON input (<empty>)"));
+        }
         Encoding::Json => {
             serde_json::from_slice(body).map_err(|error| unrecognized(kind, &error.to_string()))?
         }
@@ -64,7 +66,9 @@ fn decode(request: &Incoming, kind: &str) -> Result<Value> {
 }
 
 fn unrecognized(kind: &str, why: &str) -> Status {
-    Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why}"
+    ))
 }
 
 fn yaml(body: &[u8]) -> std::result::Result<Value, String> {
@@ -75,12 +79,17 @@ fn yaml(body: &[u8]) -> std::result::Result<Value, String> {
 /// Whether the object says that it is something else.
 fn check_type(kind: &Kind, object: &Value) -> Result<()> {
     let (api_version, given) = (text(object, &["apiVersion"]), text(object, &["kind"]));
-    if !given.is_empty() && given != kind.kind {
-        let version = api_version.rsplit('/').next().unwrap_or_default();
-        let message = format!(
-            "{given} in version {version:?} cannot be handled as a {}: converting ({api_version}.{given}) to ({}): unknown conversion",
-            kind.kind, kind.kind
-        );
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let other_kind = !given.is_empty() && given != kind.kind;
+    if other_kind && kind.custom {
+        let detail = format!("must be {}", kind.kind);
+        let name = text(object, &["metadata", "name"]);
+        let cause = Cause::invalid("kind", &given.into(), &detail);
+        return Err(Status::invalid_of(group, given, name, vec![cause]));
+    }
+    if let Some(why) = misfit(kind, group, version, given) {
+        let expected = &kind.kind;
+        let message = format!("{given} in version {version:?} cannot be handled as a {expected}: {why}");
         return Err(Status::bad_request(message));
     }
     if !api_version.is_empty() && api_version != kind.api_version() {
@@ -90,6 +99,23 @@ fn check_type(kind: &Kind, object: &Value) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Why upstream cannot make the kind of what an object says it is, in Go's terms.
+fn misfit(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String> {
+    if kind.custom || given.is_empty() || version.is_empty() {
+        return None;
+    }
+    let mut known = built_in().iter();
+    if !known.any(|known| known.kind == given && known.group == group && known.version == version) {
+        return Some(format!(
+            "no kind {given:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        ));
+    }
+    let package = kind.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+    let differs = given != kind.kind;
+    differs
+        .then(|| format!("converting ({version}.{given}) to ({package}.{}): unknown conversion", kind.kind))
 }
 
 fn validation(request: &Incoming) -> Result<FieldValidation> {
@@ -152,8 +178,18 @@ pub(crate) fn patched(
     let mut new = patch::apply_to(patch, old, type_of(kind))?;
     let pruned = prune_fields(kind, &mut new);
     let unknown = pruned.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
-    let said = validation(request)?.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
-    warnings.extend(said);
+    let validation = validation(request)?;
+    if validation == FieldValidation::Strict && !unknown.is_empty() {
+        let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        let why = format!("strict decoding error: {}", unknown.join(", "));
+        return Err(patch::undecodable(patch, &new, &why));
+    }
+    warnings.extend(validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?);
+    let (api_version, given) = (text(&new, &["apiVersion"]), text(&new, &["kind"]));
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    if let Some(why) = misfit(kind, group, version, given) {
+        return Err(patch::undecodable(patch, &new, &why));
+    }
     check_type(kind, &new)?;
     let name = text(&new, &["metadata", "name"]);
     let expected = text(old, &["metadata", "name"]);
@@ -165,18 +201,9 @@ pub(crate) fn patched(
     Ok(new)
 }
 
-/// Checks what is to be applied.
-pub(crate) fn apply_configuration(
-    kind: &Kind,
-    request: &Incoming,
-    config: &Value,
-    namespace: &str,
-    name: &str,
-    warnings: &mut Vec<String>,
-) -> Result<Value> {
+/// What is to be applied, with the name and namespace of the path.
+pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -> Result<Value> {
     let mut config = config.clone();
-    check_type(kind, &config)?;
-    prune_object(kind, request, &mut config, warnings)?;
     if !config["metadata"].is_object() {
         config["metadata"] = json!({});
     }
@@ -190,9 +217,15 @@ pub(crate) fn apply_configuration(
     if !namespace.is_empty() {
         config["metadata"]["namespace"] = namespace.into();
     }
-    config["apiVersion"] = kind.api_version().into();
-    config["kind"] = kind.kind.as_ref().into();
     Ok(config)
+}
+
+/// What has been applied, in form.
+pub(crate) fn applied(kind: &Kind, mut object: Value) -> Result<Value> {
+    // Its fields have been checked against the types: there are no unknown ones.
+    prune_fields(kind, &mut object)
+        .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
+    Ok(object)
 }
 
 /// Reads how to delete: from the body if there is one, else from the query.

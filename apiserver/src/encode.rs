@@ -6,11 +6,11 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::body::type_of;
 use crate::faults::Seen;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::object::{Object, write_type};
-use crate::body::type_of;
 use crate::proto;
 use crate::prune::empty;
 use crate::rest::List;
@@ -77,13 +77,18 @@ impl View {
             (Form::Whole, Encoding::Protobuf) => {
                 let items: Vec<Bytes> =
                     list.objects.iter().filter_map(|object| self.message(object)).collect();
-                let metadata = list_metadata(list);
+                let metadata = list_metadata(list, self.kind.custom);
                 proto::encode_list(&self.kind.api_version(), &self.kind.list_kind(), &metadata, &items)
                     .unwrap_or_default()
             }
             (Form::Table, _) => {
                 let values: Vec<Value> = list.objects.iter().map(|object| object.value(&self.kind)).collect();
-                self.value(&self.printer.table(&values, list_metadata(list), self.include, self.now))
+                self.value(&self.printer.table(
+                    &values,
+                    list_metadata(list, self.kind.custom),
+                    self.include,
+                    self.now,
+                ))
             }
             (Form::Metadata, _) => {
                 let items = list.objects.iter();
@@ -91,14 +96,14 @@ impl View {
                     items.map(|object| partial_object_metadata(&object.value(&self.kind))).collect();
                 self.value(&json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": list_metadata(list), "items": items,
+                    "metadata": list_metadata(list, self.kind.custom), "items": items,
                 }))
             }
             _ => {
                 let items = list.objects.iter().map(|object| object.value(&self.kind));
                 self.value(&json!({
                     "kind": self.kind.list_kind(), "apiVersion": self.kind.api_version(),
-                    "metadata": list_metadata(list), "items": items.collect::<Vec<_>>(),
+                    "metadata": list_metadata(list, self.kind.custom), "items": items.collect::<Vec<_>>(),
                 }))
             }
         }
@@ -110,7 +115,7 @@ impl View {
         let listed = Kind { kind: self.kind.list_kind().into(), ..(*self.kind).clone() };
         write_type(&mut out, &listed);
         out.extend_from_slice(b"\"metadata\":");
-        out.extend_from_slice(list_metadata(list).to_string().as_bytes());
+        out.extend_from_slice(list_metadata(list, self.kind.custom).to_string().as_bytes());
         out.extend_from_slice(b",\"items\":[");
         for (at, object) in list.objects.iter().enumerate() {
             if at > 0 {
@@ -259,9 +264,10 @@ pub(crate) fn value_bytes(value: &Value, encoding: Encoding) -> Bytes {
     }
 }
 
-fn list_metadata(list: &List) -> Value {
+fn list_metadata(list: &List, custom: bool) -> Value {
     let mut metadata = json!({"resourceVersion": list.version.to_string()});
-    if !list.continues.is_empty() {
+    // Lists of custom resources have it even when it is empty.
+    if custom || !list.continues.is_empty() {
         metadata["continue"] = list.continues.as_str().into();
     }
     if let Some(remaining) = list.remaining {

@@ -315,7 +315,7 @@ impl Act<'_> {
     fn apply(&mut self, config: &Value, subresource: Option<Subresource>) -> Result<Reply> {
         let Resource { namespace, name, .. } = self.resource;
         let (kind, request) = (self.kind, self.request);
-        let config = body::apply_configuration(kind, request, config, namespace, name, self.warnings)?;
+        let config = body::apply_configuration(config, namespace, name)?;
         let force = request.options.flag("force").unwrap_or_default();
         let api_version = kind.api_version();
         let applied = |current: Option<&Value>, now| {
@@ -327,7 +327,7 @@ impl Act<'_> {
                 status_apart: kind.has(Subresource::Status),
                 now,
             };
-            patch::apply::apply(&manager, &kind.kind, current, &config, force)
+            body::applied(kind, patch::apply::apply(&manager, &kind.kind, current, &config, force)?)
         };
         self.write(|writer| {
             let now = writer.now;
@@ -337,7 +337,7 @@ impl Act<'_> {
                 }
                 let object = applied(None, now)?;
                 writer.applies = true;
-                return Ok(Reply::Object(StatusCode::CREATED, writer.create(kind, namespace, object)?));
+                return Ok(self.created(writer.create(kind, namespace, object)?));
             }
             writer.applies = true;
             let changed =

@@ -45,6 +45,9 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
         ["apis", group] => found(request, discovery::api_group(kinds(), group)),
         ["api", version] => found(request, discovery::api_resource_list(kinds(), "", version)),
         ["apis", group, version] => found(request, discovery::api_resource_list(kinds(), group, version)),
+        ["openapi", "v2"] if accepts(&request.headers, "proto-openapi") => {
+            Ok(answer(StatusCode::OK, openapi::V2_PROTOBUF, openapi::v2_protobuf().into()))
+        }
         ["openapi", "v2"] => found(request, Some(openapi::v2(kinds()))),
         ["openapi", "v3"] => found(request, Some(openapi::v3_index(kinds(), &custom))),
         ["openapi", "v3", "api", version] => found(request, openapi::v3(kinds(), "", version, &custom)),
@@ -76,6 +79,14 @@ fn found(request: &Incoming, value: Option<Value>) -> Result<Response<Body>> {
     }
     let encoding = discovery_media(&request.headers)?.encoding;
     Ok(answer(StatusCode::OK, encoding.name(), value_bytes(&value, encoding)))
+}
+
+/// Whether a word is in what the caller accepts.
+fn accepts(headers: &HeaderMap, word: &str) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(word)))
 }
 
 /// The address that the caller knows this server by.

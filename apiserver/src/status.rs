@@ -166,8 +166,7 @@ impl Status {
 
     /// 406: none of the content types that the caller accepts can be had.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
-        let message =
-            format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).generic()
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::json;
@@ -22,7 +23,6 @@ use crate::selector::Selector;
 use crate::server::{Body, Disconnect, Shared};
 use crate::status::{Cause, Result, Status};
 use crate::store::{Change, ChangeType, Forgotten};
-use crate::strategy;
 
 /// How often a watch that asks for bookmarks gets one.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
@@ -60,8 +60,7 @@ enum From {
 impl WatchOptions {
     pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
         validate(query)?;
-        let selector =
-            Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
+        let selector = Selector::parse(kind, query)?;
         let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
         let version = parse_version(query.text("resourceVersion")).map_err(unreadable)?;
         let initial = query.flag("sendInitialEvents");

@@ -81,6 +81,23 @@ pub fn v3<'a>(
     }))
 }
 
+/// The content type of [`v2_protobuf`].
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// `/openapi/v2` in protobuf, which is how kubectl asks for it where v3 does not help (for a List, say): a document without
+/// definitions. By that kubectl leaves validation to the server.
+pub fn v2_protobuf() -> Vec<u8> {
+    /// A field of text or of a message: fields 1 and 2 of the document are `swagger` and `info`, of info `title` and `version`.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        // All of them are shorter than what takes a second byte of length.
+        let mut out = vec![number << 3 | 2, bytes.len() as u8];
+        out.extend_from_slice(bytes);
+        out
+    }
+    let info = [field(1, b"Kubernetes"), field(2, GIT_VERSION.as_bytes())].concat();
+    [field(1, b"2.0"), field(2, &info)].concat()
+}
+
 /// `/openapi/v2`: everything in one. Custom kinds have no fields here but those that all have.
 pub fn v2<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     let (paths, definitions) = document(kinds, Form::V2, &|_| None);

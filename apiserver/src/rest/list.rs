@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base64::{DecodeError, Engine as _};
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine as _};
 use serde_json::{Value, json};
 
 use super::State;
@@ -13,7 +13,6 @@ use crate::request::Options;
 use crate::selector::Selector;
 use crate::status::{Cause, Details, Result, Status};
 use crate::store::Table;
-use crate::strategy;
 
 /// What a list is asked for.
 #[derive(Debug, Default)]
@@ -66,8 +65,7 @@ pub(crate) fn parse_version(text: &str) -> Result<u64> {
 impl ListOptions {
     /// Reads the options of a list.
     pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
-        let selector =
-            Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
+        let selector = Selector::parse(kind, query)?;
         query.number("timeoutSeconds")?;
         let limit = query.number("limit")?.unwrap_or_default();
         validate(query)?;
@@ -138,9 +136,8 @@ fn from(query: &Options, limit: usize) -> Result<From> {
         // Without a match, pages are of one version.
         _ => limit > 0,
     };
-    let unreadable = |status: Status| {
-        Status::bad_request(format!("invalid resource version: {}", status.message))
-    };
+    let unreadable =
+        |status: Status| Status::bad_request(format!("invalid resource version: {}", status.message));
     Ok(match parse_version(version).map_err(unreadable)? {
         0 => From::Now,
         version if exact => From::Exact(version),

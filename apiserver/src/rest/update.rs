@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde_json::Value;
 
 use super::{Writer, text, timestamp, united};
@@ -72,9 +73,9 @@ impl Writer<'_> {
         }
         let given = text(&object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
-            return Err(Status::bad_request(format!(
-                "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
-            )));
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Status::bad_request(message));
         }
         if part == Part::Main
             && strategy::of(kind).allows_create_on_update()
@@ -82,7 +83,11 @@ impl Writer<'_> {
         {
             return self.create(kind, namespace, object).map(Updated::Created);
         }
-        self.update(kind, namespace, name, part, |_| Ok(object)).map(Updated::Changed)
+        self.update(kind, namespace, name, part, |old| {
+            check_uid(kind, name, &object, old)?;
+            Ok(object)
+        })
+        .map(Updated::Changed)
     }
 
     /// Changes an object. What `change` makes of the current object is checked and kept.
@@ -98,7 +103,7 @@ impl Writer<'_> {
         let mut old = current.value(kind);
         let mut new = change(&old)?;
         depth::check(&new)?;
-        check_preconditions(kind, name, part, &new, &old)?;
+        check_version(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
         if kind.is_converted() {
             strategy::event::to_core(&mut new);
@@ -141,10 +146,12 @@ impl Writer<'_> {
     /// Keeps a changed object, or lets go of one whose last finalizer has gone.
     pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<Object> {
         let ended = is_ended(kind, &new);
-        let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
         if self.dry_run {
-            return object;
+            // It stays as it was, and so does its version.
+            let version = text(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
+            return Arc::new(Object::new(kind, new, version));
         }
+        let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
         if ended {
             self.remove(kind, Arc::clone(&object));
             return object;
@@ -172,25 +179,34 @@ pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
         && (!kind.is_namespace() || none(&object["spec"]["finalizers"]))
 }
 
-fn check_preconditions(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
-    let of = |object: &Value, key: &str| text(object, &["metadata", key]).to_owned();
-    let (new_uid, old_uid) = (of(new, "uid"), of(old, "uid"));
-    if !new_uid.is_empty() && new_uid != old_uid {
-        let why =
-            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
-        return Err(Status::conflict(kind, name, why));
+/// Whether a replacement is meant for this very object.
+fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
+    let (wanted, uid) = (text(new, &["metadata", "uid"]), text(old, &["metadata", "uid"]));
+    if wanted.is_empty() || wanted == uid {
+        return Ok(());
     }
-    let (new_version, old_version) = (of(new, "resourceVersion"), of(old, "resourceVersion"));
-    if new_version.is_empty() || new_version == "0" {
-        if matches!(part, Part::Main | Part::Status)
-            && (kind.custom || !strategy::of(kind).allows_unconditional_update())
-        {
-            let cause =
-                Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-            return Err(Status::invalid(kind, name, vec![cause]));
+    let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+    Err(Status::conflict(kind, name, why))
+}
+
+/// Whether a change is of the object as it is now.
+fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
+    let of = |object| text(object, &["metadata", "resourceVersion"]);
+    match of(new) {
+        "" | "0" => {}
+        wanted if wanted == of(old) => return Ok(()),
+        wanted if wanted.parse::<u64>().is_err() => {
+            let why = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
+            return Err(Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, why));
         }
-    } else if new_version != old_version {
-        return Err(Status::stale(kind, name));
+        _ => return Err(Status::stale(kind, name)),
+    }
+    let must = kind.custom || !strategy::of(kind).allows_unconditional_update();
+    if must && matches!(part, Part::Main | Part::Status) {
+        let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        // Upstream names the resource for custom kinds.
+        let named = if kind.custom { &kind.resource } else { &kind.kind };
+        return Err(Status::invalid_of(&kind.stored_in_group, named, name, vec![cause]));
     }
     Ok(())
 }
@@ -209,8 +225,11 @@ fn keep_metadata(new: &mut Value, old: &Value) {
         "namespace",
         "resourceVersion",
         "selfLink",
-        "uid",
     ];
+    // Another one is refused, and not kept.
+    if !metadata.contains_key("uid") {
+        metadata.insert("uid".to_owned(), old["metadata"]["uid"].clone());
+    }
     for key in kept {
         match old["metadata"].get(key) {
             Some(value) => metadata.insert(key.to_owned(), value.clone()),

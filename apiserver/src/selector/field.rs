@@ -26,11 +26,11 @@ enum Field {
 }
 
 impl FieldSelector {
-    pub(super) fn parse(text: &str, strategy: &dyn Strategy) -> Result<Self> {
+    pub(super) fn parse(text: &str, strategy: &dyn Strategy, custom: bool) -> Result<Self> {
         let mut terms = Vec::new();
         for term in split(text) {
             if !term.is_empty() {
-                terms.push(Term::parse(text, term, strategy)?);
+                terms.push(Term::parse(text, term, strategy, custom)?);
             }
         }
         Ok(Self { terms })
@@ -46,7 +46,7 @@ impl FieldSelector {
 }
 
 impl Term {
-    fn parse(whole: &str, term: &str, strategy: &dyn Strategy) -> Result<Self> {
+    fn parse(whole: &str, term: &str, strategy: &dyn Strategy, custom: bool) -> Result<Self> {
         let found = term.char_indices().find_map(|(at, _)| {
             let operators = ["!=", "==", "="];
             operators
@@ -58,14 +58,14 @@ impl Term {
             let message = format!("invalid selector: '{whole}'; can't understand '{term}'");
             return Err(Status::bad_request(message));
         };
-        let field = Field::parse(&term[..at], strategy)?;
+        let field = Field::parse(&term[..at], strategy, custom)?;
         let value = unescape(&term[at + operator.len()..])?;
         Ok(Self { field, value, equal: operator != "!=" })
     }
 }
 
 impl Field {
-    fn parse(name: &str, strategy: &dyn Strategy) -> Result<Self> {
+    fn parse(name: &str, strategy: &dyn Strategy, custom: bool) -> Result<Self> {
         match name {
             "metadata.name" => return Ok(Self::Name),
             "metadata.namespace" => return Ok(Self::Namespace),
@@ -73,7 +73,7 @@ impl Field {
         }
         let own = strategy.selectable_fields();
         own.iter().position(|field| *field == name).map(Self::Own).ok_or_else(|| {
-            Status::bad_request(if own.is_empty() {
+            Status::bad_request(if own.is_empty() && !custom {
                 format!(
                     "{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
                 )
@@ -170,7 +170,7 @@ mod tests {
             ("metadata.name=a", false),
         ] {
             assert_eq!(
-                FieldSelector::parse(selector, &Phases).unwrap().matches(&object),
+                FieldSelector::parse(selector, &Phases, false).unwrap().matches(&object),
                 expected,
                 "{selector}"
             );
@@ -179,8 +179,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_selected_by_is_refused_with_upstreams_words() {
-        let refused =
-            |text: &str, strategy: &dyn Strategy| FieldSelector::parse(text, strategy).unwrap_err().message;
+        let refused = |text: &str, strategy: &dyn Strategy| {
+            FieldSelector::parse(text, strategy, false).unwrap_err().message
+        };
         assert_eq!(refused("spec.x=1", &Phases), "field label not supported: spec.x");
         assert_eq!(
             refused("spec.x=1", &Plain),

@@ -1,6 +1,8 @@
 //! Label selectors: `app=web,tier notin (test,dev),!canary`.
 
 use crate::status::{Result, Status};
+use crate::strategy::labels;
+use crate::strategy::names::Wrong;
 
 type Labels = [(Box<str>, Box<str>)];
 
@@ -118,7 +120,10 @@ impl<'a> Parser<'a> {
             self.next();
         }
         let key = match self.next() {
-            Token::Word(key) => key.to_owned(),
+            Token::Word(key) => {
+                valid("<nil>", key, labels::key(key))?;
+                key.to_owned()
+            }
             token => return Err(format!("found '{}', expected: identifier", token.text())),
         };
         if negated {
@@ -128,10 +133,10 @@ impl<'a> Parser<'a> {
             return Ok(Requirement { key, operator: Operator::Exists });
         }
         let operator = match self.next() {
-            Token::Symbol("=" | "==") => Operator::In(vec![self.value()?]),
-            Token::Symbol("!=") => Operator::NotIn(vec![self.value()?]),
-            Token::Word("in") => Operator::In(self.values()?),
-            Token::Word("notin") => Operator::NotIn(self.values()?),
+            Token::Symbol("=" | "==") => Operator::In(valid_all(&key, vec![self.value()?])?),
+            Token::Symbol("!=") => Operator::NotIn(valid_all(&key, vec![self.value()?])?),
+            Token::Word("in") => Operator::In(valid_all(&key, self.values()?)?),
+            Token::Word("notin") => Operator::NotIn(valid_all(&key, self.values()?)?),
             Token::Symbol(">") => Operator::GreaterThan(self.bound()?),
             Token::Symbol("<") => Operator::LessThan(self.bound()?),
             token => return Err(format!("found '{}', expected: {OPERATORS}", token.text())),
@@ -208,6 +213,22 @@ impl<'a> Parser<'a> {
                 (Token::Unknown(unknown), rest)
             }
         }
+    }
+}
+
+/// The values, if each can be a label's.
+fn valid_all(key: &str, values: Vec<String>) -> std::result::Result<Vec<String>, String> {
+    for (at, value) in values.iter().enumerate() {
+        valid(&format!("values[{at}][{key}]"), value, labels::value(value))?;
+    }
+    Ok(values)
+}
+
+fn valid(place: &str, value: &str, wrong: Wrong) -> std::result::Result<(), String> {
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{place}: Invalid value: {value:?}: {}", wrong.join("; ")))
     }
 }
 

@@ -3,9 +3,11 @@
 mod field;
 mod label;
 
+use crate::kinds::Kind;
 use crate::object::Object;
+use crate::request::Options;
 use crate::status::Result;
-use crate::strategy::Strategy;
+use crate::strategy;
 use field::FieldSelector;
 use label::LabelSelector;
 
@@ -18,8 +20,10 @@ pub(crate) struct Selector {
 
 impl Selector {
     /// Reads both selectors. Fields that the kind does not offer are refused.
-    pub(crate) fn parse(labels: &str, fields: &str, strategy: &dyn Strategy) -> Result<Self> {
-        Ok(Self { labels: LabelSelector::parse(labels)?, fields: FieldSelector::parse(fields, strategy)? })
+    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+        let labels = LabelSelector::parse(query.text("labelSelector"))?;
+        let fields = FieldSelector::parse(query.text("fieldSelector"), strategy::of(kind), kind.custom)?;
+        Ok(Self { labels, fields })
     }
 
     /// Whether everything matches.

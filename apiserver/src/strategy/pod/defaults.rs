@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::json::{entries, flag, int, list_mut, object_mut, present, set_default, text};
+use super::super::json::{entries, flag, int, list, list_mut, object_mut, present, set_default, text};
 use super::super::quantity::Quantity;
 use super::super::resources::{is_huge_pages, may_be_overcommitted};
 use super::image;
@@ -15,6 +15,7 @@ const FILE_MODE: i64 = 0o644;
 
 /// Fills in a pod. Filling it in again changes nothing.
 pub fn pod(pod: &mut Value) {
+    addresses(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     for field in ["initContainers", "containers"] {
         for container in list_mut(spec, field) {
@@ -216,6 +217,15 @@ fn host_ports(container: &mut Value) {
         if let Some(number) = port.get("containerPort").filter(|_| is_missing).cloned() {
             port["hostPort"] = number;
         }
+    }
+}
+
+/// The one address is among the many.
+fn addresses(pod: &mut Value) {
+    let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
+    let ip = text(status, "podIP").to_owned();
+    if !ip.is_empty() && list(status, "podIPs").is_empty() {
+        status["podIPs"] = json!([{"ip": ip}]);
     }
 }
 
