@@ -1,6 +1,6 @@
 //! Where answers differ, and the closed list of differences that are meant.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs;
 use std::path::Path;
 
@@ -62,7 +62,7 @@ fn compare(request: &str, place: &mut String, real: &Value, ours: &Value, into: 
         }
         (Value::Array(real), Value::Array(ours)) if real.len() == ours.len() => {
             for (index, (real, ours)) in real.iter().zip(ours).enumerate() {
-                place.push_str(&format!("[{index}]"));
+                write!(place, "[{index}]").expect("writing to a String cannot fail");
                 compare(request, place, real, ours, into);
                 place.truncate(length);
             }

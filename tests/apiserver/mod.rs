@@ -7,6 +7,8 @@ mod differences;
 mod exchange;
 mod kubectl;
 mod normal;
+mod output;
 mod requests;
+mod session;
 mod table;
 mod target;

@@ -75,12 +75,16 @@ impl Names {
         }
     }
 
+    fn uid(&mut self, uid: &str) -> String {
+        format!("<uid {}>", numbered(&mut self.uids, uid))
+    }
+
     /// Times, UIDs and resource versions within a text.
     pub(super) fn text(&mut self, text: &str) -> String {
         if is_time(text) {
             return "<time>".to_owned();
         }
-        if !text.contains('-') && !text.contains("version") {
+        if !text.contains('-') && !text.contains("ersion") {
             return text.to_owned();
         }
         let words =
@@ -90,17 +94,18 @@ impl Names {
         for word in words {
             let core = word.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
             let rest = &word[core.len()..];
+            let number = core.bytes().all(|letter| letter.is_ascii_digit());
             if is_uid(core) {
-                normal += &format!("<uid {}>{rest}", numbered(&mut self.uids, core));
+                normal.push_str(&self.uid(core));
+                normal.push_str(rest);
             } else if is_time(core) {
-                normal += "<time>";
-                normal += rest;
-            } else if after_version && !core.is_empty() && core.bytes().all(|letter| letter.is_ascii_digit())
-            {
-                normal += "<version>";
-                normal += rest;
+                normal.push_str("<time>");
+                normal.push_str(rest);
+            } else if after_version && number && !core.is_empty() {
+                normal.push_str("<version>");
+                normal.push_str(rest);
             } else {
-                normal += word;
+                normal.push_str(word);
             }
             // As in `too old resource version: 1 (205)`, `ResourceVersion in precondition: 1`.
             after_version |= core.to_ascii_lowercase().contains("version");
@@ -182,7 +187,9 @@ pub(super) fn keep_named(value: &mut Value, names: &[String]) {
                 places.iter().find_map(|name| name.as_str().map(str::to_owned))
             };
             items.retain(|item| name(item).is_none_or(|name| names.contains(&name)));
-            items.iter_mut().for_each(|item| keep_named(item, names));
+            for item in items {
+                keep_named(item, names);
+            }
         }
         Value::Object(fields) => fields.values_mut().for_each(|field| keep_named(field, names)),
         _ => {}

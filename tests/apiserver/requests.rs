@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use futures::StreamExt as _;
 
 use super::differences::{self, Difference};
@@ -14,7 +15,7 @@ const CONCURRENCY: usize = 8;
 
 #[test]
 fn every_table_is_well_formed() {
-    let tables = Table::all(&folder("requests")).unwrap();
+    let tables = hold(Table::all(&folder("requests")));
     let requests: usize = tables.iter().map(|table| table.requests.len()).sum();
     assert!(requests >= 1, "only {requests} requests");
 }
@@ -24,7 +25,7 @@ fn every_request_is_answered_as_the_real_server_does() {
     let Some(real) = real() else { return };
     let ours = memory();
     let filter = std::env::var("SUPERCARGO_REQUESTS").unwrap_or_default();
-    let mut tables = Table::all(&folder("requests")).unwrap();
+    let mut tables = hold(Table::all(&folder("requests")));
     tables.retain(|table| table.name.contains(&filter));
     let runs = futures::stream::iter(&tables)
         .map(|table| async move {
@@ -49,7 +50,7 @@ fn every_request_is_answered_as_the_real_server_does() {
         faults.extend(real.unexpected);
         faults.extend(ours.unexpected);
     }
-    let (differences, unused) = differences::excuse(&folder("differences.yaml"), found).unwrap();
+    let (differences, unused) = hold(differences::excuse(&folder("requests/differences.yaml"), found));
     if filter.is_empty() {
         faults.extend(unused);
     }
@@ -71,4 +72,9 @@ fn compare(table: &Table, real: &Run, ours: &Run) -> Vec<Difference> {
 
 pub(super) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("apiserver").join(name)
+}
+
+/// Fails with the message as it is written, not as Rust would show it.
+pub(super) fn hold<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -63,7 +63,8 @@ pub(super) type Variables = BTreeMap<String, String>;
 impl Table {
     /// All files of a folder.
     pub(super) fn all(folder: &Path) -> Result<Vec<Self>> {
-        yaml_files(folder)?.iter().map(|file| Self::read(file)).collect()
+        let files = yaml_files(folder)?;
+        files.iter().filter(|file| !file.ends_with("differences.yaml")).map(|file| Self::read(file)).collect()
     }
 
     fn read(file: &Path) -> Result<Self> {
@@ -137,8 +138,7 @@ impl Request {
         let mut given = named.iter().filter_map(|(method, path)| Some((*method, path.as_deref()?)));
         let other = self.other.as_deref().and_then(|other| other.split_once(' '));
         match (given.next(), given.next(), other) {
-            (Some(target), None, None) => Ok(target),
-            (None, None, Some(target)) => Ok(target),
+            (Some(target), None, None) | (None, None, Some(target)) => Ok(target),
             _ => bail!("a request has one method"),
         }
     }
