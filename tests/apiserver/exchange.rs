@@ -14,6 +14,10 @@ use super::target::{Answer, Target};
 /// What clients read of an answer's head.
 const HEADERS: [&str; 4] = ["allow", "content-type", "retry-after", "warning"];
 
+/// How often a request is sent that is waited for.
+const MOST_TRIES: usize = 100;
+const INTERVAL: Duration = Duration::from_millis(100);
+
 /// What one server did with a table.
 pub(super) struct Run {
     /// What each request was answered, by the request's name: `code`, `headers` and `body`, normalized.
@@ -35,18 +39,34 @@ pub(super) async fn run(target: &Target, table: &Table) -> Result<Run> {
     let mut names = Names::default();
     let mut variables = Variables::from([("ns".to_owned(), namespace)]);
     for request in &table.requests {
-        let built = table.build(request, &variables).with_context(|| request.name.clone())?;
-        let is_watch = built.uri().query().is_some_and(|query| query.contains("watch=true"));
-        let answer = target.send(built).await;
-        let is_stream = is_watch && answer.status() == StatusCode::OK;
-        let body = if is_stream { events(answer.body())? } else { body(&answer) };
         let what = format!("{} of {}, on the {} server", request.name, table.name, target.name);
-        run.unexpected.extend(unexpected(&what, request, &answer, &body)?);
+        let mut left = if request.until { MOST_TRIES } else { 1 };
+        let (answer, body) = loop {
+            let built = table.build(request, &variables).with_context(|| request.name.clone())?;
+            let (answer, body) = exchange(target, built).await?;
+            left -= 1;
+            let unexpected = unexpected(&what, request, &answer, &body)?;
+            if unexpected.is_none() || left == 0 {
+                run.unexpected.extend(unexpected);
+                break (answer, body);
+            }
+            tokio::time::sleep(INTERVAL).await;
+        };
         save(request, &body, &mut variables);
         run.answers.insert(request.name.clone(), normal(request, &answer, body, &mut names));
     }
     run.took = began.elapsed();
     Ok(run)
+}
+
+async fn exchange(target: &Target, request: http::Request<Vec<u8>>) -> Result<(Answer, Value)> {
+    let query = request.uri().query().unwrap_or_default();
+    // What is not `false` is true.
+    let is_watch = query.contains("watch=") && !query.contains("watch=false");
+    let answer = target.send(request).await;
+    let is_stream = is_watch && answer.status() == StatusCode::OK;
+    let body = if is_stream { events(answer.body())? } else { body(&answer) };
+    Ok((answer, body))
 }
 
 fn normal(request: &Request, answer: &Answer, mut body: Value, names: &mut Names) -> Value {

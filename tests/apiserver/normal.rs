@@ -39,6 +39,11 @@ impl Names {
             event["type"] != "BOOKMARK" || annotations["k8s.io/initial-events-end"] == "true"
         });
         for event in events {
+            if event["type"].is_null() {
+                // Where nothing is watched, the answer is an object.
+                self.normalize(event);
+                continue;
+            }
             let is_bookmark = event["type"] == "BOOKMARK";
             let object = &mut event["object"];
             if is_bookmark {
@@ -83,6 +88,9 @@ impl Names {
     pub(super) fn text(&mut self, text: &str) -> String {
         if is_time(text) {
             return "<time>".to_owned();
+        }
+        if text.starts_with("127.0.0.1:") {
+            return "<server>".to_owned();
         }
         if !text.contains('-') && !text.contains("ersion") {
             return text.to_owned();

@@ -49,6 +49,9 @@ pub(super) struct Request {
     pub(super) headers: BTreeMap<String, String>,
     /// The status code, and after it the `reason` if the answer is an error.
     expect: Value,
+    /// Whether it is sent again until it is answered so: the real server serves a new kind when it comes to it.
+    #[serde(default)]
+    pub(super) until: bool,
     /// What to keep of the answer for later requests: a variable's name, and a JSON pointer.
     #[serde(default)]
     pub(super) save: BTreeMap<String, String>,

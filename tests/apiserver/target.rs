@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -11,6 +12,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::runtime::{Builder, Runtime};
+
+/// How long an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Carries all clients of these tests. They outlive the test that makes them, so it must too.
 pub(super) static RUNTIME: LazyLock<Runtime> =
@@ -44,11 +48,14 @@ impl Target {
     /// Sends one request and reads the whole answer.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Answer {
         let what = format!("{}: {} {}", self.name, request.method(), request.uri());
-        let answer = self.client.send(request.map(Body::from)).await;
-        let answer = answer.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.unwrap_or_else(|error| panic!("{what}: {error}"));
-        Response::from_parts(head, body.to_bytes().to_vec())
+        let answer = async {
+            let answer = self.client.send(request.map(Body::from)).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            Response::from_parts(head, body.to_bytes().to_vec())
+        };
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{what}: no answer"))
     }
 
     /// Sends JSON and gives the status code and the JSON of the answer.
