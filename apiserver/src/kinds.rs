@@ -114,6 +114,11 @@ impl Kind {
         }
     }
 
+    /// Whether its objects are stored as those of another group.
+    pub fn is_converted(&self) -> bool {
+        self.group != self.stored_in_group
+    }
+
     /// Whether it has the subresource.
     pub fn has(&self, subresource: Subresource) -> bool {
         self.subresources.contains(&subresource)
@@ -157,8 +162,12 @@ impl Kind {
         self
     }
 
-    fn in_all(mut self) -> Self {
-        self.categories = vec![Text::Borrowed("all")].into();
+    fn in_all(self) -> Self {
+        self.in_category("all")
+    }
+
+    fn in_category(mut self, category: &'static str) -> Self {
+        self.categories = vec![Text::Borrowed(category)].into();
         self
     }
 
@@ -330,6 +339,7 @@ fn table() -> Vec<Kind> {
             "customresourcedefinition",
         )
         .short(&["crd", "crds"])
+        .in_category("api-extensions")
         .with(STATUS),
         Kind::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "priorityclass")
             .short(&["pc"]),

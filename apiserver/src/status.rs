@@ -37,6 +37,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// After how many seconds to try again; 0 for no advice.
     pub retry_after_seconds: u32,
+    /// For a list that cannot be continued as it was: the token to go on with. It goes into the Status' metadata.
+    pub continues: String,
 }
 
 /// One thing that is wrong.
@@ -197,6 +199,9 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code.as_u16(),
         });
+        if !self.details.continues.is_empty() {
+            status["metadata"]["continue"] = self.details.continues.as_str().into();
+        }
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }

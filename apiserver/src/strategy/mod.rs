@@ -1,10 +1,36 @@
 //! What a kind adds to the general handling of objects: defaults, checks, and what it never lets a caller write. Upstream's
 //! word is strategy.
 
+pub mod checks;
+pub mod config;
+pub mod event;
+pub mod json;
+pub mod labels;
+pub mod lease;
+pub mod meta;
+pub mod names;
+pub mod namespace;
+pub mod node;
+pub mod path;
+pub mod pod;
+pub mod policy;
+pub mod priority_class;
+pub mod quantity;
+pub mod rbac;
+pub mod resources;
+pub mod reviews;
+pub mod scale;
+pub mod selectors;
+pub mod status;
+pub mod storage;
+pub mod taints;
+pub mod workloads;
+
 use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::status::{Cause, Result};
+use names::Wrong;
 
 /// Objects that a strategy may look up.
 pub trait Lookup {
@@ -24,7 +50,18 @@ pub trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// Removes or sets what callers may not write when they create (the status, for one).
+    /// Admission of a change through the main resource. Runs before `prepare_for_update`.
+    fn admit_update(&self, _object: &mut Value, _old: &Value, _objects: &dyn Lookup) -> Result<()> {
+        Ok(())
+    }
+
+    /// Admission of a deletion.
+    fn admit_delete(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Removes or sets what callers may not write when they create (the status, for one). The
+    /// object has its name and UID by then.
     fn prepare_for_create(&self, _object: &mut Value) {}
 
     /// Restores what callers may not change through the main resource (the status, for one).
@@ -63,9 +100,24 @@ pub trait Strategy: Send + Sync {
         false
     }
 
-    /// How a name that cannot be is refused; `None` when it can be. DNS-1123 subdomains by default.
-    fn invalid_name(&self, _name: &str) -> Option<&'static str> {
-        None
+    /// What is wrong with a name. DNS-1123 subdomains by default.
+    fn check_name(&self, name: &str) -> Wrong {
+        names::dns1123_subdomain(name)
+    }
+
+    /// Whether the main resource's next generation is due. Only asked where there are generations.
+    fn changes_generation(&self, object: &Value, old: &Value) -> bool {
+        object.get("spec") != old.get("spec")
+    }
+
+    /// Whether an update may leave out the resourceVersion.
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// Whether an update of what is not there creates it.
+    fn allows_create_on_update(&self) -> bool {
+        false
     }
 
     /// How long deletion waits when the caller does not say, in seconds. Pods that run have 30.
@@ -80,6 +132,66 @@ struct Plain;
 impl Strategy for Plain {}
 
 /// The strategy of a kind.
-pub fn of(_kind: &Kind) -> &'static dyn Strategy {
-    &Plain
+pub fn of(kind: &Kind) -> &'static dyn Strategy {
+    if kind.custom {
+        return &Plain;
+    }
+    match kind.group.as_ref() {
+        "" => core(&kind.resource),
+        "apps" => match kind.resource.as_ref() {
+            "controllerrevisions" => &workloads::ControllerRevision,
+            "daemonsets" => &workloads::DaemonSet,
+            "deployments" => &workloads::Deployment,
+            "replicasets" => &workloads::ReplicaSet,
+            "statefulsets" => &workloads::StatefulSet,
+            _ => &Plain,
+        },
+        "batch" => match kind.resource.as_ref() {
+            "cronjobs" => &workloads::CronJob,
+            "jobs" => &workloads::Job,
+            _ => &Plain,
+        },
+        "coordination.k8s.io" => &lease::Lease,
+        "events.k8s.io" => &event::NewEvent,
+        "policy" => &policy::PodDisruptionBudget,
+        "rbac.authorization.k8s.io" => match kind.resource.as_ref() {
+            "clusterrolebindings" => &rbac::RoleBinding { namespaced: false },
+            "clusterroles" => &rbac::Role { namespaced: false },
+            "rolebindings" => &rbac::RoleBinding { namespaced: true },
+            "roles" => &rbac::Role { namespaced: true },
+            _ => &Plain,
+        },
+        "scheduling.k8s.io" => &priority_class::PriorityClass,
+        "storage.k8s.io" => match kind.resource.as_ref() {
+            "csidrivers" => &storage::CsiDriver,
+            "csinodes" => &storage::CsiNode,
+            "csistoragecapacities" => &storage::CsiStorageCapacity,
+            "storageclasses" => &storage::StorageClass,
+            "volumeattachments" => &storage::VolumeAttachment,
+            _ => &Plain,
+        },
+        _ => &Plain,
+    }
 }
+
+/// The strategies of the core group.
+fn core(resource: &str) -> &'static dyn Strategy {
+    match resource {
+        "configmaps" => &config::ConfigMap,
+        "events" => &event::CoreEvent,
+        "limitranges" => &config::LimitRange,
+        "namespaces" => &namespace::Namespace,
+        "nodes" => &node::Node,
+        "persistentvolumeclaims" => &storage::PersistentVolumeClaim,
+        "persistentvolumes" => &storage::PersistentVolume,
+        "pods" => &pod::Pods,
+        "podtemplates" => &workloads::PodTemplate,
+        "replicationcontrollers" => &workloads::ReplicationController,
+        "resourcequotas" => &config::ResourceQuota,
+        "secrets" => &config::Secret,
+        _ => &Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,12 @@ pub(crate) fn find_or_build(program: Program, progress: &dyn Fn(&str)) -> Result
 
 /// Runs `go` in a module folder and gives what it prints.
 pub(crate) fn go(module: &Path, args: &[&str]) -> Result<String> {
-    let output = go_command(module, args).output().map_err(explain_start)?;
+    go_with_input(module, args, Stdio::null())
+}
+
+/// The same, with something to read.
+pub(crate) fn go_with_input(module: &Path, args: &[&str], input: Stdio) -> Result<String> {
+    let output = go_command(module, args).stdin(input).output().map_err(explain_start)?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "`go {}` failed: {}", args.join(" "), explain_failure(&errors));
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

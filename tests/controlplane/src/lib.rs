@@ -50,6 +50,7 @@ mod scheduler;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod tool;
 
 pub use assets::{Assets, Program, Unavailable};
 pub use component::Handle;
@@ -59,3 +60,4 @@ pub use kubeconfig::User;
 pub use kwok::KwokOptions;
 pub use scheduler::SchedulerOptions;
 pub use shared::{assets_or_skip, required, shared, shared_or_skip};
+pub use tool::{run_tool, run_tool_or_skip};

@@ -1,0 +1,189 @@
+//! The bodies of requests: read, checked against the kind, pruned.
+
+use serde_json::Value;
+
+use crate::handle::Incoming;
+use crate::kinds::Kind;
+use crate::media::Encoding;
+use crate::patch::{self, Patch};
+use crate::proto;
+use crate::prune::{FieldValidation, prune};
+use crate::rest::{DeleteOptions, text};
+use crate::schema::{Schema, TypeId};
+use crate::status::{Cause, Result, Status};
+
+/// Reads the object of a kind, with only the fields that the kind has.
+pub(crate) fn object(kind: &Kind, request: &Incoming, warnings: &mut Vec<String>) -> Result<Value> {
+    let mut object = decode(request, &kind.kind)?;
+    check_type(kind, &object)?;
+    prune_object(kind, request, &mut object, warnings)?;
+    if kind.custom {
+        let given = |key| !text(&object, &[key]).is_empty();
+        if !given("apiVersion") || !given("kind") {
+            let missing = if given("kind") { "apiVersion" } else { "Kind" };
+            return Err(Status::bad_request(format!("Object '{missing}' is missing in '{object}'")));
+        }
+    }
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.as_ref().into();
+    Ok(object)
+}
+
+/// Reads an object of a type that is no kind with a path: a binding, an eviction, a scale.
+pub(crate) fn untyped(request: &Incoming, api_version: &str, kind: &str) -> Result<Value> {
+    let mut object = decode(request, kind)?;
+    let type_id = Schema::get().kind(api_version, kind);
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if let Some(type_id) = type_id {
+        let unknown =
+            prune(type_id, &mut object).map_err(|error| Status::bad_request(error.message(version, kind)))?;
+        validation(request)?.act(&unknown, version, kind).map_err(Status::bad_request)?;
+    }
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    Ok(object)
+}
+
+/// Reads the body as JSON, whatever it is in.
+fn decode(request: &Incoming, kind: &str) -> Result<Value> {
+    let body = &request.body;
+    let value: Value = match Encoding::of_body(&request.headers)? {
+        Encoding::Json if body.is_empty() => return Err(unrecognized(kind, "unexpected end of JSON input")),
+        Encoding::Json => {
+            serde_json::from_slice(body).map_err(|error| unrecognized(kind, &error.to_string()))?
+        }
+        Encoding::Yaml => yaml(body).map_err(|why| unrecognized(kind, &why))?,
+        Encoding::Protobuf => proto::decode(body).map_err(|why| unrecognized(kind, &why.to_string()))?,
+    };
+    if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "it is no object")) }
+}
+
+fn unrecognized(kind: &str, why: &str) -> Status {
+    Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+}
+
+fn yaml(body: &[u8]) -> std::result::Result<Value, String> {
+    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Whether the object says that it is something else.
+fn check_type(kind: &Kind, object: &Value) -> Result<()> {
+    let (api_version, given) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+    if !given.is_empty() && given != kind.kind {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let message = format!(
+            "{given} in version {version:?} cannot be handled as a {}: converting ({api_version}.{given}) to ({}): unknown conversion",
+            kind.kind, kind.kind
+        );
+        return Err(Status::bad_request(message));
+    }
+    if !api_version.is_empty() && api_version != kind.api_version() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            kind.api_version()
+        )));
+    }
+    Ok(())
+}
+
+fn validation(request: &Incoming) -> Result<FieldValidation> {
+    let text = request.options.text("fieldValidation");
+    FieldValidation::parse(text).ok_or_else(|| {
+        let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
+        crate::rest::invalid_write_options(request.seen.verb, cause)
+    })
+}
+
+/// Drops what the kind does not have, and says or refuses as the caller wants.
+fn prune_object(
+    kind: &Kind,
+    request: &Incoming,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let Some(type_id) = type_of(kind) else { return Ok(()) };
+    let unknown = prune(type_id, object)
+        .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
+    let validation = validation(request)?;
+    let said = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
+    warnings.extend(said);
+    Ok(())
+}
+
+/// The type of a kind's objects; custom kinds have none.
+pub(crate) fn type_of(kind: &Kind) -> Option<TypeId> {
+    if kind.custom { None } else { Schema::get().of(kind) }
+}
+
+/// Reads a patch.
+pub(crate) fn patch(kind: &Kind, request: &Incoming) -> Result<Patch> {
+    let content_type = request.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    patch::parse(content_type.unwrap_or_default(), &request.body, kind.custom)
+}
+
+/// What a patch makes of an object.
+pub(crate) fn patched(
+    kind: &Kind,
+    request: &Incoming,
+    patch: &Patch,
+    old: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<Value> {
+    let mut new = patch::apply_to(patch, old, type_of(kind))?;
+    if let Some(type_id) = type_of(kind) {
+        let unknown =
+            prune(type_id, &mut new).map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
+        let said =
+            validation(request)?.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
+        warnings.extend(said);
+    }
+    check_type(kind, &new)?;
+    let name = text(&new, &["metadata", "name"]);
+    let expected = text(old, &["metadata", "name"]);
+    if name != expected {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({expected})"
+        )));
+    }
+    Ok(new)
+}
+
+/// Checks what is to be applied.
+pub(crate) fn apply_configuration(
+    kind: &Kind,
+    request: &Incoming,
+    config: &Value,
+    namespace: &str,
+    name: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Value> {
+    let mut config = config.clone();
+    check_type(kind, &config)?;
+    prune_object(kind, request, &mut config, warnings)?;
+    if !config["metadata"].is_object() {
+        config["metadata"] = serde_json::json!({});
+    }
+    let given = text(&config, &["metadata", "name"]);
+    if !given.is_empty() && given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    config["metadata"]["name"] = name.into();
+    if !namespace.is_empty() {
+        config["metadata"]["namespace"] = namespace.into();
+    }
+    config["apiVersion"] = kind.api_version().into();
+    config["kind"] = kind.kind.as_ref().into();
+    Ok(config)
+}
+
+/// Reads how to delete: from the body if there is one, else from the query.
+pub(crate) fn delete_options(request: &Incoming) -> Result<DeleteOptions> {
+    if request.body.is_empty() {
+        return DeleteOptions::parse(None, &request.options);
+    }
+    let body = untyped(request, "v1", "DeleteOptions")?;
+    DeleteOptions::parse(Some(&body), &request.options)
+}

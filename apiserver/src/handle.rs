@@ -1,0 +1,465 @@
+//! Which request means what.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::Value;
+
+use crate::encode::{Events, View};
+use crate::faults::{Fault, Seen};
+use crate::kinds::{Kind, Subresource, Verbs};
+use crate::media::{Encoding, Form, Media};
+use crate::object::Object;
+use crate::patch::managed::{FieldManager, manager_name};
+use crate::patch::{self, Patch};
+use crate::request::{Options, Resource, Target};
+use crate::rest::{
+    DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token, text,
+};
+use crate::server::{Body, Caller, Shared, answer};
+use crate::status::{Result, Status};
+use crate::strategy::Lookup;
+use crate::strategy::pod::{binding, eviction};
+use crate::strategy::reviews::{self, User};
+use crate::strategy::scale::{ScalePaths, scale_of, set_scale};
+use crate::table::{IncludeObject, Printer};
+use crate::watch::{Watch, WatchOptions};
+use crate::{body, nonresource};
+
+/// A request, read.
+pub(crate) struct Incoming {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) target: Target,
+    pub(crate) options: Options,
+    pub(crate) body: Bytes,
+    pub(crate) caller: Caller,
+    pub(crate) seen: Seen,
+}
+
+/// What a request came to.
+enum Reply {
+    Object(StatusCode, Arc<Object>),
+    Value(StatusCode, Value),
+    List(List),
+    Watch(Box<Watch>),
+}
+
+impl Incoming {
+    pub(crate) fn new(head: Parts, body: Bytes, caller: Caller) -> Self {
+        let target = Target::parse(head.uri.path());
+        let options = Options::parse(head.uri.query());
+        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let mut seen = Seen { user_agent: user_agent.unwrap_or_default().to_owned(), ..Seen::default() };
+        if let Target::Resource(resource) = &target {
+            let watch = options.flag("watch").unwrap_or_default();
+            seen.verb = resource.verb(&head.method, watch);
+            seen.resource.clone_from(&resource.plural);
+            seen.subresource.clone_from(&resource.subresource);
+            seen.namespace.clone_from(&resource.namespace);
+            seen.name.clone_from(&resource.name);
+        }
+        Self { method: head.method, headers: head.headers, target, options, body, caller, seen }
+    }
+
+    /// What errors are written in: what was asked for, else JSON.
+    pub(crate) fn error_encoding(&self) -> Encoding {
+        Media::negotiate(&self.headers, true).map_or(Encoding::Json, |media| media.encoding)
+    }
+
+    /// Under which name fields are owned: as asked for, or the program's.
+    fn manager(&self) -> String {
+        manager_name(self.options.text("fieldManager"), &self.seen.user_agent)
+    }
+}
+
+/// Carries a request out.
+pub(crate) fn handle(shared: &Arc<Shared>, request: &Incoming, faults: &[Fault]) -> Result<Response<Body>> {
+    match &request.target {
+        Target::Other(path) => nonresource::answer_path(shared, request, path),
+        Target::Resource(resource) => of_resource(shared, request, resource, faults),
+    }
+}
+
+fn of_resource(
+    shared: &Arc<Shared>,
+    request: &Incoming,
+    resource: &Resource,
+    faults: &[Fault],
+) -> Result<Response<Body>> {
+    let kind = {
+        let state = shared.state.lock();
+        Arc::clone(state.registry.find(&resource.group, &resource.version, &resource.plural)?)
+    };
+    if !resource.namespace.is_empty() && !kind.namespaced {
+        return Err(Status::no_such_path());
+    }
+    let media = Media::negotiate(&request.headers, !kind.custom)?;
+    if matches!(media.form, Form::Aggregated(_)) {
+        return Err(Status::not_acceptable(&["application/json"]));
+    }
+    let view = View {
+        printer: printer(shared, &kind),
+        kind: Arc::clone(&kind),
+        media,
+        include: IncludeObject::parse(request.options.text("includeObject"))?,
+        now: (shared.settings.clock)(),
+    };
+    let mut warnings = Vec::new();
+    let act = Act { shared, request, kind: &kind, resource, warnings: &mut warnings };
+    let reply = act.reply(&view, faults)?;
+    let content_type = media.encoding.name();
+    let mut response = match reply {
+        Reply::Object(code, object) => answer(code, content_type, view.object(&object)),
+        Reply::Value(code, value) => answer(code, content_type, view.value(&value)),
+        Reply::List(list) => answer(StatusCode::OK, content_type, view.list(&list)),
+        Reply::Watch(watch) => {
+            let mut response = Response::new(watch.into_body());
+            let content_type = match media.encoding {
+                Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+                Encoding::Json | Encoding::Yaml => "application/json",
+            };
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+            response
+        }
+    };
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    Ok(response)
+}
+
+/// Who prints a kind's tables: for custom kinds as their definition says.
+fn printer(shared: &Shared, kind: &Kind) -> Printer {
+    if !kind.custom {
+        return Printer::of(kind);
+    }
+    let version = definition(shared, kind);
+    Printer::custom(version.as_ref().and_then(|version| version.get("additionalPrinterColumns")))
+}
+
+/// What its CustomResourceDefinition says of a custom kind in its version.
+pub(crate) fn definition(shared: &Shared, kind: &Kind) -> Option<Value> {
+    let name = kind.qualified();
+    let mut definition = {
+        let state = shared.state.lock();
+        Lookup::get(&*state, "apiextensions.k8s.io", "customresourcedefinitions", "", &name)?
+    };
+    let versions = definition["spec"]["versions"].as_array_mut()?;
+    let at = versions.iter().position(|version| version["name"] == *kind.version)?;
+    Some(versions.swap_remove(at))
+}
+
+/// One request about a kind.
+struct Act<'a> {
+    shared: &'a Arc<Shared>,
+    request: &'a Incoming,
+    kind: &'a Arc<Kind>,
+    resource: &'a Resource,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Act<'_> {
+    fn reply(mut self, view: &View, faults: &[Fault]) -> Result<Reply> {
+        if self.kind.verbs == Verbs::Create {
+            return self.review();
+        }
+        let subresource = match self.resource.subresource.as_str() {
+            "" => None,
+            name => {
+                let known = self.kind.subresources.iter().find(|subresource| subresource.name() == name);
+                Some(*known.ok_or_else(Status::no_such_path)?)
+            }
+        };
+        // Objects that have a namespace are reached through it.
+        let reachable = !self.kind.namespaced || !self.resource.namespace.is_empty();
+        let one = !self.resource.name.is_empty();
+        if one && !reachable {
+            return Err(Status::no_such_path());
+        }
+        match (&self.request.method, subresource) {
+            (&Method::GET, None) if !one => self.list_or_watch(view, faults),
+            (&Method::GET, None | Some(Subresource::Status)) if self.watches() => {
+                self.list_or_watch(view, faults)
+            }
+            (&Method::POST, None) if !one && reachable => self.create(),
+            (&Method::DELETE, None) if !one && reachable => self.delete_collection(),
+            (_, _) if !one => Err(Status::method_not_allowed()),
+            (&Method::POST, Some(Subresource::Binding)) => self.bind(),
+            (&Method::POST, Some(Subresource::Eviction)) => self.evict(),
+            (_, Some(Subresource::Binding | Subresource::Eviction)) => Err(Status::method_not_allowed()),
+            (_, Some(Subresource::Token)) => Err(Status::not_implemented("tokens of service accounts")),
+            (&Method::GET, Some(Subresource::Scale)) => {
+                let object = self.get()?.value(self.kind);
+                Ok(Reply::Value(StatusCode::OK, scale_of(&object, &self.scale_paths()?)))
+            }
+            (&Method::GET, _) => Ok(Reply::Object(StatusCode::OK, self.get()?)),
+            (&Method::PUT, Some(Subresource::Scale)) | (&Method::PATCH, Some(Subresource::Scale)) => {
+                self.scale()
+            }
+            (&Method::PUT, subresource) => self.replace(subresource),
+            (&Method::PATCH, subresource) => self.patch(subresource),
+            (&Method::DELETE, None) => self.delete(),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    fn watches(&self) -> bool {
+        self.request.options.flag("watch").unwrap_or_default()
+    }
+
+    fn get(&self) -> Result<Arc<Object>> {
+        let state = self.shared.state.lock();
+        state.get(self.kind, &self.resource.namespace, &self.resource.name).cloned()
+    }
+
+    fn list_or_watch(&self, view: &View, faults: &[Fault]) -> Result<Reply> {
+        let query = &self.request.options;
+        if !self.watches() {
+            let options = ListOptions::parse(self.kind, query)?;
+            let list = self.shared.state.lock().list(self.kind, &self.resource.namespace, &options);
+            return list.map(Reply::List).map_err(|mut status| {
+                if status.code == StatusCode::GONE {
+                    status.details.continues = inconsistent_token(query).unwrap_or_default();
+                }
+                status
+            });
+        }
+        let options = WatchOptions::parse(self.kind, query, &self.resource.name)?;
+        let events = Events::new(view.clone(), self.request.seen.clone());
+        let watch = Watch::begin(self.shared, events, &self.resource.namespace, options, faults.to_vec())?;
+        Ok(Reply::Watch(Box::new(watch)))
+    }
+
+    /// Writes, under the lock.
+    fn write<T>(&self, act: impl FnOnce(&mut Writer<'_>) -> Result<T>) -> Result<T> {
+        let dry_run = self.request.options.dry_run()?;
+        let mut state = self.shared.state.lock();
+        let manager = self.request.manager();
+        let mut writer = self.shared.writer(&mut state, &manager);
+        writer.dry_run = dry_run;
+        act(&mut writer)
+    }
+
+    /// The object in the body, with only what the kind has.
+    fn object(&mut self) -> Result<Value> {
+        body::object(self.kind, self.request, self.warnings)
+    }
+
+    fn create(&mut self) -> Result<Reply> {
+        let object = self.object()?;
+        let created = self.write(|writer| writer.create(self.kind, &self.resource.namespace, object))?;
+        Ok(Reply::Object(StatusCode::CREATED, created))
+    }
+
+    fn replace(&mut self, subresource: Option<Subresource>) -> Result<Reply> {
+        let object = self.object()?;
+        let Resource { namespace, name, .. } = self.resource;
+        let updated =
+            self.write(|writer| writer.replace(self.kind, namespace, name, part(subresource), object))?;
+        Ok(match updated {
+            Updated::Created(object) => Reply::Object(StatusCode::CREATED, object),
+            Updated::Changed(object) => Reply::Object(StatusCode::OK, object),
+        })
+    }
+
+    fn patch(&mut self, subresource: Option<Subresource>) -> Result<Reply> {
+        let patch = body::patch(self.kind, self.request)?;
+        let options = &self.request.options;
+        patch::check_options(&patch, options.text("fieldManager"), options.flag("force"))?;
+        if let Patch::Apply(config) = &patch {
+            return self.apply(config, subresource);
+        }
+        let Resource { namespace, name, .. } = self.resource;
+        let (kind, request) = (self.kind, self.request);
+        let mut warnings = Vec::new();
+        let changed = self.write(|writer| {
+            writer.update(kind, namespace, name, part(subresource), |old| {
+                body::patched(kind, request, &patch, old, &mut warnings)
+            })
+        })?;
+        self.warnings.append(&mut warnings);
+        Ok(Reply::Object(StatusCode::OK, changed))
+    }
+
+    fn apply(&mut self, config: &Value, subresource: Option<Subresource>) -> Result<Reply> {
+        let Resource { namespace, name, .. } = self.resource;
+        let (kind, request) = (self.kind, self.request);
+        let config = body::apply_configuration(kind, request, config, namespace, name, self.warnings)?;
+        let force = request.options.flag("force").unwrap_or_default();
+        let api_version = kind.api_version();
+        let applied = |current: Option<&Value>, now| {
+            let manager = FieldManager {
+                name: request.options.text("fieldManager"),
+                api_version: &api_version,
+                subresource: part(subresource).name(),
+                type_id: body::type_of(kind),
+                status_apart: kind.has(Subresource::Status),
+                now,
+            };
+            patch::apply::apply(&manager, &kind.kind, current, &config, force)
+        };
+        self.write(|writer| {
+            let now = writer.now;
+            if writer.state.get(kind, namespace, name).is_err() {
+                if subresource.is_some() {
+                    return Err(Status::not_found(kind, name));
+                }
+                let object = applied(None, now)?;
+                writer.applies = true;
+                return Ok(Reply::Object(StatusCode::CREATED, writer.create(kind, namespace, object)?));
+            }
+            writer.applies = true;
+            let changed =
+                writer.update(kind, namespace, name, part(subresource), |old| applied(Some(old), now))?;
+            Ok(Reply::Object(StatusCode::OK, changed))
+        })
+    }
+
+    fn delete(&mut self) -> Result<Reply> {
+        let options = body::delete_options(self.request)?;
+        let deleted = self.write(|writer| {
+            writer.dry_run |= options.dry_run;
+            writer.delete(self.kind, &self.resource.namespace, &self.resource.name, &options)
+        })?;
+        Ok(self.deleted(&options, deleted))
+    }
+
+    fn deleted(&self, options: &DeleteOptions, deleted: Deleted) -> Reply {
+        // As upstream, for the sake of old callers: only who said `orphanDependents: false` learns that it takes time.
+        let code = if !deleted.gone && options.orphans == Some(false) {
+            StatusCode::ACCEPTED
+        } else {
+            StatusCode::OK
+        };
+        if deleted.answers_object {
+            Reply::Object(code, deleted.object)
+        } else {
+            Reply::Value(code, deleted.status(self.kind))
+        }
+    }
+
+    fn delete_collection(&mut self) -> Result<Reply> {
+        let options = body::delete_options(self.request)?;
+        let list_options = ListOptions::parse(self.kind, &self.request.options)?;
+        let list = self.write(|writer| {
+            writer.dry_run |= options.dry_run;
+            let mut list = writer.state.list(self.kind, &self.resource.namespace, &list_options)?;
+            for object in &mut list.objects {
+                *object = writer.delete(self.kind, &object.namespace, &object.name, &options)?.object;
+            }
+            Ok(list)
+        })?;
+        Ok(Reply::List(list))
+    }
+
+    fn bind(&mut self) -> Result<Reply> {
+        let binding = body::untyped(self.request, "v1", "Binding")?;
+        let Resource { namespace, name, .. } = self.resource;
+        let given = text(&binding, &["metadata", "name"]);
+        if !given.is_empty() && given != *name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        self.write(|writer| writer.bind(self.kind, namespace, name, &binding))?;
+        Ok(Reply::Value(StatusCode::CREATED, eviction::success()))
+    }
+
+    fn evict(&mut self) -> Result<Reply> {
+        let eviction = body::untyped(self.request, "policy/v1", "Eviction")?;
+        let Resource { namespace, name, .. } = self.resource;
+        eviction::check(&eviction, name)?;
+        let options = match eviction.get("deleteOptions") {
+            Some(options) => DeleteOptions::parse(Some(options), &self.request.options)?,
+            None => DeleteOptions::default(),
+        };
+        self.write(|writer| {
+            writer.dry_run |= options.dry_run;
+            writer.evict(self.kind, namespace, name, &options)
+        })?;
+        Ok(Reply::Value(StatusCode::CREATED, eviction::success()))
+    }
+
+    /// Where the replicas are.
+    fn scale_paths(&self) -> Result<ScalePaths> {
+        if !self.kind.custom {
+            return Ok(ScalePaths::built_in());
+        }
+        let version = definition(self.shared, self.kind);
+        version.as_ref().and_then(ScalePaths::of_version).ok_or_else(Status::no_such_path)
+    }
+
+    fn scale(&mut self) -> Result<Reply> {
+        let Resource { namespace, name, .. } = self.resource;
+        let paths = self.scale_paths()?;
+        let (kind, request) = (self.kind, self.request);
+        let changed = self.write(|writer| {
+            writer.update(kind, namespace, name, Part::Sub(Subresource::Scale), |old| {
+                let old_scale = scale_of(old, &paths);
+                let new_scale = match request.method {
+                    Method::PATCH => patch::apply_to(
+                        &body::patch(kind, request)?,
+                        &old_scale,
+                        crate::schema::Schema::get().kind("autoscaling/v1", "Scale"),
+                    )?,
+                    _ => body::untyped(request, "autoscaling/v1", "Scale")?,
+                };
+                let version = text(&new_scale, &["metadata", "resourceVersion"]);
+                if !version.is_empty() && version != text(old, &["metadata", "resourceVersion"]) {
+                    return Err(Status::stale(kind, name));
+                }
+                let mut new = old.clone();
+                set_scale(&mut new, &new_scale, kind, &paths)?;
+                Ok(new)
+            })
+        })?;
+        Ok(Reply::Value(StatusCode::OK, scale_of(&changed.value(kind), &paths)))
+    }
+
+    fn review(&mut self) -> Result<Reply> {
+        if self.request.method != Method::POST || !self.resource.name.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        let object = self.object()?;
+        let caller = &self.request.caller;
+        let groups = caller.groups.iter().map(ToString::to_string).collect();
+        let user = User { name: caller.name.to_string(), groups };
+        let is_token = |token: &str| caller.token.as_deref() == Some(token);
+        let answer = reviews::answer(self.kind, object, &self.resource.namespace, &user, is_token)?;
+        Ok(Reply::Value(StatusCode::CREATED, answer))
+    }
+}
+
+fn part(subresource: Option<Subresource>) -> Part {
+    match subresource {
+        None => Part::Main,
+        Some(Subresource::Status) => Part::Status,
+        Some(subresource) => Part::Sub(subresource),
+    }
+}
+
+/// The rules of the subresources of pods that are no updates.
+impl Writer<'_> {
+    fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, to: &Value) -> Result<()> {
+        let mut pod = self.state.get(kind, namespace, name)?.value(kind);
+        binding::bind(&mut pod, to, &*self.state)?;
+        self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |_| Ok(pod))?;
+        Ok(())
+    }
+
+    fn evict(&mut self, kind: &Kind, namespace: &str, name: &str, options: &DeleteOptions) -> Result<()> {
+        let pod = self.state.get(kind, namespace, name)?.value(kind);
+        // Under the lock the pod cannot change meanwhile, so `only_this_version` is kept by itself.
+        if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
+            let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
+            let name = text(&budget, &["metadata", "name"]).to_owned();
+            self.update(&kind, namespace, &name, Part::Status, |_| Ok(budget))?;
+        }
+        self.delete(kind, namespace, name, options)?;
+        Ok(())
+    }
+}

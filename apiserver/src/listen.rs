@@ -1,0 +1,231 @@
+//! The server on loopback, over HTTP or HTTPS, for callers with a token.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, Request, Response, header};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
+
+use crate::encode::value_bytes;
+use crate::media::Encoding;
+use crate::server::{ApiServer, Body, Caller, Disconnect, answer};
+use crate::status::Status;
+
+/// How many requests a connection may carry at once.
+const STREAMS: u32 = 1000;
+
+/// Where and how to listen.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// The port on loopback; 0 lets the system choose.
+    pub port: u16,
+    /// Whether to speak TLS, with a certificate made for this.
+    pub tls: bool,
+    /// What callers must show; `None` makes one up.
+    pub token: Option<String>,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { port: 0, tls: true, token: None }
+    }
+}
+
+/// A server that listens. Dropping it closes the port and every connection.
+#[derive(Debug)]
+pub struct Endpoint {
+    address: SocketAddr,
+    ca_pem: Option<String>,
+    token: String,
+    accepting: JoinHandle<()>,
+}
+
+impl ApiServer {
+    /// Listens on loopback. It must be called within a tokio runtime.
+    pub async fn listen(&self, options: Listen) -> io::Result<Endpoint> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
+        let address = listener.local_addr()?;
+        let (acceptor, ca_pem) = if options.tls {
+            let (acceptor, ca_pem) = acceptor().map_err(io::Error::other)?;
+            (Some(acceptor), Some(ca_pem))
+        } else {
+            (None, None)
+        };
+        let token = options.token.unwrap_or_else(random_token);
+        let gate = Arc::new(Gate { server: self.clone(), token: format!("Bearer {token}") });
+        let accepting = tokio::spawn(accept(listener, acceptor, gate));
+        Ok(Endpoint { address, ca_pem, token, accepting })
+    }
+}
+
+impl Endpoint {
+    /// As `https://127.0.0.1:40123`.
+    pub fn url(&self) -> String {
+        let scheme = if self.ca_pem.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The authority that signed the certificate, as PEM; `None` without TLS.
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.ca_pem.as_deref()
+    }
+
+    /// The bearer token that callers must show.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A kubeconfig for this server. It is JSON, which is YAML.
+    pub fn kubeconfig(&self) -> String {
+        let mut cluster = json!({"server": self.url()});
+        if let Some(ca) = &self.ca_pem {
+            cluster["certificate-authority-data"] = STANDARD.encode(ca).into();
+        }
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "supercargo",
+            "clusters": [{"name": "supercargo", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "supercargo", "context": {"cluster": "supercargo", "user": "admin"}}],
+        });
+        format!("{config:#}\n")
+    }
+
+    /// Writes the kubeconfig where only its owner may read it: the token is in it.
+    pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
+        use std::io::Write as _;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(path)?.write_all(self.kubeconfig().as_bytes())
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Who gets in.
+#[derive(Debug)]
+struct Gate {
+    server: ApiServer,
+    /// What the header must be.
+    token: String,
+}
+
+impl Gate {
+    async fn pass(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Disconnect> {
+        if !is_open(request.uri().path()) && !self.knows(request.headers()) {
+            let status = Status::unauthorized();
+            let body = value_bytes(&status.to_json(), Encoding::Json);
+            return Ok(answer(status.code, Encoding::Json.name(), body));
+        }
+        let shared = Arc::clone(&self.server.shared);
+        let token = self.token.strip_prefix("Bearer ").map(Into::into);
+        shared.respond(request, Caller { token, ..Caller::default() }).await
+    }
+
+    fn knows(&self, headers: &HeaderMap) -> bool {
+        headers.get(header::AUTHORIZATION).is_some_and(|shown| shown.as_bytes() == self.token.as_bytes())
+    }
+}
+
+/// What everybody may ask.
+fn is_open(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz", "/version"].contains(&path)
+}
+
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, gate: Arc<Gate>) {
+    // Dropping the set with this task ends every connection.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, acceptor.clone(), Arc::clone(&gate)));
+                }
+                // Too many open files, for one: others may close theirs.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, gate: Arc<Gate>) {
+    // Small answers go out at once.
+    let _ = stream.set_nodelay(true);
+    let served = match acceptor {
+        None => serve(stream, gate).await,
+        Some(acceptor) => match acceptor.accept(stream).await {
+            Ok(stream) => serve(stream, gate).await,
+            Err(error) => Err(error.into()),
+        },
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn serve<S>(stream: S, gate: Arc<Gate>) -> Result<(), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| Arc::clone(&gate).pass(request));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(STREAMS);
+    builder.serve_connection(TokioIo::new(stream), service).await
+}
+
+fn acceptor() -> Result<(TlsAcceptor, String), Failure> {
+    let ca_key = KeyPair::generate()?;
+    let mut ca = CertificateParams::new(Vec::new())?;
+    ca.distinguished_name.push(DnType::CommonName, "supercargo API server in memory");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let ca_pem = ca.self_signed(&ca_key)?.pem();
+    let key = KeyPair::generate()?;
+    let mut serving = CertificateParams::new(["localhost", "127.0.0.1"].map(String::from))?;
+    serving.distinguished_name.push(DnType::CommonName, "localhost");
+    serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = serving.signed_by(&key, &Issuer::new(ca, ca_key))?;
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((TlsAcceptor::from(Arc::new(config)), ca_pem))
+}
+
+/// A token that nobody guesses: the standard library's hasher keys come from the system's random source.
+fn random_token() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    let parts = [0, 1, 2].map(|part| RandomState::new().hash_one(part));
+    format!("{:016x}{:016x}{:016x}", parts[0], parts[1], parts[2])
+}

@@ -1,0 +1,151 @@
+//! Content types: what a body is in, and what the caller wants the answer in.
+
+use http::{HeaderMap, header};
+
+use crate::status::{Result, Status};
+
+/// How an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// What form of an object is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The object itself.
+    Whole,
+    /// A `meta.k8s.io/v1` Table.
+    Table,
+    /// PartialObjectMetadata, or a list of it.
+    Metadata,
+    /// `apidiscovery.k8s.io` of this version, for discovery.
+    Aggregated(&'static str),
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Media {
+    pub(crate) encoding: Encoding,
+    pub(crate) form: Form,
+}
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const YAML: &str = "application/yaml";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const ALL: [&str; 3] = [JSON, YAML, PROTOBUF];
+
+impl Encoding {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Yaml => YAML,
+            Self::Protobuf => PROTOBUF,
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            JSON | "application/*" | "*/*" => Some(Self::Json),
+            YAML => Some(Self::Yaml),
+            PROTOBUF => Some(Self::Protobuf),
+            _ => None,
+        }
+    }
+
+    /// What a request's body is in. Without a content type it is JSON.
+    pub(crate) fn of_body(headers: &HeaderMap) -> Result<Self> {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let name = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match name {
+            "" | JSON => Ok(Self::Json),
+            YAML => Ok(Self::Yaml),
+            PROTOBUF => Ok(Self::Protobuf),
+            _ => Err(Status::unsupported_media_type(&ALL)),
+        }
+    }
+}
+
+impl Media {
+    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: Form::Whole };
+
+    /// The first of the accepted content types that there is.
+    ///
+    /// `protobuf` says whether the answer can be had in protobuf; custom resources cannot.
+    pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Self> {
+        let mut accepted =
+            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+        if accepted.peek().is_none() {
+            return Ok(Self::JSON);
+        }
+        accepted
+            .flat_map(|line| line.split(','))
+            .filter(|range| !range.trim().is_empty())
+            .find_map(|range| Self::parse(range, protobuf))
+            .ok_or_else(|| Status::not_acceptable(if protobuf { &ALL } else { &ALL[..2] }))
+    }
+
+    fn parse(range: &str, protobuf: bool) -> Option<Self> {
+        let mut parts = range.split(';').map(str::trim);
+        let encoding = Encoding::parse(parts.next()?)?;
+        if encoding == Encoding::Protobuf && !protobuf {
+            return None;
+        }
+        let (mut group, mut version, mut wanted) = ("", "", "");
+        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            match key {
+                "g" => group = value,
+                "v" => version = value,
+                "as" => wanted = value,
+                _ => {}
+            }
+        }
+        let form = match (wanted, group, version) {
+            ("", _, _) => Form::Whole,
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
+                Form::Metadata
+            }
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::Aggregated("v2"),
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Form::Aggregated("v2beta1"),
+            _ => return None,
+        };
+        // Forms other than the whole are written in JSON; who asks for them in protobuf offers JSON next.
+        if encoding == Encoding::Protobuf && form != Form::Whole {
+            return None;
+        }
+        Some(Self { encoding, form })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiated(accept: &str, protobuf: bool) -> Option<(Encoding, Form)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        Media::negotiate(&headers, protobuf).ok().map(|media| (media.encoding, media.form))
+    }
+
+    #[test]
+    fn the_first_that_there_is_wins() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(negotiated(kubectl, true), Some((Encoding::Json, Form::Table)));
+        let client_go = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(negotiated(client_go, true), Some((Encoding::Protobuf, Form::Whole)));
+        assert_eq!(negotiated(client_go, false), Some((Encoding::Json, Form::Whole)));
+        assert_eq!(
+            negotiated("application/vnd.kubernetes.protobuf;stream=watch", true),
+            Some((Encoding::Protobuf, Form::Whole))
+        );
+        assert_eq!(negotiated("*/*", true), Some((Encoding::Json, Form::Whole)));
+        assert_eq!(negotiated("text/html", true), None);
+        assert_eq!(negotiated("application/vnd.kubernetes.protobuf", false), None);
+        let discovery =
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+        assert_eq!(negotiated(discovery, true), Some((Encoding::Json, Form::Aggregated("v2"))));
+    }
+}

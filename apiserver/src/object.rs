@@ -1,0 +1,217 @@
+//! One version of an object, as it is kept: encoded once, with what lists, watches and selectors ask for beside it.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::kinds::Kind;
+use crate::strategy;
+
+/// The name of a field that selectors may name, and its value.
+pub(crate) type SelectableField = (&'static str, Box<str>);
+
+/// One version of an object. It never changes.
+#[derive(Debug)]
+pub struct Object {
+    version: u64,
+    /// Its namespace; empty in none.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its UID.
+    pub uid: Box<str>,
+    /// Its labels, sorted by key.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+    pub(crate) fields: Box<[SelectableField]>,
+    /// The UIDs of its owners.
+    pub(crate) owners: Box<[Box<str>]>,
+    /// JSON without `apiVersion` and `kind`, so that each version of the API puts its own in front.
+    body: Bytes,
+    /// Where the digits of the resourceVersion begin in `body`.
+    version_at: usize,
+    protobuf: OnceLock<Option<Bytes>>,
+}
+
+impl Object {
+    /// Keeps an object of a kind as its `version`. The type is not kept: whoever asks knows it.
+    pub(crate) fn new(kind: &Kind, mut value: Value, version: u64) -> Self {
+        let strategy = strategy::of(kind);
+        if kind.is_converted() {
+            strategy::event::to_core(&mut value);
+        }
+        value["metadata"]["resourceVersion"] = version.to_string().into();
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        let body = value.to_string();
+        let version_at = version_in(&body, version);
+        let metadata = &value["metadata"];
+        let text = |key: &str| metadata[key].as_str().unwrap_or_default().into();
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        Self {
+            version,
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+            labels: labels
+                .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
+                .collect(),
+            fields: strategy
+                .selectable_fields()
+                .iter()
+                .map(|name| (*name, strategy.field(&value, name).into()))
+                .collect(),
+            owners: owners.filter_map(|owner| owner["uid"].as_str()).map(Into::into).collect(),
+            body: body.into(),
+            version_at,
+            protobuf: OnceLock::new(),
+        }
+    }
+
+    /// Its resourceVersion.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What it is sorted by within its resource, and what continue tokens name: `namespace/name`, or the name alone.
+    pub fn key(&self) -> String {
+        key(&self.namespace, &self.name)
+    }
+
+    /// The object as JSON, of this kind's group version.
+    pub fn value(&self, kind: &Kind) -> Value {
+        let mut value: Value =
+            serde_json::from_slice(&self.body).expect("what was written by serde_json is read by it");
+        value["apiVersion"] = kind.api_version().into();
+        value["kind"] = kind.kind.as_ref().into();
+        if kind.is_converted() {
+            strategy::event::to_events_v1(&mut value);
+        }
+        value
+    }
+
+    /// Its JSON without type, as lists of built-in kinds have it.
+    pub(crate) fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Writes the whole object, said to be of another resourceVersion if one is given.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, kind: &Kind, version: Option<u64>) {
+        if kind.is_converted() {
+            let mut value = self.value(kind);
+            value["metadata"]["resourceVersion"] = version.unwrap_or(self.version).to_string().into();
+            out.extend_from_slice(value.to_string().as_bytes());
+            return;
+        }
+        write_type(out, kind);
+        let body = &self.body[1..];
+        match version.filter(|version| *version != self.version) {
+            None => out.extend_from_slice(body),
+            Some(version) => {
+                let at = self.version_at - 1;
+                out.extend_from_slice(&body[..at]);
+                out.extend_from_slice(version.to_string().as_bytes());
+                out.extend_from_slice(&body[at + digits(self.version)..]);
+            }
+        }
+    }
+
+    /// Its bytes in protobuf, made on first use by `encode`.
+    pub(crate) fn protobuf(&self, encode: impl FnOnce(&Value) -> Option<Bytes>) -> Option<Bytes> {
+        let make = || encode(&serde_json::from_slice(&self.body).ok()?);
+        self.protobuf.get_or_init(make).clone()
+    }
+}
+
+/// Begins an object of a kind: `{"kind":"Pod","apiVersion":"v1",`.
+pub(crate) fn write_type(out: &mut Vec<u8>, kind: &Kind) {
+    out.extend_from_slice(b"{\"kind\":\"");
+    out.extend_from_slice(kind.kind.as_bytes());
+    out.extend_from_slice(b"\",\"apiVersion\":\"");
+    if !kind.group.is_empty() {
+        out.extend_from_slice(kind.group.as_bytes());
+        out.push(b'/');
+    }
+    out.extend_from_slice(kind.version.as_bytes());
+    out.extend_from_slice(b"\",");
+}
+
+/// What objects of a resource are sorted by.
+pub(crate) fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+fn digits(version: u64) -> usize {
+    version.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Finds the object's own resourceVersion: strings in JSON cannot hold a bare quote, but a field of an annotation's name
+/// could look like it, so what surrounds it is parsed.
+fn version_in(body: &str, version: u64) -> usize {
+    let wanted = format!("\"resourceVersion\":\"{version}\"");
+    let candidates = body.match_indices(&wanted).map(|(at, _)| at + wanted.len() - 1 - digits(version));
+    let mut candidates: Vec<usize> = candidates.collect();
+    if candidates.len() == 1 {
+        return candidates.remove(0);
+    }
+    // Another field bears the same name and value; only one change changes metadata.
+    let is_own = |at: &usize| {
+        let mut changed = body.to_owned();
+        changed.replace_range(*at..at + digits(version), "x");
+        serde_json::from_str::<Value>(&changed)
+            .is_ok_and(|changed| changed["metadata"]["resourceVersion"] == "x")
+    };
+    candidates.into_iter().find(is_own).expect("the resourceVersion was written just now")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::built_in;
+
+    fn pods() -> &'static Kind {
+        built_in().iter().find(|kind| kind.resource == "pods").unwrap()
+    }
+
+    fn written(object: &Object, version: Option<u64>) -> Value {
+        let mut out = Vec::new();
+        object.write(&mut out, pods(), version);
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn an_object_is_written_with_its_type_and_any_version() {
+        let value = json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": "a", "namespace": "b", "labels": {"z": "1", "a": "2"}},
+            "spec": {"x": "\"resourceVersion\":\"7\""},
+        });
+        let object = Object::new(pods(), value.clone(), 7);
+        let mut expected = value;
+        expected["metadata"]["resourceVersion"] = "7".into();
+        assert_eq!(written(&object, None), expected);
+        assert_eq!(object.value(pods()), expected);
+        expected["metadata"]["resourceVersion"] = "1234".into();
+        assert_eq!(written(&object, Some(1234)), expected);
+        assert_eq!(object.key(), "b/a");
+    }
+
+    #[test]
+    fn a_field_of_the_same_name_and_value_is_left_alone() {
+        let value = json!({
+            "involvedObject": {"resourceVersion": "10"},
+            "metadata": {"name": "a"},
+            "related": {"resourceVersion": "10"},
+        });
+        let object = Object::new(pods(), value, 10);
+        let other = written(&object, Some(9));
+        assert_eq!(other["metadata"]["resourceVersion"], "9");
+        assert_eq!(other["involvedObject"]["resourceVersion"], "10");
+        assert_eq!(other["related"]["resourceVersion"], "10");
+    }
+}

@@ -1,0 +1,105 @@
+//! OpenAPI v2 and v3, as far as kubectl asks for them, by the schema. There are no descriptions.
+//!
+//! | path | `Accept` | form |
+//! |---|---|---|
+//! | `/openapi/v3` | anything that takes JSON | [`v3_index`] |
+//! | `/openapi/v3/api/v1`, `/openapi/v3/apis/GROUP/VERSION` | `application/json`, `*/*` | [`v3`] |
+//! | `/openapi/v2` | `application/json`, `*/*` | [`v2`] |
+//! | `/openapi/v2`, `/openapi/v3/…` | `application/com.github.proto-openapi.spec.v…+protobuf` only | 406: there is no protobuf |
+//!
+//! kubectl (since 1.27) reads v3 as JSON only: `explain` the types and the paths, `apply` the patch strategies, and
+//! `apply` and `create` whether PATCH takes `fieldValidation`. It asks for v2, as protobuf only, where v3 has not told it
+//! enough, and goes on by what it has compiled in when that is refused. `?hash=` in the addresses of the index changes
+//! with what is served; it can be left unread.
+
+mod paths;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde_json::{Map, Value, json};
+
+use crate::discovery::GIT_VERSION;
+use crate::kinds::Kind;
+use types::Components;
+
+/// The `openAPIV3Schema` of a custom kind, from its definition; `None` without one.
+pub type CustomSchema<'a> = &'a dyn Fn(&Kind) -> Option<Value>;
+
+/// Which version of OpenAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    V2,
+    V3,
+}
+
+/// `/openapi/v3`: where the document of each group version is.
+pub fn v3_index<'a>(kinds: impl IntoIterator<Item = &'a Kind>, custom: CustomSchema<'_>) -> Value {
+    let mut hashers: Vec<(String, DefaultHasher)> = Vec::new();
+    for kind in kinds {
+        let root = kind.root();
+        let index = hashers.iter().position(|(known, _)| *known == root).unwrap_or_else(|| {
+            let mut hasher = DefaultHasher::new();
+            GIT_VERSION.hash(&mut hasher);
+            hashers.push((root, hasher));
+            hashers.len() - 1
+        });
+        let hasher = &mut hashers[index].1;
+        (&*kind.kind, &*kind.resource).hash(hasher);
+        if kind.custom {
+            custom(kind).map(|schema| schema.to_string()).hash(hasher);
+        }
+    }
+    let paths: Map<String, Value> = hashers
+        .into_iter()
+        .map(|(root, hasher)| {
+            let address = format!("/openapi/v3{root}?hash={:016X}", hasher.finish());
+            (root.trim_start_matches('/').to_owned(), json!({"serverRelativeURL": address}))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// `/openapi/v3/api/v1` (for the group `""`) and `/openapi/v3/apis/GROUP/VERSION`; `None` when nothing is served there.
+pub fn v3<'a>(
+    kinds: impl IntoIterator<Item = &'a Kind>,
+    group: &str,
+    version: &str,
+    custom: CustomSchema<'_>,
+) -> Option<Value> {
+    let kinds = kinds.into_iter().filter(|kind| kind.group == group && kind.version == version);
+    let (paths, schemas) = document(kinds, Form::V3, custom);
+    if paths.is_empty() {
+        return None;
+    }
+    Some(json!({
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": paths, "components": {"schemas": schemas},
+    }))
+}
+
+/// `/openapi/v2`: everything in one. Custom kinds have no fields here but those that all have.
+pub fn v2<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
+    let (paths, definitions) = document(kinds, Form::V2, &|_| None);
+    json!({
+        "swagger": "2.0", "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": paths, "definitions": definitions,
+    })
+}
+
+fn document<'a>(
+    kinds: impl IntoIterator<Item = &'a Kind>,
+    form: Form,
+    custom: CustomSchema<'_>,
+) -> (Map<String, Value>, Map<String, Value>) {
+    let mut components = Components::new(form);
+    let mut all = Map::new();
+    for kind in kinds {
+        components.add_kind(kind, custom);
+        paths::add(kind, form, &mut components, &mut all);
+    }
+    (all, components.finish())
+}

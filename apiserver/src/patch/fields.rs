@@ -1,0 +1,289 @@
+//! Sets of fields, as `metadata.managedFields` has them: upstream's `fieldpath.Set` and its JSON form, FieldsV1.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
+
+use serde_json::{Map, Value};
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// A field of an object or a key of a map.
+    Field(String),
+    /// The item of a list that these fields tell apart, ordered by name.
+    Key(Vec<(String, Scalar)>),
+    /// The item of a list of scalars.
+    Item(Scalar),
+    /// The item of a list at this place.
+    Index(i64),
+}
+
+/// A value that tells items apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Scalar(pub(super) Value);
+
+/// A set of paths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Set {
+    /// The paths of one step.
+    members: BTreeSet<Step>,
+    /// The longer ones, by their first step. None is empty.
+    children: BTreeMap<Step, Set>,
+}
+
+impl Eq for Scalar {}
+
+impl PartialOrd for Scalar {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scalar {
+    fn cmp(&self, other: &Self) -> Ordering {
+        fn rank(value: &Value) -> u8 {
+            match value {
+                Value::Number(_) => 0,
+                Value::String(_) => 1,
+                Value::Bool(_) => 2,
+                Value::Array(_) => 3,
+                Value::Object(_) => 4,
+                Value::Null => 5,
+            }
+        }
+        match (&self.0, &other.0) {
+            (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
+                (Some(one), Some(other)) => one.cmp(&other),
+                _ => one.as_f64().unwrap_or_default().total_cmp(&other.as_f64().unwrap_or_default()),
+            },
+            (Value::String(one), Value::String(other)) => one.cmp(other),
+            (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
+            (one, other) => rank(one).cmp(&rank(other)).then_with(|| one.to_string().cmp(&other.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Key(key) => {
+                f.write_char('[')?;
+                for (i, (name, value)) in key.iter().enumerate() {
+                    let comma = if i > 0 { "," } else { "" };
+                    write!(f, "{comma}{name}={}", value.0)?;
+                }
+                f.write_char(']')
+            }
+            Self::Item(value) => write!(f, "[={}]", value.0),
+            Self::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn field(name: &str) -> Self {
+        Self::Field(name.to_owned())
+    }
+
+    /// As the name of a field in FieldsV1.
+    fn to_key(&self) -> String {
+        match self {
+            Self::Field(name) => format!("f:{name}"),
+            Self::Key(key) => {
+                let key: Map<String, Value> =
+                    key.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
+                format!("k:{}", Value::Object(key))
+            }
+            Self::Item(value) => format!("v:{}", value.0),
+            Self::Index(index) => format!("i:{index}"),
+        }
+    }
+
+    fn from_key(key: &str) -> Option<Self> {
+        let (kind, content) = key.split_at_checked(2)?;
+        match kind {
+            "f:" => Some(Self::field(content)),
+            "k:" => {
+                let key: BTreeMap<String, Value> = serde_json::from_str(content).ok()?;
+                Some(Self::Key(key.into_iter().map(|(name, value)| (name, Scalar(value))).collect()))
+            }
+            "v:" => Some(Self::Item(Scalar(serde_json::from_str(content).ok()?))),
+            "i:" => Some(Self::Index(content.parse().ok()?)),
+            _ => None,
+        }
+    }
+}
+
+impl Set {
+    pub(super) fn of(paths: &[&[&str]]) -> Self {
+        let mut set = Self::default();
+        for path in paths {
+            let path: Vec<Step> = path.iter().map(|name| Step::field(name)).collect();
+            set.insert(&path);
+        }
+        set
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.children.is_empty()
+    }
+
+    /// Nobody owns the object as a whole: the empty path is not inserted.
+    pub(super) fn insert(&mut self, path: &[Step]) {
+        match path {
+            [] => {}
+            [last] => drop(self.members.insert(last.clone())),
+            [first, rest @ ..] => self.children.entry(first.clone()).or_default().insert(rest),
+        }
+    }
+
+    pub(super) fn insert_member(&mut self, step: Step) {
+        self.members.insert(step);
+    }
+
+    /// Puts a set below a step, if there is anything in it.
+    pub(super) fn insert_child(&mut self, step: Step, child: Set) {
+        if !child.is_empty() {
+            self.children.insert(step, child);
+        }
+    }
+
+    pub(super) fn has_member(&self, step: &Step) -> bool {
+        self.members.contains(step)
+    }
+
+    pub(super) fn below(&self, step: &Step) -> Option<&Set> {
+        self.children.get(step)
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = &Step> {
+        self.members.iter()
+    }
+
+    pub(super) fn children(&self) -> impl Iterator<Item = (&Step, &Set)> {
+        self.children.iter()
+    }
+
+    pub(super) fn contains(&self, path: &[Step]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.members.contains(last),
+            [first, rest @ ..] => self.children.get(first).is_some_and(|child| child.contains(rest)),
+        }
+    }
+
+    pub(super) fn union(mut self, other: &Self) -> Self {
+        self.add(other);
+        self
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.members.extend(other.members.iter().cloned());
+        for (step, child) in &other.children {
+            match self.children.get_mut(step) {
+                Some(own) => own.add(child),
+                None => drop(self.children.insert(step.clone(), child.clone())),
+            }
+        }
+    }
+
+    pub(super) fn intersection(&self, other: &Self) -> Self {
+        let mut both =
+            Self { members: self.members.intersection(&other.members).cloned().collect(), ..Self::default() };
+        for (step, child) in &self.children {
+            if let Some(other) = other.children.get(step) {
+                both.insert_child(step.clone(), child.intersection(other));
+            }
+        }
+        both
+    }
+
+    pub(super) fn difference(&self, other: &Self) -> Self {
+        let mut rest =
+            Self { members: self.members.difference(&other.members).cloned().collect(), ..Self::default() };
+        for (step, child) in &self.children {
+            let child = match other.children.get(step) {
+                Some(other) => child.difference(other),
+                None => child.clone(),
+            };
+            rest.insert_child(step.clone(), child);
+        }
+        rest
+    }
+
+    /// The difference, less all that is below what is taken away.
+    pub(super) fn without(&self, other: &Self) -> Self {
+        let mut rest =
+            Self { members: self.members.difference(&other.members).cloned().collect(), ..Self::default() };
+        for (step, child) in self.children.iter().filter(|(step, _)| !other.members.contains(*step)) {
+            let child = match other.children.get(step) {
+                Some(other) => child.without(other),
+                None => child.clone(),
+            };
+            rest.insert_child(step.clone(), child);
+        }
+        rest
+    }
+
+    /// Every path, members before what is below them.
+    pub(super) fn paths(&self) -> Vec<Vec<Step>> {
+        let mut paths = Vec::new();
+        self.collect(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, prefix: &mut Vec<Step>, paths: &mut Vec<Vec<Step>>) {
+        for member in &self.members {
+            prefix.push(member.clone());
+            paths.push(prefix.clone());
+            prefix.pop();
+        }
+        for (step, child) in &self.children {
+            prefix.push(step.clone());
+            child.collect(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// As FieldsV1.
+    pub(super) fn to_json(&self) -> Value {
+        let mut fields = Map::new();
+        for member in &self.members {
+            fields.insert(member.to_key(), Value::Object(Map::new()));
+        }
+        for (step, child) in &self.children {
+            let mut below = child.to_json();
+            if self.members.contains(step) {
+                below["."] = Value::Object(Map::new());
+            }
+            fields.insert(step.to_key(), below);
+        }
+        Value::Object(fields)
+    }
+
+    /// From FieldsV1; `None` when it is none.
+    pub(super) fn from_json(fields: &Value) -> Option<Self> {
+        let mut set = Self::default();
+        for (key, below) in fields.as_object()?.iter().filter(|(key, _)| *key != ".") {
+            let step = Step::from_key(key)?;
+            let below_fields = below.as_object()?;
+            if below_fields.is_empty() || below_fields.contains_key(".") {
+                set.members.insert(step.clone());
+            }
+            set.insert_child(step, Self::from_json(below)?);
+        }
+        Some(set)
+    }
+}
+
+/// A path as upstream prints it: `.spec.containers[name="a"].image`.
+pub(super) fn shown(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{step}");
+    }
+    text
+}

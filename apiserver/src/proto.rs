@@ -1,1 +1,0 @@
-//! Objects in protobuf, by the schema.

@@ -1,0 +1,202 @@
+//! Kubernetes' protobuf, `application/vnd.kubernetes.protobuf`: objects of built-in kinds as messages, by the schema.
+//!
+//! Not represented: custom resources and CustomResourceDefinitions (their validation schemas have messages that the table
+//! does not describe), and tables.
+//!
+//! A body is `k8s\0` and a `runtime.Unknown` around the message. List items are messages without that, so that an item is
+//! encoded once for all lists and watches that show it: [`encode_message`], then [`encode_list`] or [`wrap`].
+
+mod decode;
+mod encode;
+#[cfg(test)]
+pub(crate) mod fixtures;
+mod wire;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::schema::{Schema, TypeId};
+
+/// The content type of bodies.
+pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
+/// The content type of watches.
+pub const STREAM_CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// What a body begins with.
+const MAGIC: &[u8] = b"k8s\0";
+/// Where a list has its metadata and its items.
+const LIST_METADATA: u32 = 1;
+const LIST_ITEMS: u32 = 2;
+
+/// Why something is no protobuf.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An object whose kind has no messages.
+    #[error("{kind:?} in version {api_version:?} has no protobuf")]
+    NoMessage {
+        /// The object's `apiVersion`.
+        api_version: String,
+        /// The object's kind.
+        kind: String,
+    },
+    /// A value that its field cannot hold.
+    #[error("{field}: {value} does not fit")]
+    Misfit {
+        /// The field's name.
+        field: String,
+        /// The value.
+        value: String,
+    },
+    /// A body without the prefix.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    NoPrefix,
+    /// A message that ends too early, or is not one.
+    #[error("proto: {0}")]
+    Broken(&'static str),
+    /// JSON within a message that is none.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Whether objects of a type have messages.
+pub fn has_message(id: TypeId) -> bool {
+    !Schema::get().get_type(id).name.starts_with("io.k8s.apiextensions-apiserver.")
+}
+
+/// The type of a kind that has messages.
+pub fn message_type(api_version: &str, kind: &str) -> Option<TypeId> {
+    Schema::get().kind(api_version, kind).filter(|id| has_message(*id))
+}
+
+/// An object or list as a body. It says its `apiVersion` and kind itself.
+pub fn encode(object: &Value) -> Result<Bytes> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let id = message_type(api_version, kind)
+        .ok_or_else(|| Error::NoMessage { api_version: api_version.to_owned(), kind: kind.to_owned() })?;
+    Ok(wrap(api_version, kind, &encode_message(id, object)?))
+}
+
+/// An object as a message, as it is within lists.
+pub fn encode_message(id: TypeId, object: &Value) -> Result<Bytes> {
+    let mut out = Vec::with_capacity(512);
+    encode::message(Schema::get().get_type(id), object, &mut out)?;
+    Ok(out.into())
+}
+
+/// A message as a body.
+pub fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 32);
+    out.extend_from_slice(MAGIC);
+    unknown(api_version, kind, &mut out, message.len(), |out| out.extend_from_slice(message));
+    out.into()
+}
+
+/// A list of messages as a body. The metadata is the list's.
+pub fn encode_list(api_version: &str, list_kind: &str, metadata: &Value, items: &[Bytes]) -> Result<Bytes> {
+    let mut head = Vec::new();
+    if let Some(id) = Schema::get().named("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta") {
+        wire::nested(LIST_METADATA, &mut head, |out| {
+            encode::message(Schema::get().get_type(id), metadata, out)
+        })?;
+    }
+    let length: usize = items.iter().map(|item| item.len() + 1 + wire::varint_len(item.len())).sum();
+    let length = length + head.len();
+    let mut out = Vec::with_capacity(length + api_version.len() + list_kind.len() + 32);
+    out.extend_from_slice(MAGIC);
+    unknown(api_version, list_kind, &mut out, length, |out| {
+        out.extend_from_slice(&head);
+        for item in items {
+            wire::bytes(LIST_ITEMS, item, out);
+        }
+    });
+    Ok(out.into())
+}
+
+/// One event of a watch with its length before it. The object is a body: of [`encode`] or [`wrap`].
+pub fn watch_frame(event: &str, object: &[u8]) -> Bytes {
+    let mut message = Vec::with_capacity(object.len() + event.len() + 24);
+    message.extend_from_slice(&[0; 4]);
+    wire::bytes(1, event.as_bytes(), &mut message);
+    // The object is bytes in a RawExtension.
+    wire::tag(2, wire::LENGTH, &mut message);
+    wire::varint(1 + wire::varint_len(object.len()) as u64 + object.len() as u64, &mut message);
+    wire::bytes(1, object, &mut message);
+    // An object of 4 GiB has no frame; nor has it room in memory beside its JSON.
+    let length = u32::try_from(message.len() - 4).unwrap_or(u32::MAX);
+    message[..4].copy_from_slice(&length.to_be_bytes());
+    message.into()
+}
+
+/// A body as an object. What the wire leaves out is left out: [`crate::prune::prune`] brings the object into form.
+pub fn decode(body: &[u8]) -> Result<Value> {
+    let unknown = body.strip_prefix(MAGIC).ok_or(Error::NoPrefix)?;
+    let Unknown { api_version, kind, raw, content_type } = Unknown::of(unknown)?;
+    if content_type == "application/json" {
+        return Ok(serde_json::from_slice(raw)?);
+    }
+    let Some(id) = message_type(api_version, kind) else {
+        return Err(Error::NoMessage { api_version: api_version.to_owned(), kind: kind.to_owned() });
+    };
+    let mut object = decode::message(Schema::get().get_type(id), raw)?;
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    Ok(object)
+}
+
+/// Writes a `runtime.Unknown` whose message has the length.
+fn unknown(
+    api_version: &str,
+    kind: &str,
+    out: &mut Vec<u8>,
+    length: usize,
+    message: impl FnOnce(&mut Vec<u8>),
+) {
+    let mut types = Vec::with_capacity(api_version.len() + kind.len() + 4);
+    wire::bytes(1, api_version.as_bytes(), &mut types);
+    wire::bytes(2, kind.as_bytes(), &mut types);
+    wire::bytes(1, &types, out);
+    wire::tag(2, wire::LENGTH, out);
+    wire::varint(length as u64, out);
+    message(out);
+    // Go writes the empty contentEncoding and contentType too.
+    wire::bytes(3, &[], out);
+    wire::bytes(4, &[], out);
+}
+
+/// What is around a message: upstream's `runtime.Unknown`.
+#[derive(Default)]
+struct Unknown<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    raw: &'a [u8],
+    content_type: &'a str,
+}
+
+impl<'a> Unknown<'a> {
+    fn of(message: &'a [u8]) -> Result<Self> {
+        let mut unknown = Self::default();
+        for field in wire::Fields::of(message) {
+            match field? {
+                (1, wire::Datum::Bytes(types)) => {
+                    for field in wire::Fields::of(types) {
+                        match field? {
+                            (1, wire::Datum::Bytes(text)) => unknown.api_version = wire::text(text)?,
+                            (2, wire::Datum::Bytes(text)) => unknown.kind = wire::text(text)?,
+                            _ => {}
+                        }
+                    }
+                }
+                (2, wire::Datum::Bytes(raw)) => unknown.raw = raw,
+                (4, wire::Datum::Bytes(text)) => unknown.content_type = wire::text(text)?,
+                _ => {}
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

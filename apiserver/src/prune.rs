@@ -1,1 +1,0 @@
-//! Unknown fields and wrong types, by the schema.

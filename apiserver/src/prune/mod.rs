@@ -1,0 +1,424 @@
+//! Objects as the real server's decoder and storage leave them: without unknown fields and empty values, with times and
+//! quantities in one form, and with what Go writes even when it is empty (`status: {}`).
+//!
+//! Not represented: the same field twice (JSON is parsed before it comes here), an array of numbers where base64 text is due.
+
+pub mod quantity;
+pub mod time;
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Number, Value};
+
+use crate::schema::{Field, Schema, Shape, Type, TypeId};
+use time::Precision;
+
+/// A value that its field cannot hold, in the words of Go's decoder: `json: cannot unmarshal number into Go struct field
+/// PodSpec.spec.nodeName of type string`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TypeError(String);
+
+impl TypeError {
+    /// The message of upstream's answer, a 400.
+    pub fn message(&self, version: &str, kind: &str) -> String {
+        refusal(version, kind, self)
+    }
+}
+
+/// What to do about unknown fields: the query's `fieldValidation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Drop them.
+    Ignore,
+    /// Drop them and say so.
+    #[default]
+    Warn,
+    /// Refuse the object.
+    Strict,
+}
+
+impl FieldValidation {
+    /// What the query says; empty is the default. `None` for what it cannot be.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Ignore" => Some(Self::Ignore),
+            "" | "Warn" => Some(Self::Warn),
+            "Strict" => Some(Self::Strict),
+            _ => None,
+        }
+    }
+
+    /// Acts on the paths that [`prune`] gave: the texts of the answer's warnings, or the message of a 400.
+    pub fn act(self, unknown: &[String], version: &str, kind: &str) -> Result<Vec<String>, String> {
+        let mut texts: Vec<String> = Vec::new();
+        for path in unknown {
+            texts.push(format!("unknown field {path:?}"));
+        }
+        match self {
+            Self::Ignore => Ok(Vec::new()),
+            Self::Warn => Ok(texts),
+            Self::Strict if texts.is_empty() => Ok(texts),
+            Self::Strict => {
+                Err(refusal(version, kind, format_args!("strict decoding error: {}", texts.join(", "))))
+            }
+        }
+    }
+}
+
+fn refusal(version: &str, kind: &str, why: impl fmt::Display) -> String {
+    format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")
+}
+
+/// Brings an object of a type into the form that the real server stores. The answer is the paths of the fields that the
+/// type does not have, which are gone then. After an error the object is half done.
+pub fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
+    let mut pruner = Pruner { schema: Schema::get(), unknown: Vec::new() };
+    let one = pruner.schema.get_type(id);
+    match object {
+        Value::Object(fields) => pruner.object(one, fields, None)?,
+        Value::Null => *object = empty_object(one),
+        other => {
+            return Err(TypeError(format!(
+                "json: cannot unmarshal {} into Go value of type {}",
+                kind_of(other),
+                short_name(one)
+            )));
+        }
+    }
+    Ok(pruner.unknown)
+}
+
+/// What an object of a type is when nothing is said: the fields that Go writes even when they are empty.
+pub fn empty(id: TypeId) -> Value {
+    empty_object(Schema::get().get_type(id))
+}
+
+/// Where in the object we are.
+#[derive(Clone, Copy)]
+struct Path<'a> {
+    before: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a Field),
+    Unknown(&'a str),
+    Key(&'a str),
+    Index(usize),
+}
+
+impl Path<'_> {
+    /// As in messages about unknown fields: `spec.containers[0].foo`.
+    fn show(&self, out: &mut String) {
+        if let Some(before) = self.before {
+            before.show(out);
+        }
+        match self.step {
+            Step::Field(Field { name, .. }) => dotted(out, name),
+            Step::Unknown(name) | Step::Key(name) => dotted(out, name),
+            // A String takes all that is written to it.
+            Step::Index(index) => _ = write!(out, "[{index}]"),
+        }
+    }
+
+    /// As in Go's messages about wrong types, without indices, with inlined structs:
+    /// `spec.volumes.VolumeSource.hostPath`.
+    fn show_go(&self, out: &mut String) {
+        if let Some(before) = self.before {
+            before.show_go(out);
+        }
+        if let Step::Field(field) = self.step {
+            if let Some(within) = &field.within {
+                dotted(out, within);
+            }
+            dotted(out, &field.name);
+        }
+    }
+}
+
+fn dotted(out: &mut String, name: &str) {
+    if !out.is_empty() {
+        out.push('.');
+    }
+    out.push_str(name);
+}
+
+/// A place that a value can be in.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    owner: &'a Type,
+    path: &'a Path<'a>,
+    shape: &'a Shape,
+    /// The Go type, if the shape does not tell it.
+    go: Option<&'a str>,
+}
+
+impl Place<'_> {
+    fn refuse(&self, value: &Value, go: &str) -> TypeError {
+        let mut text = format!("json: cannot unmarshal {} into Go struct field ", kind_of(value));
+        text.push_str(self.owner.go_name());
+        let mut path = String::new();
+        self.path.show_go(&mut path);
+        // A String takes all that is written to it.
+        _ = write!(text, ".{path} of type {go}");
+        TypeError(text)
+    }
+
+    fn wrong(&self, value: &Value) -> TypeError {
+        self.refuse(value, &self.go.map_or_else(|| go_type(self.shape), str::to_owned))
+    }
+
+    /// Messages about numbers that do not fit quote them.
+    fn wrong_number(&self, number: &Number, go: &str) -> TypeError {
+        let TypeError(text) = self.refuse(&Value::Null, go);
+        TypeError(text.replacen("unmarshal null", &format!("unmarshal number {number}"), 1))
+    }
+}
+
+/// Whether anything is left of a value.
+type Kept = bool;
+
+struct Pruner {
+    schema: &'static Schema,
+    unknown: Vec<String>,
+}
+
+impl Pruner {
+    fn object(
+        &mut self,
+        one: &Type,
+        fields: &mut Map<String, Value>,
+        path: Option<&Path<'_>>,
+    ) -> Result<(), TypeError> {
+        let mut failure = None;
+        fields.retain(|name, value| {
+            if failure.is_some() {
+                return true;
+            }
+            let Some(field) = one.field(name) else {
+                let mut text = String::new();
+                Path { before: path, step: Step::Unknown(name) }.show(&mut text);
+                self.unknown.push(text);
+                return false;
+            };
+            self.field(one, field, value, path).unwrap_or_else(|error| {
+                failure = Some(error);
+                true
+            })
+        });
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        for field in one.always() {
+            if !fields.contains_key(&field.name) {
+                fields.insert(field.name.clone(), empty_field(field));
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        owner: &Type,
+        field: &Field,
+        value: &mut Value,
+        before: Option<&Path<'_>>,
+    ) -> Result<Kept, TypeError> {
+        if value.is_null() {
+            return Ok(false);
+        }
+        let path = Path { before, step: Step::Field(field) };
+        let go = field.go.as_deref();
+        self.value(Place { owner, path: &path, shape: &field.shape, go }, value)?;
+        if value.is_null() {
+            return Ok(false);
+        }
+        // What protobuf cannot tell from nothing does not survive the real server's storage.
+        Ok(match &field.shape {
+            Shape::List(_) | Shape::Map(_) => !is_empty(value),
+            _ => field.pointer || !field.omit || !is_empty(value),
+        })
+    }
+
+    fn value(&mut self, place: Place<'_>, value: &mut Value) -> Result<(), TypeError> {
+        let Place { owner, path, shape, go } = place;
+        match (shape, &mut *value) {
+            (Shape::Any, _)
+            | (Shape::Bool, Value::Bool(_))
+            | (Shape::String, Value::String(_))
+            | (Shape::Double, Value::Number(_)) => Ok(()),
+            (Shape::Object(id), Value::Object(fields)) => {
+                self.object(self.schema.get_type(*id), fields, Some(path))
+            }
+            (Shape::List(shape), Value::Array(items)) => {
+                let go = go.and_then(|go| go.strip_prefix("[]"));
+                for (index, item) in items.iter_mut().enumerate() {
+                    let path = Path { before: Some(path), step: Step::Index(index) };
+                    self.item(Place { owner, path: &path, shape, go }, item)?;
+                }
+                Ok(())
+            }
+            (Shape::Map(shape), Value::Object(entries)) => {
+                let milli = go == Some("v1.ResourceList");
+                let go = go.and_then(|go| go.strip_prefix("map[")?.split_once(']')).map(|(_, value)| value);
+                for (key, entry) in entries.iter_mut() {
+                    let path = Path { before: Some(path), step: Step::Key(key) };
+                    if milli {
+                        quantity(entry, true)?;
+                    } else {
+                        self.item(Place { owner, path: &path, shape, go }, entry)?;
+                    }
+                }
+                Ok(())
+            }
+            (Shape::Int32, Value::Number(number)) => {
+                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+                if fits { Ok(()) } else { Err(place.wrong_number(number, "int32")) }
+            }
+            (Shape::Int64, Value::Number(number)) => {
+                if number.is_i64() {
+                    Ok(())
+                } else {
+                    Err(place.wrong_number(number, "int64"))
+                }
+            }
+            (Shape::IntOrString, other) => int_or_string(place, other),
+            (Shape::Quantity, other) => quantity(other, false),
+            (Shape::Time, other) => time(place, other, Precision::Seconds),
+            (Shape::MicroTime, other) => time(place, other, Precision::Micros),
+            (Shape::Bytes, Value::String(text)) => bytes(text),
+            (_, other) => Err(place.wrong(other)),
+        }
+    }
+
+    /// A value of a list or map, where null is an empty one.
+    fn item(&mut self, place: Place<'_>, value: &mut Value) -> Result<(), TypeError> {
+        if value.is_null() {
+            *value = empty_value(place.shape);
+            return Ok(());
+        }
+        self.value(place, value)
+    }
+}
+
+fn int_or_string(place: Place<'_>, value: &Value) -> Result<(), TypeError> {
+    match value {
+        Value::Number(number) if number.as_i64().is_none_or(|number| i32::try_from(number).is_err()) => {
+            Err(place.wrong_number(number, "int32"))
+        }
+        Value::String(_) | Value::Number(_) => Ok(()),
+        other => Err(place.refuse(other, "int32")),
+    }
+}
+
+fn quantity(value: &mut Value, milli: bool) -> Result<(), TypeError> {
+    let written = match &*value {
+        Value::String(text) => Cow::Borrowed(text.trim()),
+        Value::Null => Cow::Borrowed("0"),
+        other => Cow::Owned(other.to_string()),
+    };
+    let canonical = if milli { quantity::canonical_milli(&written) } else { quantity::canonical(&written) };
+    let canonical = canonical.map_err(|error| TypeError(error.to_string()))?;
+    if value.as_str() != Some(&canonical) {
+        *value = Value::String(canonical.into_owned());
+    }
+    Ok(())
+}
+
+fn time(place: Place<'_>, value: &mut Value, precision: Precision) -> Result<(), TypeError> {
+    let Value::String(text) = &*value else { return Err(place.refuse(value, "string")) };
+    let normal = time::normalise(text, precision).map_err(TypeError)?;
+    if normal.as_deref() != Some(text) {
+        *value = normal.map_or(Value::Null, Value::String);
+    }
+    Ok(())
+}
+
+fn bytes(text: &str) -> Result<(), TypeError> {
+    let wrong = |offset: usize| TypeError(format!("illegal base64 data at input byte {offset}"));
+    match STANDARD.decode(text) {
+        Ok(_) => Ok(()),
+        Err(
+            base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _),
+        ) => Err(wrong(offset)),
+        Err(base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding) => {
+            Err(wrong(text.len() / 4 * 4))
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+fn empty_field(field: &Field) -> Value {
+    if field.pointer { Value::Null } else { empty_value(&field.shape) }
+}
+
+fn empty_value(shape: &Shape) -> Value {
+    match shape {
+        Shape::Bool => false.into(),
+        Shape::Int32 | Shape::Int64 | Shape::Double | Shape::IntOrString => 0.into(),
+        Shape::String => String::new().into(),
+        Shape::Quantity => "0".into(),
+        Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Any | Shape::List(_) | Shape::Map(_) => {
+            Value::Null
+        }
+        Shape::Object(id) => empty(*id),
+    }
+}
+
+fn empty_object(one: &Type) -> Value {
+    one.always().map(|field| (field.name.clone(), empty_field(field))).collect::<Map<_, _>>().into()
+}
+
+/// What JSON calls a value, as Go says it.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn go_type(shape: &Shape) -> String {
+    match shape {
+        Shape::Bool => "bool".to_owned(),
+        Shape::Int32 => "int32".to_owned(),
+        Shape::Int64 => "int64".to_owned(),
+        Shape::Double => "float64".to_owned(),
+        Shape::String | Shape::Time | Shape::MicroTime => "string".to_owned(),
+        Shape::Bytes => "[]uint8".to_owned(),
+        Shape::Quantity => "resource.Quantity".to_owned(),
+        Shape::IntOrString => "intstr.IntOrString".to_owned(),
+        Shape::Any => "runtime.RawExtension".to_owned(),
+        Shape::Object(id) => short_name(Schema::get().get_type(*id)).to_owned(),
+        Shape::List(item) => format!("[]{}", go_type(item)),
+        Shape::Map(value) => format!("map[string]{}", go_type(value)),
+    }
+}
+
+/// With the package: `v1.PodSpec`.
+fn short_name(one: &Type) -> &str {
+    let package = one.name.len() - one.go_name().len();
+    let start = one.name[..package].trim_end_matches('.').rfind('.').map_or(0, |dot| dot + 1);
+    &one.name[start..]
+}
+
+#[cfg(test)]
+mod tests;

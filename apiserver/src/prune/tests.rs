@@ -1,0 +1,317 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn id(api_version: &str, kind: &str) -> TypeId {
+    Schema::get().kind(api_version, kind).unwrap()
+}
+
+/// Prunes an object by its own kind.
+fn pruned(mut object: Value) -> Value {
+    let text = |name: &str| object[name].as_str().unwrap().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    assert_eq!(prune(id(&api_version, &kind), &mut object), Ok(Vec::new()));
+    object
+}
+
+fn pod(spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec})
+}
+
+fn refusal_of(mut object: Value) -> String {
+    prune(id("v1", "Pod"), &mut object).unwrap_err().message("v1", "Pod")
+}
+
+/// As the real server refuses it, after what all refusals begin with.
+fn refused(object: Value) -> String {
+    let text = refusal_of(object);
+    text.strip_prefix("Pod in version \"v1\" cannot be handled as a Pod: ").unwrap().to_owned()
+}
+
+fn refused_field(spec: Value) -> String {
+    let text = refused(pod(spec));
+    text.strip_prefix("json: cannot unmarshal ").unwrap().replacen("into Go struct field ", "", 1)
+}
+
+#[test]
+fn objects_of_the_real_server_stay_as_they_are() {
+    for fixture in crate::proto::fixtures::all() {
+        if fixture.json["kind"] != "PodList" && fixture.json["type"].is_null() {
+            assert_eq!(pruned(fixture.json.clone()), fixture.json, "{}", fixture.name);
+        }
+    }
+}
+
+#[test]
+fn empty_values_go_and_what_go_always_writes_comes() {
+    let sent = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": "n", "labels": {}, "annotations": {"a": ""}, "finalizers": [], "ownerReferences": null,
+            "creationTimestamp": null, "uid": "",
+        },
+        "status": {
+            "capacity": {"cpu": "4000m", "memory": "8192Ki", "pods": 110, "x": null},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2020-01-01T00:00:00.999Z"}],
+            "images": [{"names": ["a"], "sizeBytes": 0}],
+        },
+    });
+    let stored = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "annotations": {"a": ""}},
+        "spec": {},
+        "status": {
+            "capacity": {"cpu": "4", "memory": "8Mi", "pods": "110", "x": "0"},
+            "conditions": [{
+                "type": "Ready", "status": "True", "lastHeartbeatTime": "2020-01-01T00:00:00Z",
+                "lastTransitionTime": null,
+            }],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+            "nodeInfo": {
+                "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "", "osImage": "",
+                "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "",
+                "operatingSystem": "", "architecture": "",
+            },
+            "images": [{"names": ["a"]}],
+        },
+    });
+    assert_eq!(pruned(sent), stored);
+}
+
+#[test]
+fn pointers_tell_an_empty_value_from_none() {
+    let sent = pod(json!({
+        "nodeName": "", "hostNetwork": false, "nodeSelector": {}, "priority": 0, "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": false, "securityContext": {"supplementalGroups": []},
+        "containers": [null, {"name": "m", "env": [{"name": "A", "value": ""}], "command": []}],
+        "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1024Mi"}}],
+        "affinity": {"nodeAffinity": {}},
+    }));
+    let stored = json!({
+        "priority": 0, "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false, "securityContext": {},
+        "containers": [{"name": "", "resources": {}}, {"name": "m", "env": [{"name": "A"}], "resources": {}}],
+        "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "affinity": {"nodeAffinity": {}},
+    });
+    let pod = pruned(sent);
+    assert_eq!(pod["spec"], stored);
+    assert_eq!(pod["status"], json!({}));
+}
+
+#[test]
+fn lists_that_must_be_there_are_null_when_they_are_empty() {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": [],
+    });
+    assert_eq!(pruned(role)["rules"], Value::Null);
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"});
+    let slice = pruned(slice);
+    assert!(slice.as_object().unwrap().contains_key("endpoints"));
+    assert_eq!(slice["endpoints"], Value::Null);
+}
+
+#[test]
+fn microseconds_of_leases_are_kept() {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {},
+        "spec": {"holderIdentity": "", "acquireTime": "2020-01-01T00:00:00.123456+02:00", "renewTime": null},
+    });
+    let stored = json!({"holderIdentity": "", "acquireTime": "2019-12-31T22:00:00.123456Z"});
+    assert_eq!(pruned(lease)["spec"], stored);
+}
+
+#[test]
+fn any_json_is_kept_as_it_is() {
+    let data = json!({"x": [1, {}, 1.5], "y": null, "z": ""});
+    let revision =
+        json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 0, "data": data.clone()});
+    assert_eq!(pruned(revision)["data"], data);
+}
+
+#[test]
+fn unknown_fields_are_dropped_and_named() {
+    let mut object = pod(json!({
+        "foo": 1, "NodeName": "x",
+        "containers": [{"name": "m"}, {"foo bar": 1}],
+        "volumes": [{"name": "v", "hostPath": {"path": "/", "foo": 1}}],
+    }));
+    object["bar"] = 1.into();
+    let mut unknown = prune(id("v1", "Pod"), &mut object).unwrap();
+    unknown.sort();
+    let paths =
+        ["bar", "spec.NodeName", "spec.containers[1].foo bar", "spec.foo", "spec.volumes[0].hostPath.foo"];
+    assert_eq!(unknown, paths);
+    assert_eq!(pruned(object.clone()), object);
+}
+
+#[test]
+fn what_unknown_fields_mean_is_the_callers_choice() {
+    let unknown = ["metadata.y".to_owned(), "foo".to_owned()];
+    let act = |text, unknown: &[String]| FieldValidation::parse(text).unwrap().act(unknown, "v1", "Pod");
+    assert_eq!(act("Ignore", &unknown), Ok(Vec::new()));
+    let warnings = vec![r#"unknown field "metadata.y""#.to_owned(), r#"unknown field "foo""#.to_owned()];
+    assert_eq!(act("Warn", &unknown), Ok(warnings));
+    assert_eq!(
+        act("Strict", &unknown).unwrap_err(),
+        r#"Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "metadata.y", unknown field "foo""#
+    );
+    assert_eq!(act("Strict", &[]), Ok(Vec::new()));
+    assert_eq!(FieldValidation::parse("strict"), None);
+    assert_eq!(FieldValidation::parse(""), Some(FieldValidation::Warn));
+}
+
+#[test]
+fn wrong_types_are_refused_in_gos_words() {
+    assert_eq!(
+        refusal_of(pod(json!({"nodeName": 5}))),
+        "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field \
+         PodSpec.spec.nodeName of type string"
+    );
+    let container = |field: &str, value: Value| json!({"containers": [{field: value}]});
+    let cases = [
+        (json!("x"), "string Pod.spec of type v1.PodSpec"),
+        (json!([1]), "array Pod.spec of type v1.PodSpec"),
+        (json!({"restartPolicy": 5}), "number PodSpec.spec.restartPolicy of type v1.RestartPolicy"),
+        (
+            json!({"terminationGracePeriodSeconds": "x"}),
+            "string PodSpec.spec.terminationGracePeriodSeconds of type int64",
+        ),
+        (
+            json!({"terminationGracePeriodSeconds": 1.5}),
+            "number 1.5 PodSpec.spec.terminationGracePeriodSeconds of type int64",
+        ),
+        (
+            json!({"terminationGracePeriodSeconds": 1.0}),
+            "number 1.0 PodSpec.spec.terminationGracePeriodSeconds of type int64",
+        ),
+        (json!({"priority": 3_000_000_000u32}), "number 3000000000 PodSpec.spec.priority of type int32"),
+        (json!({"priority": true}), "bool PodSpec.spec.priority of type int32"),
+        (json!({"hostNetwork": 1.5}), "number PodSpec.spec.hostNetwork of type bool"),
+        (json!({"containers": {"a": 1}}), "object PodSpec.spec.containers of type []v1.Container"),
+        (json!({"containers": [5]}), "number PodSpec.spec.containers of type v1.Container"),
+        (container("name", json!(5)), "number Container.spec.containers.name of type string"),
+        (container("command", json!([1])), "number Container.spec.containers.command of type string"),
+        (container("command", json!("x")), "string Container.spec.containers.command of type []string"),
+        (container("env", json!([{"value": 1}])), "number EnvVar.spec.containers.env.value of type string"),
+        (json!({"nodeSelector": [1]}), "array PodSpec.spec.nodeSelector of type map[string]string"),
+        (json!({"nodeSelector": {"a": {}}}), "object PodSpec.spec.nodeSelector of type string"),
+        (
+            container("resources", json!({"requests": "x"})),
+            "string ResourceRequirements.spec.containers.resources.requests of type v1.ResourceList",
+        ),
+        (
+            container("livenessProbe", json!({"httpGet": {"port": true}})),
+            "bool HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
+        ),
+        (
+            container("livenessProbe", json!({"httpGet": {"port": 1.5}})),
+            "number 1.5 HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
+        ),
+        (
+            json!({"volumes": [{"hostPath": 5}]}),
+            "number Volume.spec.volumes.VolumeSource.hostPath of type v1.HostPathVolumeSource",
+        ),
+    ];
+    for (spec, expected) in cases {
+        assert_eq!(refused_field(spec.clone()), expected, "{spec}");
+    }
+    let metadata = |metadata: Value| {
+        let text = refused(json!({"metadata": metadata}));
+        text.strip_prefix("json: cannot unmarshal ").map_or(text.clone(), str::to_owned)
+    };
+    assert_eq!(
+        metadata(json!({"uid": 5})),
+        "number into Go struct field ObjectMeta.metadata.uid of type types.UID"
+    );
+    assert_eq!(
+        metadata(json!({"creationTimestamp": {}})),
+        "object into Go struct field ObjectMeta.metadata.creationTimestamp of type string"
+    );
+    assert!(metadata(json!({"creationTimestamp": "x"})).starts_with("parsing time \"x\" as"));
+}
+
+#[test]
+fn what_is_no_quantity_or_base64_is_refused() {
+    for cpu in [json!("x"), json!({}), json!(true), json!("")] {
+        let spec = json!({"containers": [{"resources": {"requests": {"cpu": cpu}}}]});
+        assert!(refused(pod(spec)).starts_with("quantities must match the regular expression"));
+    }
+    let mut secret = json!({"data": {"a": "aGk=", "b": "aG*="}});
+    let error = prune(id("v1", "Secret"), &mut secret).unwrap_err();
+    assert_eq!(error.to_string(), "illegal base64 data at input byte 2");
+}
+
+#[test]
+fn null_is_an_empty_object() {
+    let mut object = Value::Null;
+    prune(id("v1", "Pod"), &mut object).unwrap();
+    assert_eq!(object, json!({"metadata": {}, "spec": {"containers": null}, "status": {}}));
+    assert_eq!(object, empty(id("v1", "Pod")));
+    let mut text = json!("x");
+    assert!(prune(id("v1", "Pod"), &mut text).is_err());
+}
+
+mod anything {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[0-9.eEKMGimunk+-]{0,8}".prop_map(Value::from),
+            ".{0,4}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 60, 6, |inner| {
+            let name = prop::sample::select(vec![
+                "metadata",
+                "spec",
+                "status",
+                "labels",
+                "containers",
+                "name",
+                "resources",
+                "requests",
+                "env",
+                "volumes",
+                "creationTimestamp",
+                "ports",
+                "livenessProbe",
+                "httpGet",
+                "port",
+                "data",
+                "nodeName",
+                "x",
+            ]);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(name.prop_map(str::to_owned), inner, 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_json_is_too_strange_and_what_is_pruned_stays(mut object in json()) {
+            for kind in ["Pod", "Node", "Secret"] {
+                let id = super::id("v1", kind);
+                if super::prune(id, &mut object).is_ok() {
+                    let once = object.clone();
+                    prop_assert_eq!(super::prune(id, &mut object), Ok(Vec::new()));
+                    prop_assert_eq!(&object, &once);
+                }
+            }
+        }
+
+        #[test]
+        fn a_quantity_stays_once_it_is_canonical(text in "[+-]?[0-9]{0,20}[.]?[0-9]{0,20}(|[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})") {
+            if let Ok(once) = super::quantity::canonical(&text) {
+                // Text that upstream keeps as it is can be anything; what it writes is canonical.
+                prop_assert_eq!(super::quantity::canonical(&once).unwrap(), once.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Chance that can be repeated: names and UIDs that the server makes up.
+
+/// SplitMix64. Not for secrets.
+#[derive(Debug)]
+pub(crate) struct Random {
+    state: u64,
+}
+
+/// Letters of generated names: no vowels, so that no words come out.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Five letters, for the end of a generated name.
+    pub(crate) fn suffix(&mut self) -> String {
+        (0..5).map(|_| char::from(LETTERS[(self.next() % LETTERS.len() as u64) as usize])).collect()
+    }
+
+    /// A UUID of version 4.
+    pub(crate) fn uid(&mut self) -> String {
+        let (high, low) = (self.next(), self.next());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xfff,
+            (low >> 48) & 0x3fff | 0x8000,
+            low & 0xffff_ffff_ffff
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_and_each_call_another() {
+        let (mut one, mut two) = (Random::new(7), Random::new(7));
+        let uid = one.uid();
+        assert_eq!(uid, two.uid());
+        assert_ne!(uid, one.uid());
+        assert_eq!(uid.len(), 36);
+        assert_eq!(&uid[14..15], "4");
+        assert_eq!(one.suffix().len(), 5);
+    }
+}

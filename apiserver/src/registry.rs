@@ -1,0 +1,150 @@
+//! Which kinds are served now: the built-in ones and those of CustomResourceDefinitions.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::kinds::{Kind, Subresource, Verbs, built_in};
+use crate::status::{Result, Status};
+use crate::store::ResourceKey;
+
+/// The kinds, in the order of discovery.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry {
+    kinds: Vec<Arc<Kind>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Self { kinds: built_in().iter().cloned().map(Arc::new).collect() }
+    }
+
+    /// All of them.
+    pub(crate) fn kinds(&self) -> &[Arc<Kind>] {
+        &self.kinds
+    }
+
+    /// The kind behind a path.
+    pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Result<&Arc<Kind>> {
+        let is_it =
+            |kind: &&Arc<Kind>| kind.resource == resource && kind.group == group && kind.version == version;
+        self.kinds.iter().find(is_it).ok_or_else(Status::no_such_path)
+    }
+
+    /// The kind of an object by what it says of itself.
+    pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
+        self.kinds.iter().find(|known| known.kind == kind && known.api_version() == api_version)
+    }
+
+    /// Some version of what is stored under a key: the one that is stored.
+    pub(crate) fn stored(&self, resource: &ResourceKey) -> Option<&Arc<Kind>> {
+        let is_it = |kind: &&Arc<Kind>| *kind.group == *resource.0 && *kind.resource == *resource.1;
+        self.kinds.iter().find(is_it)
+    }
+
+    /// Serves what a CustomResourceDefinition defines, in place of what it defined before.
+    pub(crate) fn define(&mut self, definition: &Value) {
+        let defined = custom_kinds(definition);
+        let Some(first) = defined.first() else { return };
+        self.undefine(&first.group, &first.resource);
+        self.kinds.extend(defined.into_iter().map(Arc::new));
+    }
+
+    /// Ends serving a custom resource.
+    pub(crate) fn undefine(&mut self, group: &str, resource: &str) {
+        self.kinds.retain(|kind| !(kind.custom && kind.group == group && kind.resource == resource));
+    }
+}
+
+impl Kind {
+    /// Where its objects are kept.
+    pub(crate) fn table(&self) -> ResourceKey {
+        let (group, resource) = self.store_key();
+        (group.into(), resource.into())
+    }
+}
+
+/// The kinds that a definition defines: one for each version that is served.
+fn custom_kinds(definition: &Value) -> Vec<Kind> {
+    let spec = &definition["spec"];
+    let names = &spec["names"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(|one| text(one).into()).collect();
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let kind = |version: &Value| Kind {
+        group: text(&spec["group"]).into(),
+        version: text(&version["name"]).into(),
+        resource: text(&names["plural"]).into(),
+        kind: text(&names["kind"]).into(),
+        singular: text(&names["singular"]).into(),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        namespaced: spec["scope"] == "Namespaced",
+        verbs: Verbs::All,
+        subresources: [("status", Subresource::Status), ("scale", Subresource::Scale)]
+            .into_iter()
+            .filter(|(name, _)| version["subresources"].get(name).is_some())
+            .map(|(_, subresource)| subresource)
+            .collect(),
+        stored_in_group: text(&spec["group"]).into(),
+        custom: true,
+    };
+    let mut kinds: Vec<Kind> = versions.filter(|version| version["served"] == true).map(kind).collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(priority(&kind.version)));
+    kinds
+}
+
+/// Upstream's order of versions: `v2` before `v1` before `v1beta2` before `v1alpha1` before anything else.
+fn priority(version: &str) -> (u8, u32, u32) {
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        let (major, rest) = rest.split_at(end);
+        let major = major.parse().ok()?;
+        let (stage, minor) = match rest {
+            "" => return Some((3, major, 0)),
+            rest if rest.starts_with("beta") => (2, &rest[4..]),
+            rest if rest.starts_with("alpha") => (1, &rest[5..]),
+            _ => return None,
+        };
+        Some((stage, major, minor.parse().ok()?))
+    };
+    parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_adds_its_served_versions_and_takes_them_away() {
+        let mut registry = Registry::new();
+        let before = registry.kinds().len();
+        let definition = json!({"spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing", "singular": "thing", "shortNames": ["th"]},
+            "versions": [
+                {"name": "v1beta1", "served": true, "storage": false},
+                {"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}},
+                {"name": "v1alpha1", "served": false, "storage": false},
+            ],
+        }});
+        registry.define(&definition);
+        registry.define(&definition);
+        let versions: Vec<&str> = registry.kinds()[before..].iter().map(|kind| &*kind.version).collect();
+        assert_eq!(versions, ["v1", "v1beta1"]);
+        assert!(registry.find("example.com", "v1", "things").unwrap().has(Subresource::Status));
+        assert!(registry.of("example.com/v1beta1", "Thing").is_some());
+        registry.undefine("example.com", "things");
+        assert_eq!(registry.kinds().len(), before);
+    }
+
+    #[test]
+    fn versions_are_ordered_as_upstream_orders_them() {
+        let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1", "v1beta10"];
+        versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
+        assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v1alpha1", "foo"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! What a request asks for: its target, from the path, and its options, from the query.
+
+use std::collections::HashMap;
+
+use http::Method;
+
+use crate::status::{Result, Status};
+
+/// What the path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A resource, an object of it, or a part of that.
+    Resource(Resource),
+    /// All else: discovery, OpenAPI, health.
+    Other(String),
+}
+
+/// A resource in a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// Empty: none.
+    pub(crate) namespace: String,
+    pub(crate) plural: String,
+    /// Empty: all.
+    pub(crate) name: String,
+    /// Empty: the object itself.
+    pub(crate) subresource: String,
+}
+
+impl Target {
+    /// Reads a path.
+    pub(crate) fn parse(path: &str) -> Self {
+        let segments: Option<Vec<String>> =
+            path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
+        let segments: Option<Vec<&str>> =
+            segments.as_ref().map(|segments| segments.iter().map(String::as_str).collect());
+        let resource = match segments.as_deref() {
+            Some(["api", version, rest @ ..]) => Resource::parse("", version, rest),
+            Some(["apis", group, version, rest @ ..]) => Resource::parse(group, version, rest),
+            _ => None,
+        };
+        resource.map_or_else(|| Self::Other(path.to_owned()), Self::Resource)
+    }
+}
+
+impl Resource {
+    fn parse(group: &str, version: &str, rest: &[&str]) -> Option<Self> {
+        let parts = |namespace: &str, rest: &[&str]| {
+            let (resource, rest) = rest.split_first()?;
+            let (name, subresource) = match rest {
+                [] => ("", ""),
+                [name] => (*name, ""),
+                [name, subresource] => (*name, *subresource),
+                _ => return None,
+            };
+            let [group, version, namespace, plural, name, subresource] =
+                [group, version, namespace, resource, name, subresource].map(str::to_owned);
+            Some(Self { group, version, namespace, plural, name, subresource })
+        };
+        match rest {
+            // Namespaces are objects too: those with a path of their own, and the parts of these.
+            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => parts("", rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => parts(namespace, rest),
+            rest => parts("", rest),
+        }
+    }
+
+    /// Upstream's verb, as audit logs and RBAC have it.
+    pub(crate) fn verb(&self, method: &Method, watch: bool) -> &'static str {
+        let many = self.name.is_empty();
+        match *method {
+            Method::GET | Method::HEAD if watch => "watch",
+            Method::GET | Method::HEAD if many => "list",
+            Method::GET | Method::HEAD => "get",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if many => "deletecollection",
+            Method::DELETE => "delete",
+            _ => "",
+        }
+    }
+}
+
+fn decode(segment: &str) -> Option<String> {
+    if !segment.contains('%') {
+        return Some(segment.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The options of a request, from its query.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    values: HashMap<String, String>,
+}
+
+impl Options {
+    /// Reads a query. Where an option stands twice, the first counts, as in Go.
+    pub(crate) fn parse(query: Option<&str>) -> Self {
+        let mut values = HashMap::new();
+        for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            values.entry(key.into_owned()).or_insert_with(|| value.into_owned());
+        }
+        Self { values }
+    }
+
+    /// An option as text; empty when it is not there.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", String::as_str)
+    }
+
+    /// An option that is true or false.
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        match self.values.get(name).map(String::as_str) {
+            None => None,
+            // As Go's query conversion: a name alone is true, and so is what is no word for false.
+            Some("0" | "false" | "False" | "FALSE" | "f" | "F") => Some(false),
+            Some(_) => Some(true),
+        }
+    }
+
+    /// An option that is a number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
+        match self.values.get(name).map(String::as_str) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+                Status::bad_request(why)
+            }),
+        }
+    }
+
+    /// Whether nothing is to be kept.
+    pub(crate) fn dry_run(&self) -> Result<bool> {
+        match self.text("dryRun") {
+            "" => Ok(false),
+            "All" => Ok(true),
+            other => Err(Status::bad_request(format!("Invalid value: {other:?}: dryRun must be All"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(parts: [&str; 6]) -> Target {
+        let [group, version, namespace, plural, name, subresource] = parts.map(str::to_owned);
+        Target::Resource(Resource { group, version, namespace, plural, name, subresource })
+    }
+
+    #[test]
+    fn paths_name_resources_objects_and_parts() {
+        for (path, expected) in [
+            ("/api/v1/pods", ["", "v1", "", "pods", "", ""]),
+            ("/api/v1/namespaces/n/pods", ["", "v1", "n", "pods", "", ""]),
+            ("/api/v1/namespaces/n/pods/p/binding", ["", "v1", "n", "pods", "p", "binding"]),
+            ("/api/v1/namespaces/n", ["", "v1", "", "namespaces", "n", ""]),
+            ("/api/v1/namespaces/n/finalize", ["", "v1", "", "namespaces", "n", "finalize"]),
+            ("/api/v1/namespaces", ["", "v1", "", "namespaces", "", ""]),
+            (
+                "/apis/apps/v1/namespaces/n/deployments/d/scale",
+                ["apps", "v1", "n", "deployments", "d", "scale"],
+            ),
+            ("/api/v1/nodes/a%2Fb", ["", "v1", "", "nodes", "a/b", ""]),
+        ] {
+            assert_eq!(Target::parse(path), resource(expected), "{path}");
+        }
+        for path in [
+            "/",
+            "/api",
+            "/api/v1",
+            "/apis/apps",
+            "/apis/apps/v1",
+            "/healthz",
+            "/api/v1/a/b/c/d",
+            "/api/v1/pods/%zz",
+        ] {
+            assert_eq!(Target::parse(path), Target::Other(path.to_owned()));
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_go_reads_them() {
+        let options = Options::parse(Some("watch&limit=5&labelSelector=a%3Db%2Cc&x=0&limit=7&bad=1x"));
+        assert_eq!(options.flag("watch"), Some(true));
+        assert_eq!(options.flag("x"), Some(false));
+        assert_eq!(options.flag("none"), None);
+        assert_eq!(options.number("limit").unwrap(), Some(5));
+        assert_eq!(options.text("labelSelector"), "a=b,c");
+        assert!(options.number("bad").is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! Creation.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Writer, text, timestamp};
+use crate::kinds::Kind;
+use crate::object::{Object, key};
+use crate::patch::managed::record_update;
+use crate::status::{Cause, Result, Status};
+use crate::strategy::{self, Lookup};
+
+/// How often a generated name that is taken is generated again.
+const NAME_ATTEMPTS: usize = 8;
+/// The longest beginning of a generated name.
+const LONGEST_PREFIX: usize = 58;
+
+impl Writer<'_> {
+    /// Creates an object in a namespace; `""` for kinds that have none.
+    pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
+        self.begin(kind, namespace, &mut object)?;
+        let strategy = strategy::of(kind);
+        self.check_namespace(kind, namespace, &object)?;
+        strategy.default(&mut object);
+        strategy.prepare_for_create(&mut object);
+        strategy.admit(&mut object, &*self.state)?;
+        let generate = text(&object, &["metadata", "generateName"]).to_owned();
+        let generates = text(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
+        if generates {
+            self.generate_name(kind, namespace, &generate, &mut object)?;
+        }
+        let mut causes = strategy.validate(&object);
+        if causes.is_empty() {
+            causes = strategy::meta::validate_new(&object, kind.namespaced, strategy);
+        }
+        let name = text(&object, &["metadata", "name"]).to_owned();
+        if !causes.is_empty() {
+            return Err(Status::invalid(kind, &name, causes));
+        }
+        if self.exists(kind, namespace, &name) {
+            return Err(Status::already_exists(kind, &name));
+        }
+        if self.managed_fields && !self.applies {
+            record_update(&self.field_manager(kind, &kind.api_version(), ""), None, &mut object);
+        }
+        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        if !self.dry_run {
+            self.state.store.put(&kind.table(), Arc::clone(&object));
+            self.kept(kind, &object);
+        }
+        Ok(object)
+    }
+
+    /// What the system alone says about an object.
+    fn begin(&mut self, kind: &Kind, namespace: &str, object: &mut Value) -> Result<()> {
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        let given = text(object, &["metadata", "namespace"]);
+        if !given.is_empty() && given != namespace {
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Status::bad_request(message));
+        }
+        let name = text(object, &["metadata", "name"]);
+        if !text(object, &["metadata", "resourceVersion"]).is_empty() {
+            // Upstream's storage says so, and nobody gives it a better code.
+            let _ = (kind, name);
+            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        let uid = self.state.random.uid();
+        let Some(metadata) = object["metadata"].as_object_mut() else { return Ok(()) };
+        if !namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        for system in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+            metadata.remove(system);
+        }
+        metadata.insert("uid".to_owned(), uid.into());
+        metadata.insert("creationTimestamp".to_owned(), timestamp(self.now).into());
+        if strategy::of(kind).has_generation() || kind.custom {
+            metadata.insert("generation".to_owned(), 1.into());
+        }
+        Ok(())
+    }
+
+    fn exists(&self, kind: &Kind, namespace: &str, name: &str) -> bool {
+        let table = self.state.store.table(&kind.table());
+        table.is_some_and(|table| table.get(&key(namespace, name)).is_some())
+    }
+
+    fn generate_name(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        prefix: &str,
+        object: &mut Value,
+    ) -> Result<()> {
+        let end = prefix.char_indices().nth(LONGEST_PREFIX).map_or(prefix.len(), |(at, _)| at);
+        let mut name = String::new();
+        for _ in 0..NAME_ATTEMPTS {
+            name = format!("{}{}", &prefix[..end], self.state.random.suffix());
+            if !self.exists(kind, namespace, &name) {
+                object["metadata"]["name"] = name.into();
+                return Ok(());
+            }
+        }
+        Err(Status::already_exists(kind, &name))
+    }
+
+    /// Nothing is created in a namespace that is not there or is going away.
+    fn check_namespace(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<()> {
+        if namespace.is_empty() {
+            return Ok(());
+        }
+        let Some(found) = Lookup::get(&*self.state, "", "namespaces", "", namespace) else {
+            let namespaces = self.state.registry.find("", "v1", "namespaces")?;
+            return Err(Status::not_found(namespaces, namespace));
+        };
+        if found["metadata"].get("deletionTimestamp").is_none() {
+            return Ok(());
+        }
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        };
+        let name = text(object, &["metadata", "name"]);
+        Err(Status::forbidden(kind, name, why).because(vec![cause]))
+    }
+
+    /// What follows from a new or changed object.
+    pub(super) fn kept(&mut self, kind: &Kind, object: &Object) {
+        if kind.resource == "customresourcedefinitions" {
+            self.define(&object.value(kind));
+        }
+    }
+
+    /// Serves what a CustomResourceDefinition says.
+    pub(super) fn define(&mut self, definition: &Value) {
+        self.state.registry.define(definition);
+        let table = (
+            text(definition, &["spec", "group"]).into(),
+            text(definition, &["spec", "names", "plural"]).into(),
+        );
+        self.state.store.add_table(table);
+    }
+}

@@ -1,0 +1,312 @@
+//! Deletion: preconditions, grace, finalizers, propagation.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::traits::returns_deleted;
+use super::update::is_ended;
+use super::{Writer, text, timestamp};
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::request::Options;
+use crate::status::{Cause, Result, Status};
+use crate::strategy;
+
+/// What happens to an object's dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// They stay, without owner.
+    Orphan,
+    /// They go after it.
+    Background,
+    /// It waits until they are gone.
+    Foreground,
+}
+
+/// Upstream's `metav1.DeleteOptions`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    /// What `orphanDependents` said.
+    pub(crate) orphans: Option<bool>,
+    pub(crate) dry_run: bool,
+}
+
+/// The finalizers that stand for a propagation policy.
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+impl DeleteOptions {
+    /// Reads the options from the body, or else from the query.
+    pub(crate) fn parse(body: Option<&Value>, query: &Options) -> Result<Self> {
+        let Some(body) = body else {
+            return Ok(Self {
+                grace: query.number("gracePeriodSeconds")?,
+                propagation: propagation(query.text("propagationPolicy"), query.flag("orphanDependents"))?,
+                orphans: query.flag("orphanDependents"),
+                dry_run: query.dry_run()?,
+                ..Self::default()
+            });
+        };
+        let owned = |value: &Value| value.as_str().map(str::to_owned);
+        let dry_run = match body["dryRun"].as_array().map(Vec::as_slice) {
+            None | Some([]) => query.dry_run()?,
+            Some([one]) if one == "All" => true,
+            Some(other) => {
+                let cause = Cause::not_supported("dryRun", &other.to_vec().into(), &["All"]);
+                return Err(invalid_options(cause));
+            }
+        };
+        Ok(Self {
+            grace: body["gracePeriodSeconds"].as_i64(),
+            propagation: propagation(text(body, &["propagationPolicy"]), body["orphanDependents"].as_bool())?,
+            uid: owned(&body["preconditions"]["uid"]),
+            resource_version: owned(&body["preconditions"]["resourceVersion"]),
+            orphans: body["orphanDependents"].as_bool(),
+            dry_run,
+        })
+    }
+}
+
+fn propagation(policy: &str, orphans: Option<bool>) -> Result<Option<Propagation>> {
+    if let Some(orphans) = orphans {
+        if !policy.is_empty() {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            return Err(invalid_options(Cause::invalid("propagationPolicy", &policy.into(), detail)));
+        }
+        return Ok(Some(if orphans { Propagation::Orphan } else { Propagation::Background }));
+    }
+    Ok(match policy {
+        "" => None,
+        "Orphan" => Some(Propagation::Orphan),
+        "Background" => Some(Propagation::Background),
+        "Foreground" => Some(Propagation::Foreground),
+        other => {
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            return Err(invalid_options(Cause::not_supported(
+                "propagationPolicy",
+                &other.into(),
+                &supported,
+            )));
+        }
+    })
+}
+
+fn invalid_options(cause: Cause) -> Status {
+    let mut status = Status::bad_request(String::new());
+    status.code = http::StatusCode::UNPROCESSABLE_ENTITY;
+    status.reason = "Invalid";
+    status.message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {}: {}", cause.field, cause.message);
+    "meta.k8s.io".clone_into(&mut status.details.group);
+    "DeleteOptions".clone_into(&mut status.details.kind);
+    status.because(vec![cause])
+}
+
+/// What a deletion came to.
+pub(crate) struct Deleted {
+    /// The object as it was last, or as it is while it goes.
+    pub(crate) object: Arc<Object>,
+    /// Whether it is gone.
+    pub(crate) gone: bool,
+    /// Whether the answer is the object, and not a Status.
+    pub(crate) answers_object: bool,
+}
+
+impl Writer<'_> {
+    /// Deletes an object, or marks it as going.
+    pub(crate) fn delete(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted> {
+        let current = Arc::clone(self.state.get(kind, namespace, name)?);
+        let mut object = current.value(kind);
+        check_preconditions(kind, name, options, &object)?;
+        strategy::of(kind).admit_delete(name)?;
+        let marked = self.mark(kind, &mut object, options);
+        let answer = |object: Arc<Object>, gone: bool| Deleted {
+            object,
+            gone,
+            answers_object: !gone || returns_deleted(kind),
+        };
+        match marked {
+            Mark::Pending => return Ok(answer(current, false)),
+            Mark::Going if !is_ended(kind, &object) => {
+                if object == current.value(kind) {
+                    return Ok(answer(current, false));
+                }
+                let object = self.keep(kind, object);
+                if !self.dry_run {
+                    self.marked(kind, &object);
+                }
+                // What waited for nothing is gone by now.
+                let gone = !self.dry_run && self.state.get(kind, namespace, name).is_err();
+                return Ok(answer(object, gone));
+            }
+            Mark::Going | Mark::Now => {}
+        }
+        let last = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        if !self.dry_run {
+            self.remove(kind, Arc::clone(&last));
+        }
+        Ok(answer(last, true))
+    }
+
+    /// Writes into the object how it goes.
+    fn mark(&self, kind: &Kind, object: &mut Value, options: &DeleteOptions) -> Mark {
+        let graceful = kind.resource == "pods" && !kind.custom;
+        let deleting = object["metadata"].get("deletionTimestamp").is_some();
+        let finalizers = finalizers(object, options);
+        let has_finalizers = !finalizers.is_empty() || namespace_waits(kind, object);
+        let old = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        if deleting && graceful && old > 0 {
+            let Some(grace) = options.grace.map(|grace| if grace < 0 { 1 } else { grace }) else {
+                return Mark::Pending;
+            };
+            if grace >= old {
+                return Mark::Pending;
+            }
+            self.shorten(object, old, grace);
+        } else if !deleting {
+            let grace = if graceful { grace(kind, object, options) } else { 0 };
+            if grace == 0 && !has_finalizers {
+                return Mark::Now;
+            }
+            self.stamp(object, grace);
+        }
+        set_finalizers(object, finalizers);
+        Mark::Going
+    }
+
+    fn stamp(&self, object: &mut Value, grace: i64) {
+        let metadata = &mut object["metadata"];
+        let until = self.now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(self.now);
+        metadata["deletionTimestamp"] = timestamp(until).into();
+        metadata["deletionGracePeriodSeconds"] = grace.into();
+        if let Some(generation) = metadata["generation"].as_i64().filter(|generation| *generation > 0) {
+            metadata["generation"] = (generation + 1).into();
+        }
+    }
+
+    fn shorten(&self, object: &mut Value, old: i64, grace: i64) {
+        let metadata = &mut object["metadata"];
+        let until: Timestamp =
+            metadata["deletionTimestamp"].as_str().and_then(|text| text.parse().ok()).unwrap_or(self.now);
+        let moved = until.checked_sub(SignedDuration::from_secs(old - grace)).unwrap_or(self.now);
+        // Not into the past, and a deletion that was to be graceful stays so.
+        let (until, grace) = if moved < self.now { (self.now, grace.min(1)) } else { (moved, grace) };
+        metadata["deletionTimestamp"] = timestamp(until).into();
+        metadata["deletionGracePeriodSeconds"] = grace.into();
+    }
+
+    /// Removes an object for good, and does what follows from that.
+    pub(super) fn remove(&mut self, kind: &Kind, last: Arc<Object>) {
+        let definition = (kind.resource == "customresourcedefinitions").then(|| last.value(kind));
+        self.state.store.remove(&kind.table(), Arc::clone(&last));
+        if let Some(definition) = definition {
+            self.undefine(&definition);
+        }
+        if self.collects {
+            self.removed(kind, &last);
+        }
+    }
+
+    /// Ends serving a custom resource, whose objects go with it.
+    fn undefine(&mut self, definition: &Value) {
+        let (group, plural) =
+            (text(definition, &["spec", "group"]), text(definition, &["spec", "names", "plural"]));
+        let table = (group.into(), plural.into());
+        if let Some(kind) = self.state.registry.stored(&table).cloned() {
+            self.remove_all(&kind, "");
+        }
+        self.state.registry.undefine(group, plural);
+        self.state.store.remove_table(&table);
+    }
+}
+
+enum Mark {
+    /// Nothing keeps it.
+    Now,
+    /// It has been marked, and something may keep it.
+    Going,
+    /// It goes already, and not any faster.
+    Pending,
+}
+
+fn grace(kind: &Kind, object: &Value, options: &DeleteOptions) -> i64 {
+    let most = strategy::of(kind).default_grace_period(object);
+    // What needs no grace by itself gets none: pods that never ran.
+    if most == 0 {
+        return 0;
+    }
+    options.grace.map_or(most, |grace| if grace < 0 { 1 } else { grace })
+}
+
+/// The finalizers that the object has with this propagation policy.
+fn finalizers(object: &Value, options: &DeleteOptions) -> Vec<Value> {
+    let listed = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let Some(policy) = options.propagation else { return listed };
+    let mut finalizers: Vec<Value> =
+        listed.into_iter().filter(|one| one != ORPHAN && one != FOREGROUND).collect();
+    match policy {
+        Propagation::Orphan => finalizers.push(ORPHAN.into()),
+        Propagation::Foreground => finalizers.push(FOREGROUND.into()),
+        Propagation::Background => {}
+    }
+    finalizers
+}
+
+fn namespace_waits(kind: &Kind, object: &Value) -> bool {
+    kind.resource == "namespaces"
+        && object["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+fn set_finalizers(object: &mut Value, finalizers: Vec<Value>) {
+    if !finalizers.is_empty() {
+        object["metadata"]["finalizers"] = finalizers.into();
+    } else if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("finalizers");
+    }
+}
+
+fn check_preconditions(kind: &Kind, name: &str, options: &DeleteOptions, object: &Value) -> Result<()> {
+    let uid = text(object, &["metadata", "uid"]);
+    let version = text(object, &["metadata", "resourceVersion"]);
+    let why = match (&options.uid, &options.resource_version) {
+        (Some(wanted), _) if wanted != uid => format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        ),
+        (_, Some(wanted)) if wanted != version => format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        ),
+        _ => return Ok(()),
+    };
+    let mut status = Status::conflict(kind, name, why);
+    // Upstream puts the kind where elsewhere the resource stands.
+    status.message = status.message.replacen(&kind.qualified(), &kind_and_group(kind), 1);
+    status.details.kind = kind.kind.to_string();
+    Err(status)
+}
+
+fn kind_and_group(kind: &Kind) -> String {
+    if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) }
+}
+
+impl Deleted {
+    /// What the caller is told where it is not the object.
+    pub(crate) fn status(&self, kind: &Kind) -> Value {
+        let mut details =
+            json!({"name": &*self.object.name, "kind": kind.resource, "uid": &*self.object.uid});
+        if !kind.group.is_empty() {
+            details["group"] = kind.group.as_ref().into();
+        }
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    }
+}

@@ -1,0 +1,278 @@
+//! Lists: as of which version, which objects, and how many at a time.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::State;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::request::Options;
+use crate::selector::Selector;
+use crate::status::{Cause, Details, Result, Status};
+use crate::store::Table;
+use crate::strategy;
+
+/// What a list is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct ListOptions {
+    pub(crate) selector: Selector,
+    /// How many objects at most; 0 for all.
+    limit: usize,
+    from: From,
+}
+
+/// As of which version, and from where on.
+#[derive(Debug, Default)]
+enum From {
+    /// As of now.
+    #[default]
+    Now,
+    /// As of now, which must not be before this version.
+    NotOlderThan(u64),
+    /// As of this version.
+    Exact(u64),
+    /// As of this version, from this key on.
+    Continue { version: u64, key: String },
+    /// As of now, from this key on: the version of a token has been forgotten.
+    ContinueNow { key: String },
+}
+
+/// A list.
+#[derive(Debug)]
+pub(crate) struct List {
+    /// As of which version.
+    pub(crate) version: u64,
+    pub(crate) objects: Vec<Arc<Object>>,
+    /// The token for the rest; empty when there is none.
+    pub(crate) continues: String,
+    /// How many objects come after these, where that is known.
+    pub(crate) remaining: Option<usize>,
+}
+
+/// Reads a resourceVersion: digits, or nothing.
+pub(crate) fn parse_version(text: &str) -> Result<u64> {
+    match text {
+        "" => Ok(0),
+        text => text.parse().map_err(|_| {
+            let detail = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            Status::bad_request(format!("Invalid value: {text:?}: {detail}"))
+        }),
+    }
+}
+
+impl ListOptions {
+    /// Reads the options of a list.
+    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+        let selector =
+            Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
+        let limit = query.number("limit")?.unwrap_or_default();
+        validate(query)?;
+        let limit = usize::try_from(limit).unwrap_or(0);
+        Ok(Self { selector, limit, from: from(query, limit)? })
+    }
+}
+
+fn validate(query: &Options) -> Result<()> {
+    let matching = query.text("resourceVersionMatch");
+    let field = "resourceVersionMatch";
+    let mut causes = Vec::new();
+    if !matching.is_empty() {
+        if query.text("resourceVersion").is_empty() {
+            let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            causes.push(Cause::forbidden(field, detail));
+        }
+        if !query.text("continue").is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            causes.push(Cause::forbidden(field, detail));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            causes.push(Cause::not_supported(field, &matching.into(), &["Exact", "NotOlderThan", ""]));
+        }
+        if matching == "Exact" && query.text("resourceVersion") == "0" {
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(Cause::forbidden(field, detail));
+        }
+    }
+    if query.flag("sendInitialEvents").is_some() {
+        causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
+}
+
+/// 422 about the options of a list or watch.
+pub(crate) fn invalid_options(causes: Vec<Cause>) -> Status {
+    invalid_options_of("ListOptions", causes)
+}
+
+/// 422 about an option of a write.
+pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
+    let options = match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => "DeleteOptions",
+    };
+    invalid_options_of(options, vec![cause])
+}
+
+fn invalid_options_of(options: &'static str, causes: Vec<Cause>) -> Status {
+    let kind =
+        Kind { kind: options.into(), group: "meta.k8s.io".into(), ..crate::kinds::built_in()[0].clone() };
+    Status::invalid(&kind, "", causes)
+}
+
+fn from(query: &Options, limit: usize) -> Result<From> {
+    let version = query.text("resourceVersion");
+    let token = query.text("continue");
+    if !token.is_empty() {
+        if !matches!(version, "" | "0") {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        return continued(token);
+    }
+    let exact = match query.text("resourceVersionMatch") {
+        "Exact" => true,
+        "NotOlderThan" => false,
+        // Without a match, pages are of one version.
+        _ => limit > 0,
+    };
+    Ok(match parse_version(version)? {
+        0 => From::Now,
+        version if exact => From::Exact(version),
+        version => From::NotOlderThan(version),
+    })
+}
+
+/// Reads a continue token: `{"v":"meta.k8s.io/v1","rv":5,"start":"namespace/name\0"}` in base64.
+fn continued(token: &str) -> Result<From> {
+    let invalid = |why: &str| Status::bad_request(format!("invalid continue token: {why}"));
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
+        let _ = error;
+        invalid("continue key is not valid: illegal base64 data")
+    })?;
+    let token: Value = serde_json::from_slice(&bytes)
+        .map_err(|_| invalid("continue key is not valid: it is not what a list answered"))?;
+    let version = token["rv"].as_i64().unwrap_or_default();
+    let key = token["start"].as_str().unwrap_or_default();
+    if token["v"] != "meta.k8s.io/v1" {
+        return Err(invalid("continue key is not valid: server does not recognize this encoded version"));
+    }
+    if version == 0 {
+        return Err(invalid(
+            "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        ));
+    }
+    if key.is_empty() {
+        return Err(invalid("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)"));
+    }
+    let key = key.to_owned();
+    Ok(match u64::try_from(version) {
+        Ok(version) => From::Continue { version, key },
+        Err(_) => From::ContinueNow { key },
+    })
+}
+
+fn token(version: i64, key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": key}).to_string())
+}
+
+/// The version is not there yet.
+pub(crate) fn too_large(version: u64, current: u64) -> Status {
+    let message = format!("Timeout: Too large resource version: {version}, current: {current}");
+    let mut status = Status::timeout(message);
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge",
+        message: "Too large resource version".to_owned(),
+        field: String::new(),
+    };
+    *status.details = Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() };
+    status
+}
+
+impl State {
+    /// Lists the objects of a kind in a namespace, or in all for `""`.
+    pub(crate) fn list(&self, kind: &Kind, namespace: &str, options: &ListOptions) -> Result<List> {
+        let table = self.store.table(&kind.table()).ok_or_else(Status::no_such_path)?;
+        let now = self.store.version();
+        let version = match options.from {
+            From::NotOlderThan(version) | From::Exact(version) if version > now => {
+                return Err(too_large(version, now));
+            }
+            From::Exact(version) | From::Continue { version, .. } => version,
+            From::Now | From::NotOlderThan(_) | From::ContinueNow { .. } => now,
+        };
+        let key = match &options.from {
+            From::Continue { key, .. } | From::ContinueNow { key } => Some(start(key, namespace)),
+            _ => None,
+        };
+        // A change since then is what makes the past differ from now.
+        let past = match options.from {
+            From::Exact(_) | From::Continue { .. } if version < now => {
+                Some(past(table, version, key.as_deref())?)
+            }
+            _ => None,
+        };
+        let key = key.as_deref();
+        let list =
+            |objects: &mut dyn Iterator<Item = &Arc<Object>>| options.page(objects, version, namespace);
+        Ok(match &past {
+            Some(past) => list(&mut past.range(namespace, key)),
+            None => list(&mut table.range(namespace, key)),
+        })
+    }
+}
+
+/// Tokens name keys within the namespace that is listed.
+fn start(key: &str, namespace: &str) -> String {
+    if namespace.is_empty() { key.to_owned() } else { format!("{namespace}/{key}") }
+}
+
+fn past(table: &Table, version: u64, key: Option<&str>) -> Result<Table> {
+    table.at(version).map_err(|_| match key {
+        None => Status::expired("The resourceVersion for the provided list is too old."),
+        Some(_) => Status::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new \
+             list without the continue parameter, or use the continue token in this response to retrieve the \
+             remainder of the results. Continuing with the provided token results in an inconsistent list - \
+             objects that were created, modified, or deleted between the time the first chunk was returned and \
+             now may show up in the list.",
+        ),
+    })
+}
+
+/// The token with which an expired list can go on, though not consistently.
+pub(crate) fn inconsistent_token(query: &Options) -> Option<String> {
+    match continued(query.text("continue")).ok()? {
+        From::Continue { key, .. } => Some(token(-1, &key)),
+        _ => None,
+    }
+}
+
+impl ListOptions {
+    fn page(&self, objects: &mut dyn Iterator<Item = &Arc<Object>>, version: u64, namespace: &str) -> List {
+        let matching = |object: &&Arc<Object>| self.selector.is_empty() || self.selector.matches(object);
+        let mut objects = objects.filter(matching);
+        if self.limit == 0 {
+            return List {
+                version,
+                objects: objects.cloned().collect(),
+                continues: String::new(),
+                remaining: None,
+            };
+        }
+        let page: Vec<Arc<Object>> = objects.by_ref().take(self.limit).cloned().collect();
+        let rest = objects.count();
+        let mut continues = String::new();
+        if let Some(last) = page.last().filter(|_| rest > 0) {
+            let last = if namespace.is_empty() { last.key() } else { last.name.to_string() };
+            continues = token(version as i64, &format!("{last}\0"));
+        }
+        let remaining = (rest > 0 && self.selector.is_empty()).then_some(rest);
+        List { version, objects: page, continues, remaining }
+    }
+}

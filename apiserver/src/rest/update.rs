@@ -1,0 +1,289 @@
+//! Changes of objects that are there.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Writer, text};
+use crate::kinds::{Kind, Subresource};
+use crate::object::Object;
+use crate::patch::managed::{keep_times, record_update};
+use crate::status::{Cause, Result, Status};
+use crate::strategy::pod::resize;
+use crate::strategy::{self, Strategy};
+
+/// Which part of an object a change may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but what has a path of its own.
+    Main,
+    /// The status.
+    Status,
+    /// What the subresource's own rules say.
+    Sub(Subresource),
+}
+
+impl Part {
+    /// Whether the generation counts its changes.
+    fn counts(self) -> bool {
+        use Subresource::{EphemeralContainers, Resize, Scale};
+        matches!(self, Self::Main | Self::Sub(EphemeralContainers | Resize | Scale))
+    }
+
+    /// Its name in the path and in managedFields.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Sub(subresource) => subresource.name(),
+        }
+    }
+}
+
+/// What a change of an object came to.
+pub(crate) enum Updated {
+    /// It was created.
+    Created(Arc<Object>),
+    /// It is as asked for now.
+    Changed(Arc<Object>),
+}
+
+impl Writer<'_> {
+    /// Puts an object in another's place, or creates it where the kind allows that.
+    pub(crate) fn replace(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        object: Value,
+    ) -> Result<Updated> {
+        let given = text(&object, &["metadata", "name"]);
+        if given != name {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        let given = text(&object, &["metadata", "namespace"]);
+        if !given.is_empty() && given != namespace {
+            return Err(Status::bad_request(format!(
+                "the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
+            )));
+        }
+        if part == Part::Main
+            && strategy::of(kind).allows_create_on_update()
+            && self.state.get(kind, namespace, name).is_err()
+        {
+            return self.create(kind, namespace, object).map(Updated::Created);
+        }
+        self.update(kind, namespace, name, part, |_| Ok(object)).map(Updated::Changed)
+    }
+
+    /// Changes an object. What `change` makes of the current object is checked and kept.
+    pub(crate) fn update(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        change: impl FnOnce(&Value) -> Result<Value>,
+    ) -> Result<Arc<Object>> {
+        let current = Arc::clone(self.state.get(kind, namespace, name)?);
+        let old = current.value(kind);
+        let mut new = change(&old)?;
+        check_preconditions(kind, name, part, &new, &old)?;
+        let strategy = strategy::of(kind);
+        strategy.default(&mut new);
+        keep_metadata(&mut new, &old);
+        if part == Part::Main {
+            strategy.admit_update(&mut new, &old, &*self.state)?;
+        }
+        prepare(strategy, kind, part, &mut new, &old);
+        let causes = causes(strategy, part, &new, &old);
+        if !causes.is_empty() {
+            return Err(Status::invalid(kind, name, causes));
+        }
+        let counts =
+            if kind.custom { spec_changes(&new, &old) } else { strategy.changes_generation(&new, &old) };
+        if part.counts() && (kind.custom || strategy.has_generation()) && counts {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
+            new["metadata"]["generation"] = (generation + 1).into();
+        }
+        if new == old {
+            return Ok(current);
+        }
+        if self.applies {
+            keep_times(&old, &mut new);
+            if new == old {
+                return Ok(current);
+            }
+        }
+        if !self.applies && (self.managed_fields || is_managed(&old)) {
+            record_update(&self.field_manager(kind, &kind.api_version(), part.name()), Some(&old), &mut new);
+        }
+        Ok(self.keep(kind, new))
+    }
+
+    /// Keeps a changed object, or lets go of one whose last finalizer has gone.
+    pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<Object> {
+        let ended = is_ended(kind, &new);
+        let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
+        if self.dry_run {
+            return object;
+        }
+        if ended {
+            self.remove(kind, Arc::clone(&object));
+            return object;
+        }
+        self.state.store.put(&kind.table(), Arc::clone(&object));
+        self.kept(kind, &object);
+        object
+    }
+
+    /// Keeps an object, new or changed, whatever it is like.
+    pub(crate) fn keep_as_is(&mut self, kind: &Kind, object: Value) {
+        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        self.state.store.put(&kind.table(), Arc::clone(&object));
+        self.kept(kind, &object);
+    }
+}
+
+/// Whether nothing keeps an object that is being deleted any longer.
+pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    metadata.get("deletionTimestamp").is_some()
+        && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
+        && none(&metadata["finalizers"])
+        && (kind.resource != "namespaces" || none(&object["spec"]["finalizers"]))
+}
+
+fn check_preconditions(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
+    let of = |object: &Value, key: &str| text(object, &["metadata", key]).to_owned();
+    let (new_uid, old_uid) = (of(new, "uid"), of(old, "uid"));
+    if !new_uid.is_empty() && new_uid != old_uid {
+        let why =
+            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
+        return Err(Status::conflict(kind, name, why));
+    }
+    let (new_version, old_version) = (of(new, "resourceVersion"), of(old, "resourceVersion"));
+    if new_version.is_empty() || new_version == "0" {
+        if matches!(part, Part::Main | Part::Status)
+            && (kind.custom || !strategy::of(kind).allows_unconditional_update())
+        {
+            let cause =
+                Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+            return Err(Status::invalid(kind, name, vec![cause]));
+        }
+    } else if new_version != old_version {
+        return Err(Status::stale(kind, name));
+    }
+    Ok(())
+}
+
+/// What no update changes.
+fn keep_metadata(new: &mut Value, old: &Value) {
+    if !new["metadata"].is_object() {
+        new["metadata"] = Value::Object(serde_json::Map::new());
+    }
+    let Some(metadata) = new["metadata"].as_object_mut() else { return };
+    let kept = [
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ];
+    for key in kept {
+        match old["metadata"].get(key) {
+            Some(value) => metadata.insert(key.to_owned(), value.clone()),
+            None => metadata.remove(key),
+        };
+    }
+    if metadata.get("managedFields").is_none()
+        && let Some(managed) = old["metadata"].get("managedFields")
+    {
+        metadata.insert("managedFields".to_owned(), managed.clone());
+    }
+}
+
+fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, old: &Value) {
+    match part {
+        Part::Main => {
+            strategy.prepare_for_update(new, old);
+            if kind.custom && kind.has(Subresource::Status) {
+                take(new, old, "status");
+            }
+        }
+        Part::Status => {
+            strategy.prepare_for_status_update(new, old);
+            if kind.custom {
+                keep_only(new, old, "status");
+            }
+        }
+        Part::Sub(Subresource::Resize) => resize::prepare(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::prepare_ephemeral(new, old),
+        Part::Sub(Subresource::Finalize) => keep_only(new, old, "spec"),
+        Part::Sub(_) => {}
+    }
+}
+
+fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = match part {
+        Part::Main => strategy.validate_update(new, old),
+        Part::Status => strategy.validate_status_update(new, old),
+        Part::Sub(Subresource::Resize) => resize::validate(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::validate_ephemeral(new, old),
+        Part::Sub(_) => return Vec::new(),
+    };
+    if causes.is_empty() {
+        causes = strategy::meta::validate_update(new, old);
+    }
+    causes
+}
+
+/// Puts one field back to what it was.
+fn take(new: &mut Value, old: &Value, key: &str) {
+    let Some(fields) = new.as_object_mut() else { return };
+    match old.get(key) {
+        Some(value) => fields.insert(key.to_owned(), value.clone()),
+        None => fields.remove(key),
+    };
+}
+
+/// Puts everything but one field and the metadata back to what it was.
+fn keep_only(new: &mut Value, old: &Value, key: &str) {
+    let kept = new.get(key).cloned();
+    let metadata = new["metadata"].take();
+    *new = old.clone();
+    new["metadata"]["managedFields"] = metadata["managedFields"].clone();
+    if new["metadata"]["managedFields"].is_null()
+        && let Some(metadata) = new["metadata"].as_object_mut()
+    {
+        metadata.remove("managedFields");
+    }
+    if let Some(kept) = kept {
+        new[key] = kept;
+    } else if let Some(fields) = new.as_object_mut() {
+        fields.remove(key);
+    }
+}
+
+/// Whether anything but the metadata and the status of a custom object is different.
+fn spec_changes(new: &Value, old: &Value) -> bool {
+    let counted = |object: &Value, other: &Value| {
+        object.as_object().into_iter().flatten().any(|(key, value)| {
+            !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status")
+                && other.get(key) != Some(value)
+        })
+    };
+    counted(new, old) || counted(old, new)
+}
+
+/// Whether somebody keeps book of who owns which field.
+fn is_managed(object: &Value) -> bool {
+    object["metadata"]["managedFields"].as_array().is_some_and(|managers| !managers.is_empty())
+}

@@ -1,0 +1,300 @@
+//! The server: what it is made of, and how a request comes to its answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::encode::value_bytes;
+use crate::faults::{Fault, Faults, Matcher, Seen};
+use crate::handle::{Incoming, handle};
+use crate::media::{Encoding, Media};
+use crate::random::Random;
+use crate::registry::Registry;
+use crate::rest::{State, Writer};
+use crate::status::Status;
+use crate::store::Store;
+
+/// The body of an answer.
+pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Disconnect>;
+
+/// The largest body of a request that is read, as upstream's.
+const LARGEST_BODY: usize = 3 << 20;
+
+/// The connection ends without an answer, or in the middle of one.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("the server closed the connection")]
+pub struct Disconnect;
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How a server is to be.
+#[derive(Clone)]
+pub struct Settings {
+    /// How many changes of each resource are remembered for watches and continued lists.
+    pub history: usize,
+    /// Where generated names and UIDs come from: the same seed and requests give the same.
+    pub seed: u64,
+    /// Whether `metadata.managedFields` is kept for all writes, not only where somebody applies.
+    pub managed_fields: bool,
+    /// Whether what is owned goes with its owner, and what is in a namespace with the namespace. That is the
+    /// controller manager's part in a real cluster.
+    pub collects_garbage: bool,
+    /// Tells the time for timestamps in objects.
+    pub clock: Clock,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            history: 100_000,
+            seed: 1,
+            managed_fields: false,
+            collects_garbage: true,
+            clock: Arc::new(Timestamp::now),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("history", &self.history)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An API server. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) state: Mutex<State>,
+    pub(crate) faults: Faults,
+    interruptions: Mutex<Interruptions>,
+}
+
+/// What ends watches from outside.
+#[derive(Debug, Default)]
+struct Interruptions {
+    /// Counts restarts.
+    run: u64,
+    cuts: Vec<Cut>,
+}
+
+#[derive(Debug)]
+struct Cut {
+    matcher: Matcher,
+    mid_frame: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) name: Arc<str>,
+    pub(crate) groups: Vec<Arc<str>>,
+    /// The token that it showed; none in process.
+    pub(crate) token: Option<Arc<str>>,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        let groups = vec!["system:masters".into(), "system:authenticated".into()];
+        Self { name: "admin".into(), groups, token: None }
+    }
+}
+
+impl Default for ApiServer {
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+impl ApiServer {
+    /// A server with the namespaces and priority classes that every cluster has, and nothing else.
+    pub fn new(settings: Settings) -> Self {
+        let registry = Registry::new();
+        let mut store = Store::new(settings.history.max(1));
+        for kind in registry.kinds() {
+            store.add_table(kind.table());
+        }
+        let state = State { store, registry, random: Random::new(settings.seed) };
+        let shared = Shared {
+            settings,
+            state: Mutex::new(state),
+            faults: Faults::default(),
+            interruptions: Mutex::default(),
+        };
+        let server = Self { shared: Arc::new(shared) };
+        server.furnish();
+        server
+    }
+
+    /// Which requests go wrong, and how.
+    pub fn faults(&self) -> &Faults {
+        &self.shared.faults
+    }
+
+    /// The newest resourceVersion.
+    pub fn resource_version(&self) -> u64 {
+        self.shared.state.lock().store.version()
+    }
+
+    /// Forgets the past: who asks for what came after an old resourceVersion is told that it is gone (410).
+    pub fn compact(&self) {
+        let mut state = self.shared.state.lock();
+        state.store.compact();
+        state.store.wake();
+    }
+
+    /// Ends every watch, as a server that is started anew. Objects stay; so does the past, if `keep_history`.
+    pub fn restart(&self, keep_history: bool) {
+        self.shared.interruptions.lock().run += 1;
+        let mut state = self.shared.state.lock();
+        if !keep_history {
+            state.store.compact();
+        }
+        state.store.wake();
+    }
+
+    /// Ends the watches that match, in order or in the middle of an event.
+    pub fn cut_watches(&self, matcher: Matcher, mid_frame: bool) {
+        self.shared.interruptions.lock().cuts.push(Cut { matcher, mid_frame });
+        self.shared.state.lock().store.wake();
+    }
+
+    /// What every cluster has.
+    fn furnish(&self) {
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            self.must_create("namespaces", json!({"metadata": {"name": name}}));
+        }
+        let classes = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+        for (name, value) in classes {
+            let description = "Used for system critical pods.";
+            self.must_create(
+                "priorityclasses",
+                json!({"metadata": {"name": name}, "value": value, "description": description}),
+            );
+        }
+    }
+
+    fn must_create(&self, resource: &str, object: Value) {
+        let mut state = self.shared.state.lock();
+        let kinds = state.registry.kinds().iter();
+        let kind = kinds.filter(|kind| kind.resource == resource).map(Arc::clone).next();
+        let created = kind.map(|kind| self.shared.writer(&mut state, "apiserver").create(&kind, "", object));
+        debug_assert!(matches!(created, Some(Ok(_))), "{created:?}");
+    }
+}
+
+impl Shared {
+    /// A writer as of now.
+    pub(crate) fn writer<'a>(&self, state: &'a mut State, manager: &'a str) -> Writer<'a> {
+        Writer {
+            state,
+            now: (self.settings.clock)(),
+            dry_run: false,
+            applies: false,
+            manager,
+            managed_fields: self.settings.managed_fields,
+            collects: self.settings.collects_garbage,
+        }
+    }
+
+    /// How often the server was restarted and watches were cut.
+    pub(crate) fn interruptions(&self) -> (u64, u64) {
+        let interruptions = self.interruptions.lock();
+        (interruptions.run, interruptions.cuts.len() as u64)
+    }
+
+    /// Whether a watch is among those cut since, and if so whether in the middle of an event.
+    pub(crate) fn cut_since(&self, since: u64, seen: &Seen) -> Option<bool> {
+        let interruptions = self.interruptions.lock();
+        let since = usize::try_from(since).unwrap_or(usize::MAX);
+        let cuts = interruptions.cuts.iter().skip(since);
+        cuts.filter(|cut| cut.matcher.matches(seen)).map(|cut| cut.mid_frame).next()
+    }
+
+    /// Answers a request, with whatever goes wrong by order.
+    pub(crate) async fn respond<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        caller: Caller,
+    ) -> Result<Response<Body>, Disconnect>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let body = match Limited::new(body, LARGEST_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Ok(refusal(&too_large_body(), Encoding::Json));
+            }
+            Err(_) => return Err(Disconnect),
+        };
+        let incoming = Incoming::new(head, body, caller);
+        let faults = self.faults.take(&incoming.seen);
+        for fault in &faults {
+            match fault {
+                Fault::Delay(time) => tokio::time::sleep(*time).await,
+                Fault::Drop => std::future::pending().await,
+                Fault::Reset => return Err(Disconnect),
+                Fault::Answer(status) => return Ok(refusal(status, incoming.error_encoding())),
+                _ => {}
+            }
+        }
+        let answer = handle(&self, &incoming, &faults);
+        for fault in &faults {
+            match fault {
+                Fault::ResetAfter => return Err(Disconnect),
+                Fault::AnswerAfter(status) => return Ok(refusal(status, incoming.error_encoding())),
+                _ => {}
+            }
+        }
+        Ok(answer.unwrap_or_else(|status| refusal(&status, incoming.error_encoding())))
+    }
+}
+
+fn too_large_body() -> Status {
+    let mut status = Status::bad_request(format!("Request entity too large: limit is {LARGEST_BODY}"));
+    status.code = StatusCode::PAYLOAD_TOO_LARGE;
+    status.reason = "RequestEntityTooLarge";
+    status
+}
+
+/// An answer with a whole body.
+pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+    let body = Body::new(Full::new(body).map_err(|never| match never {}));
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// The answer to a request that failed.
+pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
+    let encoding = Media { encoding, ..Media::JSON }.encoding;
+    let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
+    let retry_after = status.details.retry_after_seconds;
+    if retry_after > 0 {
+        let seconds = Duration::from_secs(retry_after.into()).as_secs();
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}

@@ -1,0 +1,356 @@
+//! All objects under one sequence of resourceVersions, and the changes that led there.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tokio::sync::watch;
+
+use crate::object::Object;
+
+/// A resource in all its versions: group and plural.
+pub(crate) type ResourceKey = (Box<str>, Box<str>);
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// Its place in the sequence.
+    pub(crate) version: u64,
+    pub(crate) what: ChangeType,
+    /// What is there now, or for a deletion what was there last, as of `version`.
+    pub(crate) object: Arc<Object>,
+    /// What was there before.
+    pub(crate) old: Option<Arc<Object>>,
+}
+
+/// The objects of one resource.
+#[derive(Debug)]
+pub(crate) struct Table {
+    objects: BTreeMap<String, Arc<Object>>,
+    history: VecDeque<Change>,
+    /// The last change that is forgotten.
+    forgotten: u64,
+    /// Who asks for what came after an earlier version than this is told that it is too late, even if nothing came.
+    compacted: u64,
+    /// Tells watches that something happened.
+    changed: watch::Sender<()>,
+}
+
+/// Why the past cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    /// What is remembered begins after this version.
+    pub(crate) up_to: u64,
+}
+
+/// All objects.
+#[derive(Debug)]
+pub(crate) struct Store {
+    version: u64,
+    /// How many changes of a resource are remembered.
+    history_limit: usize,
+    tables: FxHashMap<ResourceKey, Table>,
+    /// Which objects name a UID as their owner's.
+    dependents: FxHashMap<Box<str>, BTreeSet<(ResourceKey, String)>>,
+}
+
+impl Table {
+    fn new(forgotten: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            forgotten,
+            compacted: forgotten,
+            changed: watch::Sender::default(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
+        self.objects.get(key)
+    }
+
+    /// The objects of a namespace, or all for `""`, from a key on.
+    pub(crate) fn range<'a>(
+        &'a self,
+        namespace: &str,
+        from: Option<&str>,
+    ) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let start = match from {
+            Some(from) if from > prefix.as_str() => from.to_owned(),
+            _ => prefix.clone(),
+        };
+        self.objects
+            .range((Bound::Included(start), Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(&prefix))
+            .map(|(_, object)| object)
+    }
+
+    /// What was there at a version: today's objects with later changes undone.
+    pub(crate) fn at(&self, version: u64) -> Result<Self, Forgotten> {
+        self.check(version)?;
+        let mut objects = self.objects.clone();
+        for change in self.history.iter().rev().take_while(|change| change.version > version) {
+            let key = change.object.key();
+            match &change.old {
+                Some(old) => objects.insert(key, Arc::clone(old)),
+                None => objects.remove(&key),
+            };
+        }
+        Ok(Self { objects, ..Self::new(version) })
+    }
+
+    /// The changes after a version, in order.
+    pub(crate) fn since(&self, version: u64) -> Result<impl Iterator<Item = &Change>, Forgotten> {
+        if version < self.forgotten {
+            return Err(Forgotten { up_to: self.forgotten });
+        }
+        let first = self.history.partition_point(|change| change.version <= version);
+        Ok(self.history.range(first..))
+    }
+
+    /// Whether the past of a version can still be asked for.
+    pub(crate) fn check(&self, version: u64) -> Result<(), Forgotten> {
+        if version < self.compacted { Err(Forgotten { up_to: self.compacted }) } else { Ok(()) }
+    }
+
+    /// Whoever waits for changes of this resource.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn record(&mut self, change: Change, limit: usize) {
+        self.history.push_back(change);
+        while self.history.len() > limit {
+            let forgotten = self.history.pop_front();
+            self.forgotten = forgotten.map_or(self.forgotten, |change| change.version);
+            self.compacted = self.compacted.max(self.forgotten);
+        }
+        self.changed.send_replace(());
+    }
+}
+
+impl Store {
+    pub(crate) fn new(history_limit: usize) -> Self {
+        Self { version: 1, history_limit, tables: FxHashMap::default(), dependents: FxHashMap::default() }
+    }
+
+    /// The newest version given out.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The version that the next change will have.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.version + 1
+    }
+
+    /// Begins to keep a resource.
+    pub(crate) fn add_table(&mut self, resource: ResourceKey) {
+        let version = self.version;
+        self.tables.entry(resource).or_insert_with(|| Table::new(version));
+    }
+
+    /// Ends keeping a resource; its watches end too. Its objects should be gone by then.
+    pub(crate) fn remove_table(&mut self, resource: &ResourceKey) {
+        self.tables.remove(resource);
+    }
+
+    pub(crate) fn table(&self, resource: &ResourceKey) -> Option<&Table> {
+        self.tables.get(resource)
+    }
+
+    /// Every resource, in a fixed order.
+    pub(crate) fn resources(&self) -> Vec<ResourceKey> {
+        let mut resources: Vec<ResourceKey> = self.tables.keys().cloned().collect();
+        resources.sort();
+        resources
+    }
+
+    /// Takes a new or changed object in. It must be of [`next_version`](Self::next_version).
+    pub(crate) fn put(&mut self, resource: &ResourceKey, object: Arc<Object>) {
+        debug_assert_eq!(object.version(), self.version + 1);
+        self.version = object.version();
+        let key = object.key();
+        let Some(table) = self.tables.get_mut(resource) else { return };
+        let old = table.objects.insert(key.clone(), Arc::clone(&object));
+        let what = if old.is_some() { ChangeType::Modified } else { ChangeType::Added };
+        for owner in old.iter().flat_map(|old| &old.owners) {
+            forget_dependent(&mut self.dependents, owner, resource, &key);
+        }
+        for owner in &object.owners {
+            self.dependents.entry(owner.clone()).or_default().insert((resource.clone(), key.clone()));
+        }
+        table.record(Change { version: self.version, what, object, old }, self.history_limit);
+    }
+
+    /// Removes an object. `last` is its final state, of [`next_version`](Self::next_version).
+    pub(crate) fn remove(&mut self, resource: &ResourceKey, last: Arc<Object>) {
+        debug_assert_eq!(last.version(), self.version + 1);
+        self.version = last.version();
+        let key = last.key();
+        let Some(table) = self.tables.get_mut(resource) else { return };
+        let old = table.objects.remove(&key);
+        for owner in old.iter().flat_map(|old| &old.owners) {
+            forget_dependent(&mut self.dependents, owner, resource, &key);
+        }
+        let change = Change { version: self.version, what: ChangeType::Deleted, object: last, old };
+        table.record(change, self.history_limit);
+    }
+
+    /// The objects that name a UID as their owner's.
+    pub(crate) fn dependents(&self, owner: &str) -> Vec<(ResourceKey, String)> {
+        self.dependents.get(owner).into_iter().flatten().cloned().collect()
+    }
+
+    /// Forgets the past: watches and lists that ask for it are told that it is gone.
+    pub(crate) fn compact(&mut self) {
+        for table in self.tables.values_mut() {
+            table.forgotten = table.history.back().map_or(table.forgotten, |last| last.version);
+            table.history.clear();
+            table.compacted = self.version;
+        }
+    }
+
+    /// Wakes every watch, so that each sees what else has changed for it.
+    pub(crate) fn wake(&self) {
+        for table in self.tables.values() {
+            table.changed.send_replace(());
+        }
+    }
+}
+
+fn forget_dependent(
+    dependents: &mut FxHashMap<Box<str>, BTreeSet<(ResourceKey, String)>>,
+    owner: &str,
+    resource: &ResourceKey,
+    key: &str,
+) {
+    if let Some(of_owner) = dependents.get_mut(owner) {
+        of_owner.remove(&(resource.clone(), key.to_owned()));
+        if of_owner.is_empty() {
+            dependents.remove(owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::{Kind, built_in};
+
+    fn kind() -> &'static Kind {
+        built_in().iter().find(|kind| kind.resource == "configmaps").unwrap()
+    }
+
+    fn pods() -> ResourceKey {
+        ("".into(), "pods".into())
+    }
+
+    fn put(store: &mut Store, name: &str, owner: Option<&str>) {
+        let mut value = json!({"metadata": {"name": name, "namespace": "n"}});
+        if let Some(owner) = owner {
+            value["metadata"]["ownerReferences"] = json!([{"uid": owner}]);
+        }
+        let object = Object::new(kind(), value, store.next_version());
+        store.put(&pods(), Arc::new(object));
+    }
+
+    fn remove(store: &mut Store, name: &str) {
+        let value = json!({"metadata": {"name": name, "namespace": "n"}});
+        let object = Object::new(kind(), value, store.next_version());
+        store.remove(&pods(), Arc::new(object));
+    }
+
+    fn store(history_limit: usize) -> Store {
+        let mut store = Store::new(history_limit);
+        store.add_table(pods());
+        store
+    }
+
+    fn names(table: &Table) -> Vec<(&str, u64)> {
+        table.range("", None).map(|object| (&*object.name, object.version())).collect()
+    }
+
+    #[test]
+    fn the_past_is_told_as_it_was() {
+        let mut store = store(100);
+        put(&mut store, "a", None);
+        put(&mut store, "b", None);
+        put(&mut store, "a", None);
+        remove(&mut store, "b");
+        put(&mut store, "b", None);
+        let table = store.table(&pods()).unwrap();
+        let at = |version| table.at(version).unwrap();
+        assert!(at(1).range("", None).next().is_none());
+        assert_eq!(names(&at(2)), [("a", 2)]);
+        assert_eq!(names(&at(3)), [("a", 2), ("b", 3)]);
+        assert_eq!(names(&at(4)), [("a", 4), ("b", 3)]);
+        assert_eq!(names(&at(5)), [("a", 4)]);
+        assert_eq!(names(&at(6)), [("a", 4), ("b", 6)]);
+        let types: Vec<ChangeType> = table.since(3).unwrap().map(|change| change.what).collect();
+        assert_eq!(types, [ChangeType::Modified, ChangeType::Deleted, ChangeType::Added]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_refused() {
+        let mut store = store(2);
+        for name in ["a", "b", "c", "d"] {
+            put(&mut store, name, None);
+        }
+        let table = store.table(&pods()).unwrap();
+        assert_eq!(table.check(2), Err(Forgotten { up_to: 3 }));
+        assert_eq!(table.since(3).unwrap().count(), 2);
+        store.compact();
+        let table = store.table(&pods()).unwrap();
+        assert_eq!(table.check(4), Err(Forgotten { up_to: 5 }));
+        assert_eq!(table.since(5).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn who_has_seen_the_last_change_misses_nothing_by_a_compaction() {
+        let mut store = store(10);
+        put(&mut store, "a", None);
+        store.add_table(("".into(), "nodes".into()));
+        store.version = 9;
+        store.compact();
+        let table = store.table(&pods()).unwrap();
+        assert_eq!(table.since(2).map(Iterator::count), Ok(0));
+        assert_eq!(table.check(2), Err(Forgotten { up_to: 9 }));
+    }
+
+    #[test]
+    fn dependents_follow_their_objects() {
+        let mut store = store(10);
+        put(&mut store, "a", Some("u"));
+        put(&mut store, "b", Some("u"));
+        assert_eq!(store.dependents("u").len(), 2);
+        put(&mut store, "a", None);
+        remove(&mut store, "b");
+        assert_eq!(store.dependents("u"), []);
+    }
+
+    #[test]
+    fn a_namespace_is_a_range() {
+        let mut store = store(10);
+        for name in ["a", "b"] {
+            put(&mut store, name, None);
+        }
+        let table = store.table(&pods()).unwrap();
+        assert_eq!(table.range("n", None).count(), 2);
+        assert_eq!(table.range("", Some("n/a\0")).count(), 1);
+        assert_eq!(table.range("n", Some("n/b")).count(), 1);
+        assert_eq!(table.range("m", None).count(), 0);
+    }
+}

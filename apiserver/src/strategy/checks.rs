@@ -1,0 +1,329 @@
+//! Checks that many kinds share.
+
+use serde_json::{Map, Value};
+
+use super::json::{int, list, present, text};
+use super::labels;
+use super::names;
+use super::path::Path;
+use crate::status::Cause;
+
+/// Why a number less than 0 is refused.
+pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+const IMMUTABLE: &str = "field is immutable";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+     regex used for validation is '[0-9]+%')";
+const REASON_LENGTH: usize = 1024;
+const MESSAGE_LENGTH: usize = 32768;
+
+/// Fields that hold numbers of which none may be less than 0.
+pub fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+    for field in fields {
+        if let Some(number) = int(object, field).filter(|number| *number < 0) {
+            causes.push(path.child(field).invalid(number, NOT_NEGATIVE));
+        }
+    }
+}
+
+/// A number that may not exceed another; both count as 0 when they are not there.
+pub fn not_more_than(
+    object: &Value,
+    field: &str,
+    limit: &str,
+    why: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    let (number, limit) = (int(object, field).unwrap_or_default(), int(object, limit).unwrap_or_default());
+    if number > limit {
+        causes.push(path.child(field).invalid(number, why));
+    }
+}
+
+/// A number that may not become less.
+pub fn not_decremented(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let (number, before) = (int(object, field).unwrap_or_default(), int(old, field).unwrap_or_default());
+    if number < before {
+        causes.push(path.child(field).invalid(number, "cannot be decremented"));
+    }
+}
+
+/// A field that may not change.
+pub fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let value = object.get(field).unwrap_or(&Value::Null);
+    if !same(value, old.get(field).unwrap_or(&Value::Null)) {
+        causes.push(path.child(field).invalid(value.clone(), IMMUTABLE));
+    }
+}
+
+/// A field of the object itself that may not change.
+pub fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
+    let value = object.get(field).unwrap_or(&Value::Null);
+    if !same(value, old.get(field).unwrap_or(&Value::Null)) {
+        causes.push(Path::root(field).invalid(value.clone(), IMMUTABLE));
+    }
+}
+
+/// Whether two values are the same to upstream: what is empty equals what is not there.
+pub fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let left_only = left.iter().filter(|(key, _)| !right.contains_key(*key));
+            let right_only = right.iter().filter(|(key, _)| !left.contains_key(*key));
+            left_only.chain(right_only).all(|(_, value)| is_empty(value))
+                && left.iter().all(|(key, value)| right.get(key).is_none_or(|other| same(value, other)))
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+        }
+        _ => left == right || is_empty(left) && is_empty(right),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// One of several values. They are named in the order given.
+pub fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+    one_of_here(present(object, field), supported, &path.child(field), causes);
+}
+
+/// The same for the value at a path, when there is one.
+pub fn one_of_here(value: Option<&Value>, supported: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+    if let Some(value) = value.and_then(Value::as_str)
+        && !supported.contains(&value)
+    {
+        causes.push(path.not_supported(value, supported));
+    }
+}
+
+/// A number that is not negative, or a percentage.
+pub fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    match value {
+        Value::String(text) if percentage(text).is_none() => {
+            causes.push(path.invalid(text.as_str(), PERCENT));
+        }
+        Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
+            causes.push(path.invalid(value.clone(), NOT_NEGATIVE));
+        }
+        _ => {}
+    }
+}
+
+/// No percentage of more than 100.
+pub fn at_most_all(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    if value.as_str().and_then(percentage).is_some_and(|percent| percent > 100) {
+        causes.push(path.invalid(value.clone(), "must not be greater than 100%"));
+    }
+}
+
+/// The number, or the number of a percentage.
+pub fn number_of(value: &Value) -> i64 {
+    match value {
+        Value::String(text) => percentage(text).unwrap_or_else(|| text.parse().unwrap_or_default()),
+        _ => value.as_i64().unwrap_or_default(),
+    }
+}
+
+fn percentage(text: &str) -> Option<i64> {
+    let digits = text.strip_suffix('%')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(i64::MAX))
+}
+
+/// Conditions as upstream's `metav1.Condition`.
+pub fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let path = path.child("conditions");
+    let conditions = list(object, "conditions");
+    for (i, condition) in conditions.iter().enumerate() {
+        let path = path.index(i);
+        let kind = text(condition, "type");
+        labels::check_key(kind, &path.child("type"), causes);
+        if conditions[..i].iter().any(|other| text(other, "type") == kind) {
+            causes.push(path.child("type").duplicate(kind));
+        }
+        one_of(condition, "status", &["False", "True", "Unknown"], &path, causes);
+        not_negative(condition, &["observedGeneration"], &path, causes);
+        if present(condition, "lastTransitionTime").is_none() {
+            causes.push(path.child("lastTransitionTime").required("must be set"));
+        }
+        check_reason(text(condition, "reason"), &path.child("reason"), causes);
+        if text(condition, "message").len() > MESSAGE_LENGTH {
+            causes.push(path.child("message").too_long(MESSAGE_LENGTH));
+        }
+    }
+}
+
+fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    const FORMAT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
+         alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or \
+         'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
+         '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+    let bytes = reason.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        causes.push(path.required("must be set"));
+        return;
+    };
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
+    let is_sound = first.is_ascii_alphabetic()
+        && (last.is_ascii_alphanumeric() || *last == b'_')
+        && bytes.iter().all(is_inner);
+    if !is_sound {
+        causes.push(path.invalid(reason, FORMAT));
+    }
+    if reason.len() > REASON_LENGTH {
+        causes.push(path.too_long(REASON_LENGTH));
+    }
+}
+
+/// The name of a class of some kind, when there is one.
+pub fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let name = text(object, field);
+    if !name.is_empty() {
+        path.child(field).invalid_all(name, names::dns1123_subdomain(name), causes);
+    }
+}
+
+/// The name of a CSI driver.
+pub fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let (name, path) = (text(object, field), path.child(field));
+    if name.is_empty() {
+        causes.push(path.required(""));
+        return;
+    }
+    if name.len() > 63 {
+        causes.push(path.too_long(63));
+    }
+    path.invalid_all(name, names::dns1123_subdomain(&name.to_lowercase()), causes);
+}
+
+/// A cause that shows a value which is one of upstream's internal types: their fields have capitals and an order.
+pub fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause {
+    Cause {
+        reason: "FieldValueInvalid",
+        message: format!("Invalid value: {shown}: {detail}"),
+        field: path.to_string(),
+    }
+}
+
+/// The same for a value that is none of those that can be.
+pub fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> Cause {
+    let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+    Cause {
+        reason: "FieldValueNotSupported",
+        message: format!("Unsupported value: {shown}: supported values: {}", supported.join(", ")),
+        field: path.to_string(),
+    }
+}
+
+/// The same for a value that is there twice.
+pub fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
+    Cause {
+        reason: "FieldValueDuplicate",
+        message: format!("Duplicate value: {shown}"),
+        field: path.to_string(),
+    }
+}
+
+/// A cause that shows no value.
+pub fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
+    Cause {
+        reason: "FieldValueInvalid",
+        message: format!("Invalid value: {detail}"),
+        field: path.to_string(),
+    }
+}
+
+/// More items than can be.
+pub fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
+    Cause {
+        reason: "FieldValueTooMany",
+        message: format!("Too many: {count}: must have at most {limit} items"),
+        field: path.to_string(),
+    }
+}
+
+/// An object as upstream's internal types are shown: fields in order, each under the name it has in Go.
+pub fn shown(object: &Value, fields: &[(&str, &str, Shown)]) -> String {
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(name, field, kind)| {
+            let value = present(object, field);
+            let value = value.map_or_else(|| kind.nothing().to_owned(), Value::to_string);
+            format!("{name:?}:{value}")
+        })
+        .collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// How a field is shown that is not there.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown {
+    /// `null`: pointers, lists and maps.
+    Null,
+    /// `""`.
+    Text,
+    /// `0`.
+    Number,
+    /// `false`.
+    Flag,
+}
+
+impl Shown {
+    fn nothing(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Text => "\"\"",
+            Self::Number => "0",
+            Self::Flag => "false",
+        }
+    }
+}
+
+/// Sets a field of a map that is not there or null.
+pub fn fill(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+    if map.get(field).is_none_or(Value::is_null) {
+        map.insert(field.to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_empty_equals_what_is_not_there() {
+        assert!(same(&json!({"a": {}, "b": 1}), &json!({"b": 1, "c": [], "d": null})));
+        assert!(!same(&json!({"a": 0}), &json!({})));
+        assert!(!same(&json!({"a": [1]}), &json!({"a": [2]})));
+        assert!(same(&json!([{"x": []}]), &json!([{}])));
+    }
+
+    #[test]
+    fn a_percentage_counts_by_its_number() {
+        assert_eq!(number_of(&json!("25%")), 25);
+        assert_eq!(number_of(&json!(3)), 3);
+        assert_eq!(number_of(&json!("%")), 0);
+        let mut causes = Vec::new();
+        for value in [json!("x"), json!("%"), json!(-1)] {
+            int_or_percent(&value, &Path::root("n"), &mut causes);
+        }
+        at_most_all(&json!("101%"), &Path::root("n"), &mut causes);
+        assert_eq!(causes.len(), 4);
+    }
+
+    #[test]
+    fn internal_types_are_shown_with_all_their_fields() {
+        let fields = [("Type", "type", Shown::Text), ("RollingUpdate", "rollingUpdate", Shown::Null)];
+        assert_eq!(shown(&json!({"type": "Bad"}), &fields), r#"{"Type":"Bad","RollingUpdate":null}"#);
+    }
+}

@@ -1,0 +1,183 @@
+//! Checks of the metadata that every object has.
+
+use serde_json::Value;
+
+use super::checks::{NOT_NEGATIVE, Shown, invalid_shown, same};
+use super::json::{flag, int, list, present, text, texts};
+use super::path::Path;
+use super::{Strategy, labels, names};
+use crate::status::Cause;
+
+const METADATA: Path<'static> = Path::root("metadata");
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+/// The finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
+
+/// What is wrong with the metadata of a new object, whose name is made by now.
+pub fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let name = text(metadata, "name");
+    if name.is_empty() {
+        causes.push(METADATA.child("name").required("name or generateName is required"));
+    } else {
+        METADATA.child("name").invalid_all(name, strategy.check_name(name), &mut causes);
+    }
+    check_namespace(metadata, namespaced, &mut causes);
+    check_all_times(metadata, &mut causes);
+    check_finalizers(metadata, &mut causes);
+    check_standard_finalizers(metadata, &mut causes);
+    causes
+}
+
+/// What is wrong with a change of the metadata.
+pub fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let old = old.get("metadata").unwrap_or(&Value::Null);
+    check_all_times(metadata, &mut causes);
+    check_finalizers(metadata, &mut causes);
+    if present(old, "deletionTimestamp").is_some() {
+        check_no_new_finalizers(metadata, old, &mut causes);
+    }
+    let unchanging =
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    for field in unchanging {
+        let (value, before) = (metadata.get(field), old.get(field));
+        let (value, before) = (value.unwrap_or(&Value::Null), before.unwrap_or(&Value::Null));
+        if !same(value, before) {
+            causes.push(METADATA.child(field).invalid(value.clone(), "field is immutable"));
+        }
+    }
+    check_standard_finalizers(metadata, &mut causes);
+    causes
+}
+
+/// Metadata that are made up of a template's: labels and annotations, but no more.
+pub fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    labels::check_annotations(metadata, "annotations", path, causes);
+    labels::check_labels(metadata, "labels", path, causes);
+    let others = metadata.as_object().into_iter().flatten();
+    for (field, value) in others {
+        if !matches!(field.as_str(), "annotations" | "labels" | "creationTimestamp") && !value.is_null() {
+            causes.push(path.child(field).forbidden("cannot be set"));
+        }
+    }
+}
+
+/// A finalizer of the namespace's spec or of the metadata that has no domain must be one that upstream knows.
+pub fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+        causes
+            .push(path.invalid(name, "name is neither a standard finalizer name nor is it fully qualified"));
+    }
+}
+
+fn check_namespace(metadata: &Value, namespaced: bool, causes: &mut Vec<Cause>) {
+    let (namespace, path) = (text(metadata, "namespace"), METADATA.child("namespace"));
+    if !namespaced {
+        if !namespace.is_empty() {
+            causes.push(path.forbidden("not allowed on this type"));
+        }
+    } else if namespace.is_empty() {
+        causes.push(path.required(""));
+    } else {
+        path.invalid_all(namespace, names::dns1123_label(namespace), causes);
+    }
+}
+
+/// What holds for new objects and for changed ones.
+fn check_all_times(metadata: &Value, causes: &mut Vec<Cause>) {
+    if let Some(generation) = int(metadata, "generation").filter(|generation| *generation < 0) {
+        causes.push(METADATA.child("generation").invalid(generation, NOT_NEGATIVE));
+    }
+    labels::check_labels(metadata, "labels", &METADATA, causes);
+    labels::check_annotations(metadata, "annotations", &METADATA, causes);
+    check_owners(metadata, causes);
+}
+
+fn check_owners(metadata: &Value, causes: &mut Vec<Cause>) {
+    let path = METADATA.child("ownerReferences");
+    let owners = list(metadata, "ownerReferences");
+    let mut controller: Option<&Value> = None;
+    for owner in owners {
+        check_owner(owner, &path, causes);
+        if !flag(owner, "controller") {
+            continue;
+        }
+        if let Some(first) = controller {
+            let named = |owner| format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+            let all: Vec<String> = owners.iter().map(shown_owner).collect();
+            let why = format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+                named(first),
+                named(owner)
+            );
+            causes.push(invalid_shown(&path, &format!("[{}]", all.join(",")), &why));
+        } else {
+            controller = Some(owner);
+        }
+    }
+}
+
+fn check_owner(owner: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let (version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
+    if version.is_empty() || version.ends_with('/') {
+        causes.push(path.child("apiVersion").invalid(version, "version must not be empty"));
+    }
+    for field in ["kind", "name", "uid"] {
+        if text(owner, field).is_empty() {
+            causes.push(path.child(field).invalid("", "must not be empty"));
+        }
+    }
+    if version == "v1" && kind == "Event" {
+        let why = "/v1, Kind=Event is disallowed from being an owner";
+        causes.push(invalid_shown(path, &shown_owner(owner), why));
+    }
+}
+
+fn shown_owner(owner: &Value) -> String {
+    let all = ["apiVersion", "kind", "name", "uid"].map(|field| (field, field, Shown::Text));
+    let mut fields = all.to_vec();
+    for field in ["controller", "blockOwnerDeletion"] {
+        if present(owner, field).is_some() {
+            fields.push((field, field, Shown::Null));
+        }
+    }
+    super::checks::shown(owner, &fields)
+}
+
+fn check_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
+    let path = METADATA.child("finalizers");
+    for name in texts(metadata, "finalizers") {
+        path.invalid_all(name, labels::key(name), causes);
+    }
+    let has = |name| texts(metadata, "finalizers").any(|finalizer| finalizer == name);
+    if has(FOREGROUND) && has(ORPHAN) {
+        let why = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
+        causes.push(path.invalid(metadata.get("finalizers").cloned(), &why));
+    }
+}
+
+fn check_standard_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
+    let path = METADATA.child("finalizers");
+    for (i, name) in texts(metadata, "finalizers").enumerate() {
+        check_standard_finalizer(name, &path.index(i), causes);
+    }
+}
+
+fn check_no_new_finalizers(metadata: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    let is_new = |name: &&str| !texts(old, "finalizers").any(|finalizer| finalizer == *name);
+    let mut new: Vec<String> =
+        texts(metadata, "finalizers").filter(is_new).map(|name| format!("{name:?}")).collect();
+    new.sort();
+    new.dedup();
+    if !new.is_empty() {
+        let why = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            new.join(", ")
+        );
+        causes.push(METADATA.child("finalizers").forbidden(&why));
+    }
+}

@@ -1,0 +1,129 @@
+//! Namespaces.
+
+use serde_json::{Value, json};
+
+use super::json::{present, restore, set_default, text, text_at, texts};
+use super::path::Path;
+use super::{Strategy, labels, meta, names, status};
+use crate::kinds::{Kind, built_in};
+use crate::status::{Cause, Result, Status};
+
+/// Namespaces.
+pub struct Namespace;
+
+/// The label that holds a namespace's name.
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// The finalizer that stays until a namespace is empty.
+pub const FINALIZER: &str = "kubernetes";
+/// The namespaces that cannot be deleted.
+pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+const FINALIZERS: Path<'static> = Path::root("spec");
+
+impl Strategy for Namespace {
+    fn default(&self, namespace: &mut Value) {
+        set_default(namespace, "spec", json!({}));
+        set_default(namespace, "status", json!({}));
+        set_default(&mut namespace["status"], "phase", "Active");
+        label(namespace);
+    }
+
+    fn admit_delete(&self, name: &str) -> Result<()> {
+        let kind = built_in().iter().find(|kind| is_namespaces(kind));
+        match kind {
+            Some(kind) if IMMORTAL.contains(&name) => {
+                Err(Status::forbidden(kind, name, "this namespace may not be deleted"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn prepare_for_create(&self, namespace: &mut Value) {
+        namespace["status"] = json!({"phase": "Active"});
+        if texts(&namespace["spec"], "finalizers").all(|finalizer| finalizer != FINALIZER) {
+            match namespace["spec"].get_mut("finalizers").and_then(Value::as_array_mut) {
+                Some(finalizers) => finalizers.push(FINALIZER.into()),
+                None => namespace["spec"]["finalizers"] = json!([FINALIZER]),
+            }
+        }
+        label(namespace);
+    }
+
+    fn prepare_for_update(&self, namespace: &mut Value, old: &Value) {
+        restore(namespace, old, "spec");
+        restore(namespace, old, "status");
+    }
+
+    fn prepare_for_status_update(&self, namespace: &mut Value, old: &Value) {
+        status::only_status(namespace, old);
+    }
+
+    fn validate(&self, namespace: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let path = FINALIZERS.child("finalizers");
+        for name in texts(&namespace["spec"], "finalizers") {
+            path.invalid_all(name, labels::key(name), &mut causes);
+            meta::check_standard_finalizer(name, &path, &mut causes);
+        }
+        causes
+    }
+
+    fn validate_update(&self, namespace: &Value, _old: &Value) -> Vec<Cause> {
+        self.validate(namespace)
+    }
+
+    fn validate_status_update(&self, namespace: &Value, _old: &Value) -> Vec<Cause> {
+        let phase = text_at(namespace, "/status/phase");
+        let is_going = present(&namespace["metadata"], "deletionTimestamp").is_some();
+        let (expected, when) = if is_going { ("Terminating", "not empty") } else { ("Active", "empty") };
+        if phase == expected {
+            return Vec::new();
+        }
+        let why = format!("may only be '{expected}' if `deletionTimestamp` is {when}");
+        vec![Path::root("status").child("Phase").invalid(phase, &why)]
+    }
+
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &["status.phase"]
+    }
+
+    fn field(&self, namespace: &Value, name: &str) -> String {
+        match name {
+            "status.phase" => text(&namespace["status"], "phase").to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn check_name(&self, name: &str) -> names::Wrong {
+        names::dns1123_label(name)
+    }
+}
+
+/// Restores what callers may not change through the finalize subresource: all but the spec.
+pub fn prepare_for_finalize(namespace: &mut Value, old: &Value) {
+    restore(namespace, old, "status");
+}
+
+/// What is wrong with a change through the finalize subresource.
+pub fn validate_finalize(namespace: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let path = FINALIZERS.child("finalizers");
+    for (i, name) in texts(&namespace["spec"], "finalizers").enumerate() {
+        let path = path.index(i);
+        path.invalid_all(name, labels::key(name), &mut causes);
+        meta::check_standard_finalizer(name, &path, &mut causes);
+    }
+    causes
+}
+
+fn is_namespaces(kind: &&Kind) -> bool {
+    kind.group.is_empty() && kind.resource == "namespaces"
+}
+
+fn label(namespace: &mut Value) {
+    let name = text_at(namespace, "/metadata/name").to_owned();
+    if !name.is_empty() {
+        set_default(&mut namespace["metadata"], "labels", json!({}));
+        namespace["metadata"]["labels"][NAME_LABEL] = name.into();
+    }
+}

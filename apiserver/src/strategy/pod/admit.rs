@@ -1,0 +1,195 @@
+//! What a new pod gets from other objects: its priority, what its runtime takes, tolerations, labels of its node.
+
+use serde_json::{Value, json};
+
+use super::super::Lookup;
+use super::super::json::{entries, int, list, object_mut, present, text, text_at};
+use super::super::quantity::Quantity;
+use super::{KIND, validate};
+use crate::status::{Result, Status};
+
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const TOLERATED_SECONDS: i64 = 300;
+
+/// Admits a new pod, or says why not.
+pub(super) fn pod(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
+    if !pod.get("spec").is_some_and(Value::is_object) {
+        return Ok(());
+    }
+    let node = text_at(pod, "/spec/nodeName");
+    if !node.is_empty() {
+        let labels = topology_labels(node, objects);
+        set_labels(pod, labels);
+    }
+    priority(pod, objects)?;
+    tolerations(pod);
+    runtime_class(pod, objects)
+}
+
+/// The labels of a node that its pods get too.
+pub(super) fn topology_labels(node: &str, objects: &dyn Lookup) -> Vec<(&'static str, Value)> {
+    let Some(node) = objects.get("", "nodes", "", node) else { return Vec::new() };
+    let Some(labels) = node.pointer("/metadata/labels") else { return Vec::new() };
+    TOPOLOGY.into_iter().filter_map(|key| Some((key, labels.get(key)?.clone()))).collect()
+}
+
+/// Sets labels over those that a pod has.
+pub(super) fn set_labels(pod: &mut Value, labels: Vec<(&'static str, Value)>) {
+    if labels.is_empty() {
+        return;
+    }
+    if let Some(own) = pod.get_mut("metadata").and_then(|metadata| object_mut(metadata, "labels")) {
+        own.extend(labels.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    }
+}
+
+/// A pod stays for a while on a node that is not ready or cannot be reached, unless it says otherwise.
+pub(super) fn tolerations(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    let tolerates = |key: &str| {
+        list(spec, "tolerations").iter().any(|toleration| {
+            let (own, effect) = (text(toleration, "key"), text(toleration, "effect"));
+            (own.is_empty() || own == key) && (effect.is_empty() || effect == "NoExecute")
+        })
+    };
+    let missing: Vec<Value> = TOLERATED
+        .into_iter()
+        .filter(|key| !tolerates(key))
+        .map(|key| {
+            json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS,
+            })
+        })
+        .collect();
+    if !missing.is_empty() {
+        append(spec, "tolerations", missing);
+    }
+}
+
+fn append(object: &mut Value, field: &str, items: Vec<Value>) {
+    if let Some(list) = object.get_mut(field).and_then(Value::as_array_mut) {
+        list.extend(items);
+    } else {
+        object[field] = items.into();
+    }
+}
+
+fn forbidden(pod: &Value, why: impl std::fmt::Display) -> Status {
+    let names = ["/metadata/name", "/metadata/generateName"].map(|pointer| text_at(pod, pointer));
+    let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+    Status::forbidden(&KIND, name, why)
+}
+
+/// Looks up the priority of the pod's class, or of the class that is everybody's default.
+fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
+    const GROUP: &str = "scheduling.k8s.io";
+    let name = text_at(pod, "/spec/priorityClassName");
+    let class = if name.is_empty() {
+        objects
+            .list(GROUP, "priorityclasses", "")
+            .into_iter()
+            .filter(|class| super::super::json::flag(class, "globalDefault"))
+            .min_by_key(|class| int(class, "value").unwrap_or_default())
+    } else {
+        let class = objects.get(GROUP, "priorityclasses", "", name);
+        Some(class.ok_or_else(|| forbidden(pod, format!("no PriorityClass with name {name} was found")))?)
+    };
+    let computed = class.as_ref().and_then(|class| int(class, "value")).unwrap_or_default();
+    let policy = match &class {
+        Some(class) => text(class, "preemptionPolicy"),
+        None => "PreemptLowerPriority",
+    };
+    let spec = &pod["spec"];
+    if let Some(given) = int(spec, "priority").filter(|given| *given != computed) {
+        return Err(forbidden(
+            pod,
+            format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+                 controller computed {computed} from the given PriorityClass name"
+            ),
+        ));
+    }
+    let given = text(spec, "preemptionPolicy");
+    if !policy.is_empty() && present(spec, "preemptionPolicy").is_some() && given != policy {
+        return Err(forbidden(
+            pod,
+            format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+                 controller computed {policy} from the given PriorityClass name"
+            ),
+        ));
+    }
+    if let Some(class) = &class {
+        pod["spec"]["priorityClassName"] = text_at(class, "/metadata/name").into();
+    }
+    pod["spec"]["priority"] = computed.into();
+    if !policy.is_empty() {
+        pod["spec"]["preemptionPolicy"] = policy.into();
+    }
+    Ok(())
+}
+
+/// What the pod's runtime takes beside its containers, and the nodes that have it.
+fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
+    let class = match text_at(pod, "/spec/runtimeClassName") {
+        "" => None,
+        name => {
+            let class = objects.get("node.k8s.io", "runtimeclasses", "", name);
+            let missing = || forbidden(pod, format!("pod rejected: RuntimeClass {name:?} not found"));
+            Some(class.ok_or_else(missing)?)
+        }
+    };
+    let fixed = class.as_ref().and_then(|class| class.pointer("/overhead/podFixed"));
+    let has_overhead = pod["spec"].get("overhead").and_then(Value::as_object).is_some();
+    match fixed {
+        // Upstream looks at this after the pod's own fields.
+        None if has_overhead && !validate::create(pod).is_empty() => {}
+        None if has_overhead => {
+            let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+            return Err(forbidden(pod, why));
+        }
+        None => {}
+        Some(fixed) => {
+            if has_overhead && !same_amounts(&pod["spec"]["overhead"], fixed) {
+                let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+                return Err(forbidden(pod, why));
+            }
+            pod["spec"]["overhead"] = fixed.clone();
+        }
+    }
+    let Some(scheduling) = class.as_ref().and_then(|class| class.get("scheduling")) else { return Ok(()) };
+    for (key, value) in entries(scheduling, "nodeSelector") {
+        let own = pod["spec"].get("nodeSelector").and_then(|selector| selector.get(key));
+        if let Some(own) = own.filter(|own| *own != value) {
+            let (own, value) = (own.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
+            return Err(forbidden(
+                pod,
+                format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}"
+                ),
+            ));
+        }
+        if let Some(selector) = object_mut(&mut pod["spec"], "nodeSelector") {
+            selector.insert(key.to_owned(), value.clone());
+        }
+    }
+    let own = list(&pod["spec"], "tolerations");
+    let more: Vec<Value> =
+        list(scheduling, "tolerations").iter().filter(|item| !own.contains(item)).cloned().collect();
+    if !more.is_empty() {
+        append(&mut pod["spec"], "tolerations", more);
+    }
+    Ok(())
+}
+
+fn same_amounts(own: &Value, other: &Value) -> bool {
+    let amounts = |value: &Value| -> Vec<(String, Quantity)> {
+        let map = value.as_object();
+        let mut all: Vec<_> =
+            map.into_iter().flatten().map(|(name, amount)| (name.clone(), Quantity::of(amount))).collect();
+        all.sort();
+        all
+    };
+    amounts(own) == amounts(other)
+}

@@ -1,0 +1,96 @@
+//! What a new pod has that nobody else may write, and what follows from its own fields.
+
+use serde_json::{Value, json};
+
+use super::super::json::{list, list_mut, present, remove, texts};
+use super::conditions;
+use super::defaults::CONTAINERS;
+use super::requests;
+
+/// Gives a new pod its status, its generation, and selectors that its own labels complete.
+pub(super) fn prepare(pod: &mut Value) {
+    if !pod.is_object() {
+        return;
+    }
+    let class = requests::quality_of_service(pod.get("spec").unwrap_or(&Value::Null));
+    pod["status"] = json!({"phase": "Pending", "qosClass": class});
+    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    let null = Value::Null;
+    let labels = pod.pointer("/metadata/labels").unwrap_or(&null).clone();
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    complete_selectors(spec, &labels);
+    drop_disabled(spec);
+    if !list(spec, "schedulingGates").is_empty() {
+        let message = "Scheduling is blocked due to non-empty scheduling gates";
+        conditions::set(pod, "PodScheduled", "False", "SchedulingGated", message);
+    }
+}
+
+/// Removes what is behind feature gates that are off by default.
+pub(super) fn drop_disabled(spec: &mut Value) {
+    remove(spec, "schedulingGroup");
+    for field in CONTAINERS {
+        for container in list_mut(spec, field) {
+            let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else {
+                continue;
+            };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                remove(container, "lifecycle");
+            }
+        }
+    }
+    for volume in list_mut(spec, "volumes") {
+        let Some(projected) = volume.get_mut("projected") else { continue };
+        for source in list_mut(projected, "sources") {
+            remove(source, "clusterTrustBundle");
+            remove(source, "podCertificate");
+        }
+    }
+}
+
+fn complete_selectors(spec: &mut Value, labels: &Value) {
+    for constraint in list_mut(spec, "topologySpreadConstraints") {
+        complete(constraint, labels);
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(kind)) else {
+            continue;
+        };
+        for term in list_mut(affinity, "preferredDuringSchedulingIgnoredDuringExecution") {
+            if let Some(term) = term.get_mut("podAffinityTerm") {
+                complete(term, labels);
+            }
+        }
+        for term in list_mut(affinity, "requiredDuringSchedulingIgnoredDuringExecution") {
+            complete(term, labels);
+        }
+    }
+}
+
+/// Labels that other pods must share with this one, or must not, become requirements of the selector.
+fn complete(term: &mut Value, labels: &Value) {
+    if present(term, "labelSelector").is_none() {
+        return;
+    }
+    let required = |field, operator| {
+        let of = move |key: &str| {
+            let value = labels.get(key)?;
+            Some(json!({"key": key, "operator": operator, "values": [value]}))
+        };
+        texts(term, field).filter_map(of).collect::<Vec<Value>>()
+    };
+    let mut more = required("matchLabelKeys", "In");
+    more.extend(required("mismatchLabelKeys", "NotIn"));
+    if more.is_empty() {
+        return;
+    }
+    let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut) else { return };
+    let expressions = selector.entry("matchExpressions").or_insert_with(|| json!([]));
+    if let Some(expressions) = expressions.as_array_mut() {
+        expressions.extend(more);
+    } else {
+        *expressions = more.into();
+    }
+}

@@ -1,0 +1,136 @@
+//! Pods: their defaults, what is wrong with them, how they change, how they get a node and how they go.
+
+mod admit;
+mod affinity;
+pub mod binding;
+mod conditions;
+mod containers;
+mod create;
+pub mod defaults;
+mod difference;
+mod environment;
+pub mod eviction;
+mod handlers;
+mod image;
+pub mod pdb;
+pub mod requests;
+mod requirements;
+pub mod resize;
+mod security;
+mod spread;
+mod status;
+mod update;
+pub mod validate;
+mod volumes;
+
+use serde_json::Value;
+
+use super::json::{flag, int, list, present, text, text_at};
+use super::{Lookup, Strategy};
+use crate::kinds::{self, Kind};
+use crate::status::{Cause, Result};
+use std::sync::LazyLock;
+
+/// The kind of pods.
+static KIND: LazyLock<Kind> = LazyLock::new(|| {
+    let is_pods = |kind: &&Kind| kind.group.is_empty() && kind.resource == "pods";
+    // The table of kinds has them; its own test says so.
+    kinds::built_in().iter().find(is_pods).cloned().unwrap_or_else(|| kinds::built_in()[0].clone())
+});
+
+/// Pods.
+pub struct Pods;
+
+impl Strategy for Pods {
+    fn default(&self, object: &mut Value) {
+        defaults::pod(object);
+    }
+
+    fn admit(&self, object: &mut Value, objects: &dyn Lookup) -> Result<()> {
+        admit::pod(object, objects)
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        create::prepare(object);
+    }
+
+    fn prepare_for_update(&self, object: &mut Value, old: &Value) {
+        update::prepare(object, old);
+    }
+
+    fn prepare_for_status_update(&self, object: &mut Value, old: &Value) {
+        status::prepare(object, old);
+    }
+
+    fn validate(&self, object: &Value) -> Vec<Cause> {
+        validate::create(object)
+    }
+
+    fn validate_update(&self, object: &Value, old: &Value) -> Vec<Cause> {
+        update::validate(object, old)
+    }
+
+    fn validate_status_update(&self, object: &Value, old: &Value) -> Vec<Cause> {
+        status::validate(object, old)
+    }
+
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ]
+    }
+
+    fn field(&self, object: &Value, name: &str) -> String {
+        let null = Value::Null;
+        let (spec, status) = (object.get("spec").unwrap_or(&null), object.get("status").unwrap_or(&null));
+        match name {
+            "spec.hostNetwork" => flag(spec, "hostNetwork").to_string(),
+            "status.podIP" => match list(status, "podIPs") {
+                [first, ..] => text(first, "ip").to_owned(),
+                [] => text(status, "podIP").to_owned(),
+            },
+            _ => match name.split_once('.') {
+                Some(("spec", field)) => text(spec, field).to_owned(),
+                Some(("status", field)) => text(status, field).to_owned(),
+                _ => String::new(),
+            },
+        }
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn default_grace_period(&self, object: &Value) -> i64 {
+        grace_period(object, None)
+    }
+}
+
+/// How long a pod's deletion waits, in seconds, given what the caller asks for. Pods without a node and pods that are over go
+/// at once.
+pub fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
+    let own = || pod.get("spec").and_then(|spec| int(spec, "terminationGracePeriodSeconds"));
+    let is_over = matches!(text_at(pod, "/status/phase"), "Failed" | "Succeeded");
+    if is_over || text_at(pod, "/spec/nodeName").is_empty() {
+        return 0;
+    }
+    match asked.or_else(own).unwrap_or_default() {
+        period if period < 0 => 1,
+        period => period,
+    }
+}
+
+/// Whether a pod is being deleted.
+fn is_going(pod: &Value) -> bool {
+    pod.get("metadata").is_some_and(|metadata| present(metadata, "deletionTimestamp").is_some())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Names and amounts of resources, as in requests, limits and a node's capacity.
+
+use serde_json::Value;
+
+use super::labels;
+use super::path::Path;
+use super::quantity::Quantity;
+use crate::status::Cause;
+
+const STANDARD: [&str; 20] = [
+    "configmaps",
+    "cpu",
+    "ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "memory",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+    "storage",
+];
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+const HUGE_PAGES: &str = "hugepages-";
+
+/// The name of a resource of any object.
+pub fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let wrong = labels::key(name);
+    if wrong.is_empty() {
+        let is_quota_of_huge_pages =
+            is_huge_pages(name) || name.strip_prefix("requests.").is_some_and(is_huge_pages);
+        if !name.contains('/') && !STANDARD.contains(&name) && !is_quota_of_huge_pages {
+            causes.push(path.invalid(name, "must be a standard resource type or fully qualified"));
+        }
+    } else {
+        path.invalid_all(name, wrong, causes);
+    }
+}
+
+/// The name of a resource that a container asks for.
+pub fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    check_name(name, path, causes);
+    if name.contains('/') {
+        if !is_native(name) && !is_extended(name) {
+            causes.push(path.invalid(name, "doesn't follow extended resource name standard"));
+        }
+    } else if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name) {
+        causes.push(path.invalid(name, "must be a standard resource for containers"));
+    }
+}
+
+/// An amount of a resource.
+pub fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let amount = Quantity::of(value);
+    if amount.is_negative() {
+        causes.push(path.invalid(amount, "must be greater than or equal to 0"));
+    }
+    if (COUNTED.contains(&name) || is_extended(name)) && !amount.is_integer() {
+        causes.push(path.invalid(amount, "must be an integer"));
+    }
+}
+
+/// Whether it is in upstream's own namespace: without a prefix, or with one of kubernetes.io.
+pub fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether it is somebody else's, as `example.com/gpu`.
+pub fn is_extended(name: &str) -> bool {
+    !is_native(name) && !name.starts_with("requests.") && labels::key(&format!("requests.{name}")).is_empty()
+}
+
+/// Whether it is huge pages of some size.
+pub fn is_huge_pages(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
+}
+
+/// Whether a container may ask for less of it than its limit.
+pub fn may_be_overcommitted(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+/// Whether an amount is a number of whole huge pages.
+pub fn is_whole_pages(name: &str, amount: Quantity) -> bool {
+    let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
+    let size = size.filter(|size| size.is_integer()).map_or(0, Quantity::value);
+    size > 0 && amount.value() % size == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(name: &str) -> Vec<String> {
+        let mut causes = Vec::new();
+        check_container_name(name, &Path::root("limits"), &mut causes);
+        causes.into_iter().map(|cause| cause.message).collect()
+    }
+
+    #[test]
+    fn a_container_asks_for_standard_or_extended_resources() {
+        for sound in ["cpu", "hugepages-2Mi", "example.com/gpu", "kubernetes.io/x"] {
+            assert!(wrong(sound).is_empty(), "{sound}");
+        }
+        assert_eq!(wrong("pods"), [r#"Invalid value: "pods": must be a standard resource for containers"#]);
+        assert_eq!(wrong("gpu").len(), 2);
+        assert_eq!(
+            wrong("requests.example.com/a"),
+            [r#"Invalid value: "requests.example.com/a": doesn't follow extended resource name standard"#]
+        );
+    }
+
+    #[test]
+    fn huge_pages_come_whole() {
+        let of = |text| Quantity::parse(text).unwrap();
+        assert!(is_whole_pages("hugepages-2Mi", of("4Mi")));
+        assert!(!is_whole_pages("hugepages-2Mi", of("3Mi")));
+        assert!(!is_whole_pages("hugepages-0", of("3Mi")));
+        assert!(!is_whole_pages("hugepages-x", of("3Mi")));
+    }
+
+    #[test]
+    fn extended_resources_are_counted() {
+        let mut causes = Vec::new();
+        check_amount("example.com/gpu", &"1500m".into(), &Path::root("limits"), &mut causes);
+        check_amount("cpu", &"-1".into(), &Path::root("limits"), &mut causes);
+        let messages: Vec<&str> = causes.iter().map(|cause| cause.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                r#"Invalid value: "1500m": must be an integer"#,
+                r#"Invalid value: "-1": must be greater than or equal to 0"#
+            ]
+        );
+    }
+}

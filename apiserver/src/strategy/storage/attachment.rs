@@ -1,0 +1,92 @@
+//! Volumes that are to be attached to nodes.
+
+use serde_json::Value;
+
+use super::super::checks::{Shown, check_driver_name, invalid_shown, same, shown};
+use super::super::json::{object_mut, present, restore, set_default, text};
+use super::super::path::Path;
+use super::super::{Strategy, names, status};
+use crate::status::Cause;
+
+/// Volumes that are to be attached to nodes.
+pub struct VolumeAttachment;
+
+const SPEC: Path<'static> = Path::root("spec");
+const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+
+impl Strategy for VolumeAttachment {
+    fn default(&self, attachment: &mut Value) {
+        object_mut(attachment, "spec");
+        let spec = &mut attachment["spec"];
+        set_default(spec, "attacher", "");
+        set_default(spec, "nodeName", "");
+        object_mut(spec, "source");
+        object_mut(attachment, "status");
+        set_default(&mut attachment["status"], "attached", false);
+    }
+
+    fn prepare_for_create(&self, attachment: &mut Value) {
+        status::reset(attachment);
+        self.default(attachment);
+    }
+
+    fn prepare_for_update(&self, attachment: &mut Value, old: &Value) {
+        restore(attachment, old, "status");
+    }
+
+    fn prepare_for_status_update(&self, attachment: &mut Value, old: &Value) {
+        status::only_status(attachment, old);
+        status::keep_metadata(attachment, old);
+    }
+
+    fn validate(&self, attachment: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let spec = &attachment["spec"];
+        check_driver_name(spec, "attacher", &SPEC, &mut causes);
+        check_source(&spec["source"], &SPEC.child("source"), &mut causes);
+        let node = text(spec, "nodeName");
+        SPEC.child("nodeName").invalid_all(node, names::dns1123_subdomain(node), &mut causes);
+        if let Some(volume) = present(&spec["source"], "persistentVolumeName").and_then(Value::as_str) {
+            let path = Path::root("spec.source.persistentVolumeName");
+            path.invalid_all(volume, names::dns1123_subdomain(volume), &mut causes);
+        }
+        causes
+    }
+
+    fn validate_update(&self, attachment: &Value, old: &Value) -> Vec<Cause> {
+        let mut causes = self.validate(attachment);
+        if !same(&attachment["spec"], &old["spec"]) {
+            causes.push(invalid_shown(&SPEC, &shown_spec(&attachment["spec"]), "field is immutable"));
+        }
+        causes
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+}
+
+fn check_source(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    match (present(source, "inlineVolumeSpec"), present(source, "persistentVolumeName")) {
+        (None, None) => causes.push(path.required(ONE_SOURCE)),
+        (Some(_), Some(_)) => causes.push(path.forbidden(ONE_SOURCE)),
+        (None, Some(name)) if name == "" => {
+            let path = path.child("persistentVolumeName");
+            causes.push(path.required("must specify non empty persistentVolumeName"));
+        }
+        _ => {}
+    }
+}
+
+fn shown_spec(spec: &Value) -> String {
+    let source = [
+        ("PersistentVolumeName", "persistentVolumeName", Shown::Null),
+        ("InlineVolumeSpec", "inlineVolumeSpec", Shown::Null),
+    ];
+    format!(
+        "{{\"Attacher\":{},\"Source\":{},\"NodeName\":{}}}",
+        spec["attacher"],
+        shown(&spec["source"], &source),
+        spec["nodeName"]
+    )
+}

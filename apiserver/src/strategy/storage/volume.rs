@@ -1,0 +1,293 @@
+//! Volumes.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::super::checks::{
+    check_class_name, check_driver_name, immutable_root, invalid_shown, one_of, same,
+};
+use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
+use super::super::path::Path;
+use super::super::pod::defaults::resource_list;
+use super::super::{Lookup, Strategy, selectors, status};
+use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
+use crate::status::{Cause, Result};
+
+/// Volumes.
+pub struct PersistentVolume;
+
+const SPEC: Path<'static> = Path::root("spec");
+const FINALIZER: &str = "kubernetes.io/pv-protection";
+/// The types of volumes, of which there is one.
+const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+/// Labels of nodes that have new names: old, new.
+const RENAMED_LABELS: [(&str, &str); 3] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];
+
+impl Strategy for PersistentVolume {
+    fn default(&self, volume: &mut Value) {
+        for field in ["spec", "status"] {
+            object_mut(volume, field);
+        }
+        set_default(&mut volume["status"], "phase", "Pending");
+        let spec = &mut volume["spec"];
+        set_default(spec, "persistentVolumeReclaimPolicy", "Retain");
+        set_default(spec, "volumeMode", "Filesystem");
+        resource_list(spec, "capacity");
+        default_source(spec);
+    }
+
+    fn admit(&self, volume: &mut Value, _objects: &dyn Lookup) -> Result<()> {
+        protect(volume, FINALIZER);
+        Ok(())
+    }
+
+    fn prepare_for_create(&self, volume: &mut Value) {
+        volume["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now()});
+    }
+
+    fn prepare_for_update(&self, volume: &mut Value, old: &Value) {
+        restore(volume, old, "status");
+    }
+
+    fn prepare_for_status_update(&self, volume: &mut Value, old: &Value) {
+        const SINCE: &str = "lastPhaseTransitionTime";
+        status::only_status(volume, old);
+        let (status, before) = (&mut volume["status"], &old["status"]);
+        let is_same_phase = status.get("phase") == before.get("phase");
+        if is_same_phase && present(status, SINCE).is_none() {
+            restore(status, before, SINCE);
+        } else if !is_same_phase
+            && (present(status, SINCE).is_none() || status.get(SINCE) == before.get(SINCE))
+        {
+            status[SINCE] = now().into();
+        }
+    }
+
+    fn validate(&self, volume: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let spec = &volume["spec"];
+        if list(spec, "accessModes").is_empty() {
+            causes.push(SPEC.child("accessModes").required(""));
+        }
+        check_access_modes(spec, &SPEC, &mut causes);
+        check_capacity(spec, &mut causes);
+        let policies = ["Delete", "Recycle", "Retain"];
+        one_of(spec, "persistentVolumeReclaimPolicy", &policies, &SPEC, &mut causes);
+        check_affinity(spec, &mut causes);
+        check_source(spec, &mut causes);
+        check_class_name(spec, "storageClassName", &SPEC, &mut causes);
+        one_of(spec, "volumeMode", &VOLUME_MODES, &SPEC, &mut causes);
+        check_attributes_class(spec, &mut causes);
+        causes
+    }
+
+    fn validate_update(&self, volume: &Value, old: &Value) -> Vec<Cause> {
+        let mut causes = self.validate(volume);
+        let (spec, old) = (&volume["spec"], &old["spec"]);
+        if !is_same_source(spec, old) {
+            let why = "spec.persistentvolumesource is immutable after creation";
+            causes.push(SPEC.child("persistentvolumesource").forbidden(why));
+        }
+        immutable_root(spec, old, "volumeMode", &mut causes);
+        let affinity = spec.get("nodeAffinity").unwrap_or(&Value::Null);
+        if let Some(before) = present(old, "nodeAffinity")
+            && !same(affinity, before)
+            && !same(affinity, &with_new_labels(before))
+        {
+            let why = "field is immutable, except for updating from beta label to GA";
+            causes.push(invalid_shown(&Path::root("nodeAffinity"), &affinity.to_string(), why));
+        }
+        let had_class = present(old, "volumeAttributesClassName").is_some();
+        if had_class && present(spec, "volumeAttributesClassName").is_none() {
+            let why = "update from non-nil value to nil is forbidden";
+            causes.push(SPEC.child("volumeAttributesClassName").forbidden(why));
+        }
+        causes
+    }
+}
+
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn default_source(spec: &mut Value) {
+    let defaults: [(&str, &[(&str, Value)]); 5] = [
+        ("rbd", &[("pool", "rbd".into()), ("user", "admin".into()), ("keyring", "/etc/ceph/keyring".into())]),
+        ("iscsi", &[("iscsiInterface", "default".into())]),
+        (
+            "azureDisk",
+            &[
+                ("cachingMode", "ReadWrite".into()),
+                ("fsType", "ext4".into()),
+                ("readOnly", false.into()),
+                ("kind", "Shared".into()),
+            ],
+        ),
+        ("scaleIO", &[("storageMode", "ThinProvisioned".into()), ("fsType", "xfs".into())]),
+        ("hostPath", &[("type", "".into())]),
+    ];
+    for (source, fields) in defaults {
+        let Some(source) = spec.get_mut(source).filter(|source| source.is_object()) else { continue };
+        for (field, value) in fields {
+            set_default(source, field, value.clone());
+        }
+    }
+    if let Some(claim) = spec.get_mut("claimRef").and_then(Value::as_object_mut) {
+        claim.retain(|_, value| value != "");
+    }
+}
+
+fn check_capacity(spec: &Value, causes: &mut Vec<Cause>) {
+    let path = SPEC.child("capacity");
+    let amounts: Vec<_> = entries(spec, "capacity").collect();
+    if amounts.is_empty() {
+        causes.push(path.required(""));
+    }
+    if amounts.iter().all(|(name, _)| *name != "storage") || amounts.len() > 1 {
+        let shown = spec.get("capacity").cloned().unwrap_or_default();
+        causes.push(path.not_supported(shown, &["storage"]));
+    }
+    for (name, amount) in amounts {
+        check_not_negative(amount, &path.key(name), causes);
+        check_positive(amount, &path.key(name), causes);
+    }
+}
+
+fn check_affinity(spec: &Value, causes: &mut Vec<Cause>) {
+    let Some(affinity) = present(spec, "nodeAffinity") else { return };
+    let path = SPEC.child("nodeAffinity");
+    let path = path.child("required");
+    match present(affinity, "required") {
+        Some(required) => selectors::check_node_selector(required, true, &path, causes),
+        None => causes.push(path.required("must specify required node constraints")),
+    }
+}
+
+fn check_source(spec: &Value, causes: &mut Vec<Cause>) {
+    let mut sources = SOURCES.iter().filter(|field| present(spec, field).is_some());
+    let Some(first) = sources.next() else {
+        causes.push(SPEC.required("must specify a volume type"));
+        return;
+    };
+    check_details(spec, first, causes);
+    for other in sources {
+        causes.push(SPEC.child(other).forbidden("may not specify more than 1 volume type"));
+    }
+    let host_path = &spec["hostPath"];
+    let recycles = text(spec, "persistentVolumeReclaimPolicy") == "Recycle";
+    if recycles && is_root(text(host_path, "path")) {
+        let path = SPEC.child("persistentVolumeReclaimPolicy");
+        causes.push(path.forbidden("may not be 'recycle' for a hostPath mount of '/'"));
+    }
+}
+
+fn is_root(path: &str) -> bool {
+    path.starts_with('/') && path.split('/').all(|part| matches!(part, "" | "."))
+}
+
+/// The types that clusters without a cloud have; of the others nothing is asked.
+fn check_details(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
+    let (source, path) = (&spec[field], SPEC.child(field));
+    let mut require = |field: &str| {
+        let is_missing = text(source, field).is_empty();
+        if is_missing {
+            causes.push(path.child(field).required(""));
+        }
+        !is_missing
+    };
+    match field {
+        "hostPath" | "local" => {
+            if require("path") && text(source, "path").split('/').any(|part| part == "..") {
+                let value = text(source, "path");
+                causes.push(path.child("path").invalid(value, "must not contain '..'"));
+            }
+        }
+        "nfs" => {
+            require("server");
+            require("path");
+            let value = text(source, "path");
+            if !value.starts_with('/') {
+                causes.push(path.child("path").invalid(value, "must be an absolute path"));
+            }
+        }
+        "csi" => {
+            check_driver_name(source, "driver", &path, causes);
+            if text(source, "volumeHandle").is_empty() {
+                causes.push(path.child("volumeHandle").required(""));
+            }
+        }
+        _ => {}
+    }
+    if field == "local" && present(spec, "nodeAffinity").is_none() {
+        causes.push(SPEC.child("nodeAffinity").required("Local volume requires node affinity"));
+    }
+}
+
+fn check_attributes_class(spec: &Value, causes: &mut Vec<Cause>) {
+    let Some(class) = present(spec, "volumeAttributesClassName") else { return };
+    if class == "" {
+        let path = SPEC.child("volumeAttributesClassName");
+        causes.push(path.required("an empty string is disallowed"));
+    }
+    check_class_name(spec, "volumeAttributesClassName", &SPEC, causes);
+    if present(spec, "csi").is_none() {
+        let why = "has to be specified when using volumeAttributesClassName";
+        causes.push(SPEC.child("csi").required(why));
+    }
+}
+
+/// A CSI volume may be given the secret that it takes to expand it.
+fn is_same_source(spec: &Value, old: &Value) -> bool {
+    const SECRET: &str = "controllerExpandSecretRef";
+    SOURCES.iter().all(|field| {
+        let (source, before) =
+            (spec.get(field).unwrap_or(&Value::Null), old.get(field).unwrap_or(&Value::Null));
+        if *field == "csi" && source.is_object() && before.is_object() && present(before, SECRET).is_none() {
+            let mut source = source.clone();
+            super::super::json::remove(&mut source, SECRET);
+            return same(&source, before);
+        }
+        same(source, before)
+    })
+}
+
+fn with_new_labels(affinity: &Value) -> Value {
+    let mut affinity = affinity.clone();
+    let terms = affinity.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);
+    for term in terms.into_iter().flatten() {
+        for requirement in list_mut(term, "matchExpressions") {
+            let renamed = RENAMED_LABELS.iter().find(|(old, _)| *old == text(requirement, "key"));
+            if let Some((_, new)) = renamed {
+                requirement["key"] = (*new).into();
+            }
+        }
+    }
+    affinity
+}

@@ -1,0 +1,227 @@
+//! The strategies against what kube-apiserver v1.36.3 answered to the same requests, with its default admission but for
+//! `ServiceAccount` and `TaintNodesByCondition`. Its answers are in `outcomes.jsonl`, one request a line.
+
+use serde_json::{Value, json};
+
+use super::{Lookup, Strategy, event, meta, namespace, of};
+use crate::kinds::{Kind, built_in};
+use crate::status::{Cause, Result, Status};
+
+const OUTCOMES: &str = include_str!("outcomes.jsonl");
+
+/// The other objects that a request meets.
+struct Others(Vec<Value>);
+
+impl Lookup for Others {
+    fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.list(group, resource, namespace).into_iter().find(|object| object["metadata"]["name"] == name)
+    }
+
+    fn list(&self, group: &str, resource: &str, _namespace: &str) -> Vec<Value> {
+        let is_asked = |other: &&Value| other["group"] == group && other["resource"] == resource;
+        self.0.iter().filter(is_asked).map(|other| other["object"].clone()).collect()
+    }
+}
+
+fn kind_of(outcome: &Value) -> &'static Kind {
+    let name = outcome["kind"].as_str().unwrap();
+    built_in().iter().find(|kind| kind.qualified() == name).unwrap_or_else(|| panic!("no kind {name}"))
+}
+
+fn checked(kind: &Kind, object: &Value, causes: Vec<Cause>) -> Result<()> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    // Events have the kind of those that are stored.
+    let kind = Kind { group: kind.stored_in_group.clone(), ..kind.clone() };
+    Err(Status::invalid(&kind, name, causes))
+}
+
+fn next_generation(object: &mut Value, old: Option<&Value>, strategy: &dyn Strategy) {
+    let before = old.map_or(0, |old| old["metadata"]["generation"].as_i64().unwrap_or_default());
+    let changes = old.is_none_or(|old| strategy.changes_generation(object, old));
+    if strategy.has_generation() {
+        object["metadata"]["generation"] = (before + i64::from(changes)).into();
+    }
+}
+
+/// What the core does with a request to create, as far as the strategy has to do with it.
+fn create(kind: &Kind, mut object: Value, others: &Others) -> Result<Value> {
+    let strategy = of(kind);
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.as_ref().into();
+    if kind.namespaced {
+        object["metadata"]["namespace"] = "default".into();
+    }
+    object["metadata"]["uid"] = "UID".into();
+    let is_new_event = kind.group == "events.k8s.io";
+    if is_new_event {
+        event::to_core(&mut object);
+    }
+    strategy.default(&mut object);
+    strategy.admit(&mut object, others)?;
+    strategy.prepare_for_create(&mut object);
+    next_generation(&mut object, None, strategy);
+    let mut causes = meta::validate_new(&object, kind.namespaced, strategy);
+    causes.extend(strategy.validate(&object));
+    checked(kind, &object, causes)?;
+    if is_new_event {
+        event::to_events_v1(&mut object);
+    }
+    Ok(object)
+}
+
+fn update(kind: &Kind, outcome: &Value, others: &Others) -> Result<Value> {
+    let strategy = of(kind);
+    let mut old = outcome["old"].clone();
+    let mut object = old.clone();
+    json_patch::merge(&mut object, &outcome["patch"]);
+    let is_new_event = kind.group == "events.k8s.io";
+    for object in [&mut old, &mut object] {
+        if is_new_event {
+            event::to_core(object);
+        }
+        strategy.default(object);
+    }
+    super::json::restore(&mut object["metadata"], &old["metadata"], "generation");
+    let mut causes = Vec::new();
+    match outcome["subresource"].as_str() {
+        None => {
+            strategy.admit_update(&mut object, &old, others)?;
+            strategy.prepare_for_update(&mut object, &old);
+            next_generation(&mut object, Some(&old), strategy);
+            causes.extend(meta::validate_update(&object, &old));
+            causes.extend(strategy.validate_update(&object, &old));
+        }
+        Some("status") => {
+            strategy.prepare_for_status_update(&mut object, &old);
+            causes.extend(meta::validate_update(&object, &old));
+            causes.extend(strategy.validate_status_update(&object, &old));
+        }
+        Some("finalize") => {
+            namespace::prepare_for_finalize(&mut object, &old);
+            causes.extend(meta::validate_update(&object, &old));
+            causes.extend(namespace::validate_finalize(&object));
+        }
+        Some(other) => panic!("no subresource {other}"),
+    }
+    checked(kind, &object, causes)?;
+    if is_new_event {
+        event::to_events_v1(&mut object);
+    }
+    Ok(object)
+}
+
+/// What the core does to any object's metadata, and what differs each time.
+fn without_incidentals(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    let incidental = [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+        "namespace",
+    ];
+    metadata.retain(|field, _| !incidental.contains(&field.as_str()));
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("lastPhaseTransitionTime");
+    }
+    object
+}
+
+fn difference(outcome: &Value, answer: Result<Value>) -> Option<String> {
+    match answer {
+        Ok(object) => {
+            let Some(expected) = outcome.get("result") else {
+                return Some(format!("not refused: {}", outcome["message"]));
+            };
+            let (object, expected) = (without_incidentals(object), without_incidentals(expected.clone()));
+            (object != expected).then(|| format!("made\n  {object}\nnot\n  {expected}"))
+        }
+        Err(refusal) if outcome["loose"] == true => {
+            // The message shows Go's own form of a large object.
+            let mut fields: Vec<&str> =
+                refusal.details.causes.iter().map(|cause| cause.field.as_str()).collect();
+            let mut expected: Vec<&str> =
+                outcome["fields"].as_array()?.iter().filter_map(Value::as_str).collect();
+            for fields in [&mut fields, &mut expected] {
+                fields.sort_unstable();
+                fields.dedup();
+            }
+            (fields != expected).then(|| format!("refused for {fields:?}, not {expected:?}"))
+        }
+        Err(refusal) => {
+            let is_same =
+                outcome["message"] == refusal.message.as_str() && outcome["code"] == refusal.code.as_u16();
+            (!is_same).then(|| format!("refused\n  {}\nnot\n  {}", refusal.message, outcome["message"]))
+        }
+    }
+}
+
+#[test]
+fn requests_are_answered_as_by_the_real_server() {
+    let mut wrong = Vec::new();
+    for line in OUTCOMES.lines() {
+        let outcome: Value = serde_json::from_str(line).unwrap();
+        let kind = kind_of(&outcome);
+        let others = Others(outcome["others"].as_array().cloned().unwrap_or_default());
+        let answer = if outcome["what"] == "create" {
+            create(kind, outcome["object"].clone(), &others)
+        } else {
+            update(kind, &outcome, &others)
+        };
+        if let Some(difference) = difference(&outcome, answer) {
+            let asked = if outcome["what"] == "create" { &outcome["object"] } else { &outcome["patch"] };
+            wrong.push(format!("{} {} {asked}: {difference}", outcome["what"], outcome["kind"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), OUTCOMES.lines().count(), wrong.join("\n"));
+}
+
+#[test]
+fn what_is_filled_in_once_stays() {
+    for line in OUTCOMES.lines() {
+        let outcome: Value = serde_json::from_str(line).unwrap();
+        let Some(result) = outcome.get("result") else { continue };
+        let kind = kind_of(&outcome);
+        let mut once = result.clone();
+        if kind.group == "events.k8s.io" {
+            event::to_core(&mut once);
+        }
+        of(kind).default(&mut once);
+        let mut twice = once.clone();
+        of(kind).default(&mut twice);
+        assert_eq!(once, twice);
+    }
+}
+
+#[test]
+fn no_strategy_panics_over_an_object_that_is_none() {
+    for kind in built_in() {
+        let strategy = of(kind);
+        let scraps = json!([null, 1, "text", [], {"metadata": null}, {"spec": 5, "status": "x"}, {"spec": {"template": []}}]);
+        for scrap in scraps.as_array().unwrap() {
+            for field in strategy.selectable_fields() {
+                strategy.field(scrap, field);
+            }
+            strategy.validate(scrap);
+            strategy.validate_update(scrap, scrap);
+            strategy.validate_status_update(scrap, scrap);
+            meta::validate_new(scrap, kind.namespaced, strategy);
+            meta::validate_update(scrap, scrap);
+        }
+    }
+}
+
+#[test]
+fn some_namespaces_cannot_be_deleted() {
+    for name in namespace::IMMORTAL {
+        let refused = of(kind_of(&json!({"kind": "namespaces"}))).admit_delete(name).unwrap_err();
+        let expected = format!("namespaces {name:?} is forbidden: this namespace may not be deleted");
+        assert_eq!((refused.code.as_u16(), refused.message), (403, expected));
+    }
+    assert!(of(kind_of(&json!({"kind": "namespaces"}))).admit_delete("kube-node-lease").is_ok());
+}

@@ -1,0 +1,237 @@
+//! Stateful sets.
+
+use serde_json::{Value, json};
+
+use super::super::checks::{
+    Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative,
+    number_of, one_of, same, shown,
+};
+use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
+use super::super::path::Path;
+use super::super::storage::claim;
+use super::super::{Strategy, names, status};
+use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
+use crate::status::Cause;
+
+/// Stateful sets.
+pub struct StatefulSet;
+
+const ORDERED: &str = "OrderedReady";
+const PARALLEL: &str = "Parallel";
+const ROLLING: &str = "RollingUpdate";
+const ON_DELETE: &str = "OnDelete";
+const RETENTION: &str = "persistentVolumeClaimRetentionPolicy";
+/// The fields of the spec that may change.
+const MUTABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+const NO_OTHER_CHANGE: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+
+impl Strategy for StatefulSet {
+    fn default(&self, set: &mut Value) {
+        default_parts(set);
+        default_counts(&mut set["status"]);
+        let spec = &mut set["spec"];
+        set_default(spec, "podManagementPolicy", ORDERED);
+        object_mut(spec, "updateStrategy");
+        let strategy = &mut spec["updateStrategy"];
+        if text(strategy, "type").is_empty() {
+            strategy["type"] = ROLLING.into();
+            object_mut(strategy, "rollingUpdate");
+        }
+        if text(strategy, "type") == ROLLING && present(strategy, "rollingUpdate").is_some() {
+            set_default(&mut strategy["rollingUpdate"], "partition", 0);
+        }
+        object_mut(spec, RETENTION);
+        for field in ["whenDeleted", "whenScaled"] {
+            set_default(&mut spec[RETENTION], field, "Retain");
+        }
+        set_default(spec, "replicas", 1);
+        set_default(spec, "revisionHistoryLimit", 10);
+        set_default(spec, "serviceName", "");
+        for claim in list_mut(spec, "volumeClaimTemplates") {
+            claim::default_template(claim);
+        }
+        template::default(spec, "template");
+    }
+
+    fn prepare_for_create(&self, set: &mut Value) {
+        set["status"] = json!({});
+        default_counts(&mut set["status"]);
+        drop_max_unavailable(set);
+        template::drop_disabled(&mut set["spec"], "template");
+    }
+
+    fn prepare_for_update(&self, set: &mut Value, old: &Value) {
+        restore(set, old, "status");
+        drop_max_unavailable(set);
+    }
+
+    fn prepare_for_status_update(&self, set: &mut Value, old: &Value) {
+        status::only_status(set, old);
+    }
+
+    fn validate(&self, set: &Value) -> Vec<Cause> {
+        check_spec(&set["spec"], true)
+    }
+
+    fn validate_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+        let (spec, old) = (&set["spec"], &old["spec"]);
+        let mut causes = check_spec(spec, false);
+        if !same(&without_mutable(spec), &without_mutable(old)) {
+            causes.push(SPEC.forbidden(NO_OTHER_CHANGE));
+        }
+        causes
+    }
+
+    fn validate_status_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let status = &set["status"];
+        let replicas = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+        super::check_counts(status, &["replicas"], &mut causes);
+        super::check_counts(status, &replicas, &mut causes);
+        super::check_counts(status, &["observedGeneration", "collisionCount"], &mut causes);
+        for field in replicas {
+            not_more_than(status, field, "replicas", MORE_THAN_ALL, &STATUS, &mut causes);
+        }
+        let why = "cannot be greater than status.readyReplicas";
+        not_more_than(status, "availableReplicas", "readyReplicas", why, &STATUS, &mut causes);
+        not_decremented(status, &old["status"], "collisionCount", &STATUS, &mut causes);
+        causes
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn check_name(&self, name: &str) -> names::Wrong {
+        super::label_name(name)
+    }
+}
+
+fn default_counts(status: &mut Value) {
+    set_default(status, "replicas", 0);
+    set_default(status, "availableReplicas", 0);
+}
+
+/// A feature that is off by default.
+fn drop_max_unavailable(set: &mut Value) {
+    if let Some(rolling) = set.pointer_mut("/spec/updateStrategy/rollingUpdate") {
+        remove(rolling, "maxUnavailable");
+    }
+}
+
+fn without_mutable(spec: &Value) -> Value {
+    let fields = spec.as_object().into_iter().flatten();
+    let fixed = fields.filter(|(field, _)| !MUTABLE.contains(&field.as_str()));
+    fixed.map(|(field, value)| (field.clone(), value.clone())).collect()
+}
+
+/// What is wrong with a spec. What cannot change is only looked at when it is new.
+fn check_spec(spec: &Value, is_new: bool) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let policy = text(spec, "podManagementPolicy");
+    if !matches!(policy, ORDERED | PARALLEL) {
+        let why = format!("must be '{ORDERED}' or '{PARALLEL}'");
+        causes.push(SPEC.child("podManagementPolicy").invalid(policy, &why));
+    }
+    check_strategy(&spec["updateStrategy"], &SPEC.child("updateStrategy"), &mut causes);
+    let path = SPEC.child(RETENTION);
+    for field in ["whenDeleted", "whenScaled"] {
+        one_of(&spec[RETENTION], field, &["Retain", "Delete"], &path, &mut causes);
+    }
+    if is_new {
+        let path = SPEC.child("volumeClaimTemplates");
+        for (i, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
+            claim::check_spec(&claim["spec"], &path.index(i).child("spec"), &mut causes);
+        }
+    }
+    not_negative(spec, &["replicas", "minReadySeconds"], &SPEC, &mut causes);
+    if let Some(ordinals) = present(spec, "ordinals") {
+        not_negative(ordinals, &["start"], &SPEC.child("ordinals"), &mut causes);
+    }
+    let service = text(spec, "serviceName");
+    if is_new && !service.is_empty() {
+        SPEC.child("serviceName").invalid_all(service, names::dns1123_label(service), &mut causes);
+    }
+    check_pods(spec, &mut causes);
+    causes
+}
+
+fn check_pods(spec: &Value, causes: &mut Vec<Cause>) {
+    let is_sound = template::check_selector(spec, "statefulset", &SPEC, causes);
+    let selector = spec.get("selector").unwrap_or(&Value::Null);
+    let path = SPEC.child("template");
+    if is_sound {
+        let template = template_with_claims(spec);
+        if selector.is_null() || !template::is_empty(selector) {
+            template::check_selected(&template, selector, &path, causes);
+        }
+        template::check(&template, &path, causes);
+    } else {
+        causes.push(SPEC.child("selector").invalid(selector.clone(), ""));
+    }
+    template::check_lasting(&spec["template"], "StatefulSet", &path, causes);
+}
+
+/// The template with the volumes that each pod gets, and without what each pod gets a name of its own for.
+fn template_with_claims(spec: &Value) -> Value {
+    let mut template = spec["template"].clone();
+    let pod = &mut template["spec"];
+    remove(pod, "subdomain");
+    remove(pod, "hostname");
+    let claims = list(spec, "volumeClaimTemplates");
+    if claims.is_empty() {
+        return template;
+    }
+    let name_of = |claim: &Value| text(&claim["metadata"], "name").to_owned();
+    let named: Vec<String> = claims.iter().map(name_of).collect();
+    let claimed =
+        named.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    let others =
+        list(pod, "volumes").iter().filter(|volume| !named.iter().any(|name| name == text(volume, "name")));
+    let volumes: Vec<Value> = claimed.chain(others.cloned()).collect();
+    pod["volumes"] = volumes.into();
+    template
+}
+
+fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let rolling = present(strategy, "rollingUpdate");
+    let rolling_path = path.child("rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        (ROLLING, Some(rolling)) => check_rolling(rolling, &rolling_path, causes),
+        (ON_DELETE, Some(rolling)) => {
+            let fields = [
+                ("Partition", "partition", Shown::Number),
+                ("MaxUnavailable", "maxUnavailable", Shown::Null),
+            ];
+            let why = format!("only allowed for updateStrategy '{ROLLING}'");
+            causes.push(invalid_shown(&rolling_path, &shown(rolling, &fields), &why));
+        }
+        (ROLLING | ON_DELETE, None) => {}
+        _ => {
+            let fields = [("Type", "type", Shown::Text), ("RollingUpdate", "rollingUpdate", Shown::Null)];
+            let why = format!("must be '{ROLLING}' or '{ON_DELETE}'");
+            causes.push(invalid_shown(path, &shown(strategy, &fields), &why));
+        }
+    }
+}
+
+fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    not_negative(rolling, &["partition"], path, causes);
+    if let Some(unavailable) = present(rolling, "maxUnavailable") {
+        let path = path.child("maxUnavailable");
+        int_or_percent(unavailable, &path, causes);
+        if number_of(unavailable) == 0 {
+            causes.push(path.invalid(unavailable.clone(), "cannot be 0"));
+        }
+        at_most_all(unavailable, &path, causes);
+    }
+}

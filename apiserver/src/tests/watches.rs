@@ -1,0 +1,94 @@
+//! Watches: what they tell, from where on, and how they end.
+
+use super::*;
+
+#[tokio::test]
+async fn a_watch_tells_what_is_there_and_then_what_happens() {
+    let client = Client::new();
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    let mut events = client.watch("/api/v1/configmaps?watch=1").await;
+    assert_eq!(events.brief().await.unwrap().0, "ADDED");
+    let changed = client.ok(Method::PATCH, &format!("{CONFIG_MAPS}/a"), &json!({"data": {"x": "y"}})).await;
+    assert_eq!(events.brief().await.unwrap(), ("MODIFIED".into(), "a".into(), version_of(&changed)));
+    client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/a"), &Value::Null).await;
+    let deleted = events.brief().await.unwrap();
+    assert_eq!(deleted, ("DELETED".into(), "a".into(), client.server.resource_version()));
+}
+
+#[tokio::test]
+async fn a_watch_from_a_version_tells_all_that_came_after() {
+    let client = Client::new();
+    let first = client.create(CONFIG_MAPS, &config_map("a")).await;
+    client.create(CONFIG_MAPS, &config_map("b")).await;
+    let path = format!("/api/v1/configmaps?watch=1&resourceVersion={}", version_of(&first));
+    let mut events = client.watch(&path).await;
+    assert_eq!(events.brief().await.unwrap().1, "b");
+}
+
+#[tokio::test]
+async fn what_begins_or_ends_to_match_is_added_or_deleted() {
+    let client = Client::new();
+    let mut events = client.watch("/api/v1/configmaps?watch=1&labelSelector=app%3Dweb").await;
+    client.create(CONFIG_MAPS, &labelled("a", "api")).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let label = |app: &str| json!({"metadata": {"labels": {"app": app}}});
+    client.ok(Method::PATCH, &path, &label("web")).await;
+    assert_eq!(events.brief().await.unwrap().0, "ADDED");
+    let gone = client.ok(Method::PATCH, &path, &label("api")).await;
+    let event = events.next().await.unwrap();
+    assert_eq!(event["type"], "DELETED");
+    // As it last matched, as of the change.
+    assert_eq!(event["object"]["metadata"]["labels"]["app"], "web");
+    assert_eq!(version_of(&event["object"]), version_of(&gone));
+}
+
+#[tokio::test]
+async fn initial_events_end_with_a_mark() {
+    let client = Client::new();
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    let path = "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut events = client.watch(path).await;
+    assert_eq!(events.brief().await.unwrap().0, "ADDED");
+    let mark = events.next().await.unwrap();
+    assert_eq!(mark["type"], "BOOKMARK");
+    assert_eq!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    assert_eq!(version_of(&mark["object"]), client.server.resource_version());
+}
+
+#[tokio::test]
+async fn who_comes_too_late_is_told() {
+    let client = Client::new();
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    client.create(CONFIG_MAPS, &config_map("b")).await;
+    let before = client.server.resource_version() - 1;
+    client.server.compact();
+    let mut events = client.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={before}")).await;
+    let error = events.next().await.unwrap();
+    assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_and_time_runs_out() {
+    let client = Client::new();
+    let path = "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=1";
+    let mut events = client.watch(path).await;
+    client.create("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})).await;
+    let (event, _, version) = events.brief().await.unwrap();
+    assert_eq!((event.as_str(), version), ("BOOKMARK", client.server.resource_version()));
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test]
+async fn a_compaction_takes_nothing_from_who_is_up_to_date() {
+    let client = Client::new();
+    let mut events = client.watch("/api/v1/configmaps?watch=1&resourceVersion=1").await;
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    assert_eq!(events.brief().await.unwrap().1, "a");
+    for name in ["x", "y"] {
+        client.create("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": name}})).await;
+    }
+    client.server.compact();
+    client.create(CONFIG_MAPS, &config_map("b")).await;
+    assert_eq!(events.brief().await.unwrap().1, "b");
+}

@@ -1,0 +1,372 @@
+//! Watches: the changes of a resource from a version on, as frames of a body that does not end.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::encode::{EventType, Events};
+use crate::faults::Fault;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::request::Options;
+use crate::rest::{invalid_options, parse_version, too_large};
+use crate::selector::Selector;
+use crate::server::{Body, Disconnect, Shared};
+use crate::status::{Cause, Result, Status};
+use crate::store::{Change, ChangeType};
+use crate::strategy;
+
+/// How often a watch that asks for bookmarks gets one.
+const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
+/// A bookmark comes so long before the end that the caller asked for.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long a watch lasts when the caller does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
+/// How many changes are written at once.
+const BATCH: usize = 256;
+
+/// What a watch is asked for.
+#[derive(Debug)]
+pub(crate) struct WatchOptions {
+    selector: Selector,
+    /// What the caller has seen; `None`: it wants to see what there is first.
+    after: Option<u64>,
+    not_older_than: u64,
+    bookmarks: bool,
+    /// Whether the caller is told where the initial events end.
+    marks_initial_end: bool,
+    timeout: Duration,
+}
+
+impl WatchOptions {
+    pub(crate) fn parse(kind: &Kind, query: &Options, name: &str) -> Result<Self> {
+        validate(query)?;
+        let selector =
+            Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), strategy::of(kind))?;
+        let selector = if name.is_empty() { selector } else { selector.named(name)? };
+        let version = parse_version(query.text("resourceVersion"))?;
+        let initial = query.flag("sendInitialEvents");
+        let bookmarks = query.flag("allowWatchBookmarks").unwrap_or_default();
+        // Without a version the caller sees what there is, unless it says that it does not want to.
+        let wants_initial = initial.unwrap_or(version == 0);
+        let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
+        Ok(Self {
+            selector,
+            after: (!wants_initial).then_some(version),
+            not_older_than: version,
+            bookmarks,
+            marks_initial_end: initial == Some(true) && bookmarks,
+            timeout: timeout.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs),
+        })
+    }
+}
+
+fn validate(query: &Options) -> Result<()> {
+    let initial = query.flag("sendInitialEvents");
+    let matching = query.text("resourceVersionMatch");
+    let field = "resourceVersionMatch";
+    let mut causes = Vec::new();
+    if initial.is_some() && matching != "NotOlderThan" {
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        causes.push(Cause::forbidden(field, detail));
+    }
+    if !matching.is_empty() {
+        if initial.is_none() {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            causes.push(Cause::forbidden(field, detail));
+        }
+        if matching != "NotOlderThan" {
+            causes.push(Cause::not_supported(field, &matching.into(), &["NotOlderThan"]));
+        }
+        if !query.text("continue").is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            causes.push(Cause::forbidden(field, detail));
+        }
+    }
+    if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
+}
+
+/// A watch at work.
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+    namespace: String,
+    options: WatchOptions,
+    events: Events,
+    /// What there was when the watch began, as far as it is not written yet.
+    initial: VecDeque<Arc<Object>>,
+    /// Whether the end of the initial events is still to be marked.
+    owes_mark: bool,
+    /// Everything up to this version is written.
+    cursor: u64,
+    changed: watch::Receiver<()>,
+    /// Which run of the server it belongs to: a restart ends it.
+    run: u64,
+    /// The cuts that it has survived.
+    cuts_seen: u64,
+    faults: Vec<Fault>,
+    written: usize,
+    ends_at: Instant,
+    bookmark_at: Instant,
+    /// Why there is nothing to watch.
+    refusal: Option<Status>,
+    ending: Option<Ending>,
+}
+
+/// How a watch ends.
+#[derive(Clone, Debug)]
+enum Ending {
+    /// In order.
+    Closed,
+    /// With the connection.
+    Broken,
+}
+
+type Write = std::result::Result<Frame<Bytes>, Disconnect>;
+
+impl Watch {
+    /// Begins to watch.
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        events: Events,
+        namespace: &str,
+        options: WatchOptions,
+        faults: Vec<Fault>,
+    ) -> Result<Self> {
+        let state = shared.state.lock();
+        let now = state.store.version();
+        if options.not_older_than > now && options.after.is_none() {
+            return Err(too_large(options.not_older_than, now));
+        }
+        let table = state.store.table(&events.kind.table()).ok_or_else(Status::no_such_path)?;
+        let refusal = options.after.and_then(|after| {
+            let forgotten = table.check(after).err()?;
+            Some(Status::expired(format!("too old resource version: {after} ({})", forgotten.up_to)))
+        });
+        let matching = |object: &&Arc<Object>| options.selector.matches(object);
+        let initial = match options.after {
+            None => table.range(namespace, None).filter(matching).cloned().collect(),
+            Some(_) => VecDeque::new(),
+        };
+        let started = Instant::now();
+        let (run, cuts_seen) = shared.interruptions();
+        Ok(Self {
+            shared: Arc::clone(shared),
+            namespace: namespace.to_owned(),
+            owes_mark: options.marks_initial_end,
+            cursor: options.after.unwrap_or(now),
+            changed: table.subscribe(),
+            initial,
+            run,
+            cuts_seen,
+            faults,
+            written: 0,
+            ends_at: started + options.timeout,
+            bookmark_at: started + BOOKMARK_PERIOD.min(options.timeout.saturating_sub(LAST_BOOKMARK)),
+            refusal,
+            ending: None,
+            options,
+            events,
+        })
+    }
+
+    /// The body of the answer.
+    pub(crate) fn into_body(self) -> Body {
+        let stream = futures::stream::unfold(self, async |mut watch| {
+            let frame = watch.next().await?;
+            Some((frame, watch))
+        });
+        let stream: Pin<Box<dyn futures::Stream<Item = Write> + Send>> = Box::pin(stream);
+        Body::new(StreamBody::new(stream))
+    }
+
+    /// The next piece of the body; `None` at its end.
+    async fn next(&mut self) -> Option<Write> {
+        loop {
+            match self.ending {
+                Some(Ending::Closed) => return None,
+                Some(Ending::Broken) => return Some(Err(Disconnect)),
+                None => {}
+            }
+            self.changed.mark_unchanged();
+            let mut out = Vec::new();
+            self.write(&mut out);
+            if !out.is_empty() {
+                return Some(Ok(Frame::data(out.into())));
+            }
+            if self.ending.is_none() {
+                self.wait().await;
+            }
+        }
+    }
+
+    /// Waits until there may be something to write.
+    async fn wait(&mut self) {
+        let until = if self.options.bookmarks { self.ends_at.min(self.bookmark_at) } else { self.ends_at };
+        tokio::select! {
+            changed = self.changed.changed() => {
+                // The resource is served no longer.
+                if changed.is_err() {
+                    self.ending = Some(Ending::Closed);
+                }
+            }
+            () = sleep_until(until) => {}
+        }
+    }
+
+    /// Writes what is due.
+    fn write(&mut self, out: &mut Vec<u8>) {
+        let (run, cuts) = self.shared.interruptions();
+        if run != self.run {
+            self.ending = Some(Ending::Broken);
+            return;
+        }
+        if cuts != self.cuts_seen {
+            let cut = self.shared.cut_since(self.cuts_seen, &self.events.seen);
+            self.cuts_seen = cuts;
+            if let Some(mid_frame) = cut {
+                self.cut(out, mid_frame);
+                return;
+            }
+        }
+        if let Some(refusal) = self.refusal.take() {
+            self.events.error(out, &refusal);
+            self.ending = Some(Ending::Closed);
+            return;
+        }
+        self.write_initial(out);
+        if self.ending.is_none() && self.initial.is_empty() {
+            self.write_changes(out);
+        }
+        if self.ending.is_none() && out.is_empty() {
+            self.write_timed(out);
+        }
+    }
+
+    fn write_initial(&mut self, out: &mut Vec<u8>) {
+        for _ in 0..BATCH {
+            let Some(object) = self.initial.pop_front() else { break };
+            if !self.emit(out, EventType::Added, &object, None) {
+                return;
+            }
+        }
+        if self.initial.is_empty() && std::mem::take(&mut self.owes_mark) && !self.holds_bookmarks() {
+            self.events.bookmark(out, self.cursor, true);
+        }
+    }
+
+    fn write_changes(&mut self, out: &mut Vec<u8>) {
+        let shared = Arc::clone(&self.shared);
+        let changes: Vec<Change> = {
+            let state = shared.state.lock();
+            let Some(table) = state.store.table(&self.events.kind.table()) else {
+                self.ending = Some(Ending::Closed);
+                return;
+            };
+            let changes =
+                table.since(self.cursor).map(|changes| changes.take(BATCH).cloned().collect::<Vec<_>>());
+            match changes {
+                Ok(changes) => {
+                    if changes.is_empty() {
+                        // Nothing of this resource has happened up to now.
+                        self.cursor = self.cursor.max(state.store.version());
+                    }
+                    changes
+                }
+                Err(forgotten) => {
+                    let message = format!("too old resource version: {} ({})", self.cursor, forgotten.up_to);
+                    self.events.error(out, &Status::expired(message));
+                    self.ending = Some(Ending::Closed);
+                    return;
+                }
+            }
+        };
+        for change in changes {
+            self.cursor = change.version;
+            if !self.write_change(out, &change) {
+                return;
+            }
+        }
+    }
+
+    /// Writes a change as the selector sees it: what begins to match is added, what ends to match is deleted.
+    fn write_change(&mut self, out: &mut Vec<u8>, change: &Change) -> bool {
+        if !self.namespace.is_empty() && *change.object.namespace != *self.namespace {
+            return true;
+        }
+        let matches = |object: &Arc<Object>| self.options.selector.matches(object);
+        let before = change.old.as_ref().filter(|old| matches(old));
+        let after = change.what != ChangeType::Deleted && matches(&change.object);
+        match (before, after) {
+            (None, false) => true,
+            (None, true) => self.emit(out, EventType::Added, &change.object, None),
+            (Some(_), true) => self.emit(out, EventType::Modified, &change.object, None),
+            (Some(_), false) if change.what == ChangeType::Deleted => {
+                self.emit(out, EventType::Deleted, &change.object, None)
+            }
+            // As upstream: what it was when it last matched, as of this change.
+            (Some(old), false) => {
+                let old = Arc::clone(old);
+                self.emit(out, EventType::Deleted, &old, Some(change.version))
+            }
+        }
+    }
+
+    /// Writes an event, unless the watch is to be cut before it.
+    fn emit(&mut self, out: &mut Vec<u8>, event: EventType, object: &Object, version: Option<u64>) -> bool {
+        let cut = self.faults.iter().find_map(|fault| match fault {
+            Fault::CutWatch { after, mid_frame } if self.written >= *after => Some(*mid_frame),
+            _ => None,
+        });
+        if let Some(mid_frame) = cut {
+            let mut frame = Vec::new();
+            self.events.event(&mut frame, event, object, version);
+            out.extend_from_slice(&frame[..if mid_frame { frame.len() / 2 } else { 0 }]);
+            self.ending = Some(if mid_frame { Ending::Broken } else { Ending::Closed });
+            return false;
+        }
+        self.events.event(out, event, object, version);
+        self.written += 1;
+        true
+    }
+
+    fn cut(&mut self, out: &mut Vec<u8>, mid_frame: bool) {
+        if mid_frame {
+            self.events.half(out);
+        }
+        self.ending = Some(if mid_frame { Ending::Broken } else { Ending::Closed });
+    }
+
+    fn write_timed(&mut self, out: &mut Vec<u8>) {
+        let now = Instant::now();
+        if self.options.bookmarks && now >= self.bookmark_at {
+            self.bookmark_at = now + BOOKMARK_PERIOD;
+            if !self.holds_bookmarks() {
+                self.events.bookmark(out, self.cursor, false);
+            }
+        }
+        if now >= self.ends_at {
+            self.ending = Some(Ending::Closed);
+        }
+    }
+
+    fn holds_bookmarks(&self) -> bool {
+        self.faults.contains(&Fault::HoldBookmarks)
+    }
+}
+
+/// The metadata of a bookmark.
+pub(crate) fn bookmark_metadata(version: u64, ends_initial: bool) -> serde_json::Value {
+    let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+    if ends_initial {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    metadata
+}
