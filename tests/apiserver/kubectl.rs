@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::differences::{self, Difference, between};
 use super::requests::{folder, hold};
 use super::session::{Outcome, Session, Shell};
-use super::target::{RUNTIME, memory, real};
+use super::target::{Pair, RUNTIME, pair};
 
 /// So many sessions at a time. Each has a process on either server.
 const CONCURRENCY: usize = 3;
@@ -23,8 +23,7 @@ fn every_session_is_well_formed() {
 
 #[test]
 fn kubectl_says_the_same_of_both_servers() {
-    let Some(real) = real() else { return };
-    let ours = memory();
+    let Some(Pair { real, ours, .. }) = pair() else { return };
     let filter = std::env::var("SUPERCARGO_KUBECTL").unwrap_or_default();
     let mut sessions = hold(Session::all(&folder("kubectl")));
     sessions.retain(|session| session.name.contains(&filter));

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use super::differences::{self, Difference};
 use super::exchange::{self, Run};
 use super::table::Table;
-use super::target::{RUNTIME, Target, memory, real};
+use super::target::{Pair, RUNTIME, Target, pair};
 
 /// So many tables at a time.
 const CONCURRENCY: usize = 8;
@@ -22,8 +22,7 @@ fn every_table_is_well_formed() {
 
 #[test]
 fn every_request_is_answered_as_the_real_server_does() {
-    let Some(real) = real() else { return };
-    let ours = memory();
+    let Some(Pair { real, ours, .. }) = pair() else { return };
     let filter = std::env::var("SUPERCARGO_REQUESTS").unwrap_or_default();
     let mut tables = hold(Table::all(&folder("requests")));
     tables.retain(|table| table.name.contains(&filter));

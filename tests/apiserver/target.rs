@@ -10,6 +10,7 @@ use kube::Client;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
+use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::runtime::{Builder, Runtime};
 
@@ -72,25 +73,34 @@ impl Target {
     }
 }
 
-/// etcd and kube-apiserver, of these tests alone: some change what belongs to the whole cluster. `None` where there are none.
-pub(super) fn real() -> Option<&'static Target> {
-    static REAL: OnceLock<(ControlPlane, Target)> = OnceLock::new();
-    assets_or_skip()?;
-    let (_, target) = REAL.get_or_init(|| {
-        let plane = ControlPlane::start(Options::default()).unwrap();
-        let target = Target::new("real", &plane.kubeconfig("admin").unwrap());
-        (plane, target)
-    });
-    Some(target)
+/// The servers that are compared, the real one first.
+pub(super) struct Pair {
+    pub(super) real: Target,
+    pub(super) ours: Target,
+    // Dropping either would end a server.
+    _plane: ControlPlane,
+    _endpoint: Endpoint,
 }
 
-/// The API server in memory.
-pub(super) fn memory() -> &'static Target {
-    static SECOND: OnceLock<(ControlPlane, Target)> = OnceLock::new();
-    let (_, target) = SECOND.get_or_init(|| {
+/// etcd and kube-apiserver, and the server in memory, for these tests alone: some change what belongs to the whole cluster.
+/// `None` where there is no real one.
+pub(super) fn pair() -> Option<&'static Pair> {
+    static PAIR: OnceLock<Pair> = OnceLock::new();
+    assets_or_skip()?;
+    Some(PAIR.get_or_init(|| {
         let plane = ControlPlane::start(Options::default()).unwrap();
-        let target = Target::new("in-memory", &plane.kubeconfig("admin").unwrap());
-        (plane, target)
-    });
-    target
+        let real = Target::new("real", &plane.kubeconfig("admin").unwrap());
+        // As the real one, it has no controller manager beside it, and says who wrote what.
+        let settings = Settings { collects_garbage: false, managed_fields: true, ..Settings::default() };
+        let endpoint = listen(&ApiServer::new(settings));
+        // The control plane's folder goes when this process does.
+        let kubeconfig = plane.dir().join("in-memory.kubeconfig");
+        endpoint.write_kubeconfig(&kubeconfig).unwrap();
+        Pair { real, ours: Target::new("in-memory", &kubeconfig), _plane: plane, _endpoint: endpoint }
+    }))
+}
+
+/// Lets a server listen.
+pub(super) fn listen(server: &ApiServer) -> Endpoint {
+    RUNTIME.block_on(server.listen(Listen::default())).unwrap()
 }
