@@ -42,7 +42,17 @@ impl Display for Difference {
 /// Where two answers to a request differ.
 pub(super) fn between(request: &str, real: &Value, ours: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
-    compare(request, &mut String::new(), real, ours, &mut differences);
+    if real["code"] == ours["code"] {
+        compare(request, &mut String::new(), real, ours, &mut differences);
+    } else {
+        // The rest is about different things.
+        differences.push(Difference {
+            request: request.to_owned(),
+            place: "code".to_owned(),
+            real: real.to_string(),
+            ours: ours.to_string(),
+        });
+    }
     differences
 }
 

@@ -85,7 +85,7 @@ fn normal(request: &Request, answer: &Answer, mut body: Value, names: &mut Names
     })
 }
 
-fn headers(headers: &HeaderMap, names: &mut Names) -> Map<String, Value> {
+fn headers(headers: &HeaderMap, names: &Names) -> Map<String, Value> {
     let mut read = Map::new();
     for name in HEADERS {
         let values: Vec<String> = headers

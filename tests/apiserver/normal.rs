@@ -8,8 +8,12 @@ use serde_json::{Map, Value, json};
 /// are about the same object, and which about the same version of it, is compared too.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    uids: HashMap<String, usize>,
-    versions: HashMap<String, usize>,
+    /// UIDs by the name of their objects, in the order in which they are seen.
+    uids: HashMap<String, Vec<String>>,
+    /// Resource versions, likewise.
+    versions: HashMap<String, Vec<String>>,
+    /// What a UID is called.
+    called: HashMap<String, String>,
 }
 
 /// What the key of a list's items is called.
@@ -28,6 +32,7 @@ impl Names {
                 ages(fields);
             }
             generated_name(fields);
+            self.identity(fields);
         }
         self.each_field(value);
     }
@@ -68,9 +73,6 @@ impl Names {
 
     fn field(&mut self, key: &str, value: &mut Value) {
         match (key, &*value) {
-            ("resourceVersion", Value::String(version)) if version.bytes().all(|b| b.is_ascii_digit()) => {
-                *value = json!(format!("<version {}>", numbered(&mut self.versions, version)));
-            }
             ("continue", Value::String(token)) if !token.is_empty() => *value = json!("<continue>"),
             ("clusterIP", Value::String(ip)) if ip.starts_with("10.") => *value = json!("<ip>"),
             ("clusterIPs", Value::Array(_)) => *value = json!("<ips>"),
@@ -80,12 +82,25 @@ impl Names {
         }
     }
 
-    fn uid(&mut self, uid: &str) -> String {
-        format!("<uid {}>", numbered(&mut self.uids, uid))
+    /// UID and resource version, in metadata and references.
+    fn identity(&mut self, fields: &mut Map<String, Value>) {
+        let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let version = text(fields.get("resourceVersion"));
+        if !version.is_empty() && version.bytes().all(|letter| letter.is_ascii_digit()) {
+            let number = numbered(&mut self.versions, &name, &version);
+            fields.insert("resourceVersion".to_owned(), json!(format!("<version {number} of {name}>")));
+        }
+        let uid = text(fields.get("uid"));
+        if is_uid(&uid) {
+            let called = format!("<uid {} of {name}>", numbered(&mut self.uids, &name, &uid));
+            let called = self.called.entry(uid).or_insert(called);
+            fields.insert("uid".to_owned(), json!(called));
+        }
     }
 
     /// Times, UIDs and resource versions within a text.
-    pub(super) fn text(&mut self, text: &str) -> String {
+    pub(super) fn text(&self, text: &str) -> String {
         if is_time(text) {
             return "<time>".to_owned();
         }
@@ -104,7 +119,7 @@ impl Names {
             let rest = &word[core.len()..];
             let number = core.bytes().all(|letter| letter.is_ascii_digit());
             if is_uid(core) {
-                normal.push_str(&self.uid(core));
+                normal.push_str(self.called.get(core).map_or("<uid>", String::as_str));
                 normal.push_str(rest);
             } else if is_time(core) {
                 normal.push_str("<time>");
@@ -122,9 +137,13 @@ impl Names {
     }
 }
 
-fn numbered(names: &mut HashMap<String, usize>, name: &str) -> usize {
-    let next = names.len() + 1;
-    *names.entry(name.to_owned()).or_insert(next)
+fn numbered(all: &mut HashMap<String, Vec<String>>, name: &str, value: &str) -> usize {
+    let known = all.entry(name.to_owned()).or_default();
+    let place = known.iter().position(|known| known == value).unwrap_or(known.len());
+    if place == known.len() {
+        known.push(value.to_owned());
+    }
+    place + 1
 }
 
 /// The version of a list or bookmark is the store's, which others move too.
@@ -215,12 +234,11 @@ mod tests {
         let mut first =
             json!({"uid": uid, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"});
         names.normalize(&mut first);
-        let expected =
-            json!({"uid": "<uid 1>", "resourceVersion": "<version 1>", "creationTimestamp": "<time>"});
+        let expected = json!({"name": "a", "uid": "<uid 1 of a>", "resourceVersion": "<version 1 of a>", "creationTimestamp": "<time>"});
         assert_eq!(first, expected);
         assert_eq!(
             names.text(&format!("UID in precondition: a-b, UID in object meta: {uid}")),
-            "UID in precondition: a-b, UID in object meta: <uid 1>"
+            "UID in precondition: a-b, UID in object meta: <uid 1 of a>"
         );
         assert_eq!(
             names.text("too old resource version: 1 (205)"),

@@ -25,7 +25,7 @@ pub(super) fn normal(command: &str, ended: Ended, only: &[String], sorted: bool,
     json!({ "code": ended.code, "stdout": stdout, "stderr": lines(&ended.stderr, &[], false, names) })
 }
 
-fn lines(text: &str, only: &[String], sorted: bool, names: &mut Names) -> Value {
+fn lines(text: &str, only: &[String], sorted: bool, names: &Names) -> Value {
     let wanted = |line: &&str| {
         let first = line.split_whitespace().next().unwrap_or_default();
         only.is_empty() || only.iter().any(|word| word == first)
@@ -38,7 +38,7 @@ fn lines(text: &str, only: &[String], sorted: bool, names: &mut Names) -> Value 
 }
 
 /// Columns are as wide as their contents, so that spaces say nothing.
-fn normal_line(line: &str, names: &mut Names) -> String {
+fn normal_line(line: &str, names: &Names) -> String {
     let mut words: Vec<String> = line.split_whitespace().map(|word| normal_word(word, names)).collect();
     while let Some(zone) = words.iter().position(|word| word == "+0000") {
         // As `2006-01-02 15:04:05.9 +0000` or `Mon, 02 Jan 2006 15:04:05 +0000`.
@@ -49,7 +49,7 @@ fn normal_line(line: &str, names: &mut Names) -> String {
     names.text(&words.join(" "))
 }
 
-fn normal_word(word: &str, names: &mut Names) -> String {
+fn normal_word(word: &str, names: &Names) -> String {
     let inner = word.trim_matches(|letter: char| "\"',()".contains(letter));
     let of_tmp = |word: &str| word.contains("/LIVE-") || word.contains("/MERGED-");
     if is_age(inner) {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn lines_lose_ages_times_and_widths() {
-        let names = &mut Names::default();
+        let names = &Names::default();
         assert_eq!(
             normal_line("a   1/1  Running  0 (5s ago)   2m10s", names),
             "a 1/1 Running 0 (<age> ago) <age>"
