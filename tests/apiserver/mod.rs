@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
+mod changes;
 mod differences;
 mod exchange;
+mod follower;
+mod informers;
 mod kubectl;
 mod normal;
 mod output;

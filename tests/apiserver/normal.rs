@@ -104,6 +104,10 @@ impl Names {
         if is_time(text) {
             return "<time>".to_owned();
         }
+        if text.starts_with('<') {
+            // A name that it has been given already.
+            return text.to_owned();
+        }
         if text.starts_with("127.0.0.1:") {
             return "<server>".to_owned();
         }

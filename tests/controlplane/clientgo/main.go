@@ -4,6 +4,7 @@
 //
 //	state            per resource: what the store holds and what handlers were told, as key to resource version
 //	objects RESOURCE the stored objects of a resource, by key
+//	failures         how many requests were refused or not answered
 //
 // It ends with its stdin.
 package main
@@ -14,9 +15,11 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,7 +38,12 @@ type watched struct {
 	mutex   sync.Mutex
 	told    map[string]string
 	strange []string
-	errors  int
+}
+
+// failures counts requests that were refused or not answered.
+type failures struct {
+	next  http.RoundTripper
+	count *atomic.Int64
 }
 
 // state is what the command of that name answers for one resource.
@@ -47,8 +55,6 @@ type state struct {
 	Told map[string]string `json:"told"`
 	// Notifications that do not follow from those before.
 	Strange []string `json:"strange"`
-	// How often a list or watch failed.
-	Errors int `json:"errors"`
 }
 
 func main() {
@@ -69,6 +75,9 @@ func run() error {
 		return err
 	}
 	config.QPS = -1
+	config.UserAgent = "clientgo"
+	failed := new(atomic.Int64)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return failures{next, failed} })
 	if *content == "protobuf" {
 		config.ContentType = protobuf
 		config.AcceptContentTypes = protobuf
@@ -89,7 +98,15 @@ func run() error {
 	stop := make(chan struct{})
 	defer close(stop)
 	factory.Start(stop)
-	return answer(all)
+	return answer(all, failed)
+}
+
+func (failures failures) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := failures.next.RoundTrip(request)
+	if err != nil || response.StatusCode != http.StatusOK {
+		failures.count.Add(1)
+	}
+	return response, err
 }
 
 func watch(factory informers.SharedInformerFactory, name string) (*watched, error) {
@@ -102,22 +119,12 @@ func watch(factory informers.SharedInformerFactory, name string) (*watched, erro
 		return nil, err
 	}
 	one := &watched{informer: generic.Informer(), told: map[string]string{}}
-	if err := one.informer.SetWatchErrorHandler(one.failed); err != nil {
-		return nil, err
-	}
 	_, err = one.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    one.added,
 		UpdateFunc: one.updated,
 		DeleteFunc: one.deleted,
 	})
 	return one, err
-}
-
-func (one *watched) failed(_ *cache.Reflector, err error) {
-	one.mutex.Lock()
-	defer one.mutex.Unlock()
-	one.errors++
-	fmt.Fprintln(os.Stderr, "clientgo:", err)
 }
 
 func (one *watched) added(object any) {
@@ -167,7 +174,6 @@ func (one *watched) state() state {
 		Store:   store,
 		Told:    maps.Clone(one.told),
 		Strange: one.strange,
-		Errors:  one.errors,
 	}
 }
 
@@ -193,7 +199,7 @@ func identify(object any) (key, version string) {
 	return key, accessor.GetResourceVersion()
 }
 
-func answer(all map[string]*watched) error {
+func answer(all map[string]*watched, failed *atomic.Int64) error {
 	output := json.NewEncoder(os.Stdout)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -206,6 +212,8 @@ func answer(all map[string]*watched) error {
 				states[name] = one.state()
 			}
 			reply = states
+		case command == "failures":
+			reply = failed.Load()
 		case command == "objects" && all[argument] != nil:
 			reply = all[argument].objects()
 		default:
