@@ -67,10 +67,18 @@ pub async fn run(options: RunOptions) -> Result<()> {
         connection = connect(kubeconfig.map(PathBuf::as_path)) => connection?,
         () = signalled.cancelled() => return Ok(()),
     };
+    schedule(&config, connection, options.record.as_deref(), &signalled).await
+}
+
+/// Schedules on this server until `stop` is cancelled, lets the bindings under way end, and returns.
+pub async fn schedule(
+    config: &Config,
+    connection: kube::Config,
+    record: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<()> {
     let server = without_credentials(&connection.cluster_url);
-    let mut watching = connection.clone();
-    watching.read_timeout = Some(WATCH_SILENCE);
-    let client = Client::try_from(watching).map_err(|error| ConnectError::Client(Box::new(error)))?;
+    let client = watching_client(connection.clone())?;
     let limit = || rate_limit(&config.client_connection);
     let api = Api::new(connection.clone(), limit())?;
     // As upstream has it: events have a client of their own, and a storm of them delays no binding.
@@ -79,8 +87,8 @@ pub async fn run(options: RunOptions) -> Result<()> {
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
-    let scheduler = Scheduler::new(scheduler_options(&config))?.with_observer(Box::new(LogObserver));
-    let driver = driver(scheduler, options.record.as_deref())?;
+    let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
+    let driver = driver(scheduler, record)?;
     let (mailbox, messages) = Mailbox::new();
     let _stop = StopOnDrop(mailbox.clone());
     let (recorder, events) = Writer::new(event_api, hostname());
@@ -97,16 +105,16 @@ pub async fn run(options: RunOptions) -> Result<()> {
 
     let informers = Informers::new(client, &mailbox, names)?;
     informers.start();
-    let until_signalled = async {
-        if informers.synced(&signalled).await.is_synced() {
+    let until_stopped = async {
+        if informers.synced(stop).await.is_synced() {
             // Everything that exists lies in the mailbox before this.
             mailbox.post(Message::Start);
             tracing::info!("informers and handlers have synced, scheduling");
         }
-        signalled.cancelled().await;
+        stop.cancelled().await;
     };
     tokio::select! {
-        () = until_signalled => {}
+        () = until_stopped => {}
         failure = informers.failed() => bail!("an informer broke down: {failure}"),
         ended = &mut owner => {
             ended.context("the scheduler panicked")?.context("cannot write the record")?;
@@ -127,6 +135,12 @@ pub async fn run(options: RunOptions) -> Result<()> {
     flush(writers).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A client for informers, which notices when the server falls silent.
+pub(crate) fn watching_client(mut connection: kube::Config) -> Result<Client, ConnectError> {
+    connection.read_timeout = Some(WATCH_SILENCE);
+    Client::try_from(connection).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
@@ -161,7 +175,7 @@ async fn flush(writers: [JoinHandle<()>; 2]) {
 }
 
 /// A token that SIGTERM or SIGINT cancels.
-fn stop_signal() -> Result<CancellationToken> {
+pub(crate) fn stop_signal() -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;

@@ -1,8 +1,6 @@
 //! How a pod may change.
 
-use std::borrow::Cow;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
@@ -281,13 +279,11 @@ fn shown_term(term: &Value) -> String {
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            let is_kept = |map: &Map<String, Value>, other: &Map<String, Value>| {
-                map.iter().all(|(key, value)| {
-                    let found = other.get(key).map_or(Cow::Owned(Value::Null), Cow::Borrowed);
-                    same(value, &found)
-                })
+            let is_kept = |(key, value): (&String, &Value)| {
+                other.get(key).map_or_else(|| is_empty(value), |found| same(value, found))
             };
-            is_kept(one, other) && is_kept(other, one)
+            let is_known = |(key, value): (&String, &Value)| one.contains_key(key) || is_empty(value);
+            one.iter().all(is_kept) && other.iter().all(is_known)
         }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))

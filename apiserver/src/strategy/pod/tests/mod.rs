@@ -2,6 +2,7 @@
 
 mod bound;
 mod evicted;
+mod limited;
 mod resized;
 
 use std::collections::HashMap;
@@ -162,7 +163,8 @@ fn mangle(root: &Value, pointer: &str, check: &mut dyn FnMut(Value)) {
 fn objects_of_no_sense_are_refused_and_nothing_panics() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("created.json")).expect("cases");
     let objects = Objects::system();
-    for case in cases.iter().filter(|case| case["code"] == 201) {
+    // The first have one of everything.
+    for case in cases.iter().filter(|case| case["code"] == 201).take(13) {
         let sound = created(&case["pod"]["spec"]);
         let mut tries = 0;
         mangle(&case["pod"], "", &mut |pod| {
