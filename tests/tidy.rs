@@ -354,7 +354,10 @@ fn informers_and_api_server_know_nothing_of_the_scheduler() {
     assert_eq!(ours("supercargo-apiserver"), ["supercargo-apiserver"]);
     // What it answers must not be what our own client believes.
     let apiserver = workspace.reach("supercargo-apiserver");
-    assert!(!apiserver.iter().any(|name| name.starts_with("kube") || *name == "k8s-openapi"), "{apiserver:?}");
+    assert!(
+        !apiserver.iter().any(|name| name.starts_with("kube") || *name == "k8s-openapi"),
+        "{apiserver:?}"
+    );
     assert_eq!(ours("supercargo-plugins"), ["supercargo-framework", "supercargo-plugins"]);
 }
 

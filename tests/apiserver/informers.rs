@@ -133,16 +133,20 @@ fn watchers_and_informers_stay_in_step_through_100_000_changes_with_faults() {
         KubeWatchers::start("kube's watcher of streamed lists", &inside, &streaming),
     ];
     let program = assets_or_skip().map(|_| Assets::locate().unwrap().path(Program::ClientGo).unwrap());
-    let start = |name, content, resources| {
-        program.iter().map(move |program| ClientGo::start(name, program, &kubeconfig, content, resources))
+    let start = || -> Vec<ClientGo> {
+        let Some(program) = &program else { return Vec::new() };
+        let start =
+            |name, content, resources| ClientGo::start(name, program, &kubeconfig, content, resources);
+        vec![
+            start("client-go", "json", &RESOURCES),
+            start("client-go in protobuf", "protobuf", &RESOURCES[..2]),
+        ]
     };
     let mut changes = Changes::new(&server, 7);
     let phases: usize = ROUNDS.iter().map(|round| round.len()).sum();
     let mut refused = 0;
     for round in ROUNDS {
-        let json = start("client-go", "json", &RESOURCES);
-        let mut informers: Vec<ClientGo> =
-            json.chain(start("client-go in protobuf", "protobuf", &RESOURCES[..2])).collect();
+        let mut informers = start();
         for trouble in round {
             phase(&server, &mut changes, CHANGES / phases, *trouble);
             say("informers", began, &format!("{} changes, {trouble:?}", changes.made));
