@@ -39,6 +39,14 @@ impl Display for Difference {
     }
 }
 
+impl Difference {
+    /// That our answer is not as is known beforehand.
+    pub(super) fn unexpected(request: &str, what: String) -> Self {
+        let real = "as expected".to_owned();
+        Self { request: request.to_owned(), place: "expectation".to_owned(), real, ours: what }
+    }
+}
+
 /// Where two answers to a request differ.
 pub(super) fn between(request: &str, real: &Value, ours: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
@@ -70,11 +78,18 @@ fn compare(request: &str, place: &mut String, real: &Value, ours: &Value, into: 
                 place.truncate(length);
             }
         }
-        (Value::Array(real), Value::Array(ours)) if real.len() == ours.len() => {
-            for (index, (real, ours)) in real.iter().zip(ours).enumerate() {
+        (Value::Array(real), Value::Array(ours)) => {
+            let missing = Value::String("<nothing>".to_owned());
+            let same_length = real.len() == ours.len();
+            for index in 0..real.len().max(ours.len()) {
                 write!(place, "[{index}]").expect("writing to a String cannot fail");
+                let (real, ours) = (real.get(index).unwrap_or(&missing), ours.get(index).unwrap_or(&missing));
                 compare(request, place, real, ours, into);
                 place.truncate(length);
+                if !same_length && real != ours {
+                    // What follows are other items.
+                    break;
+                }
             }
         }
         _ if real == ours => {}
@@ -135,7 +150,7 @@ mod tests {
         let real = json!({"a": [{"b": 1}, {"b": 2}], "c": 1, "e": []});
         let ours = json!({"a": [{"b": 1}, {"b": 3}], "d": 1, "e": [1]});
         let places: Vec<String> = between("r", &real, &ours).into_iter().map(|one| one.place).collect();
-        assert_eq!(places, ["a[1].b", "c", "e", "d"]);
+        assert_eq!(places, ["a[1].b", "c", "e[0]", "d"]);
     }
 
     #[test]

@@ -53,8 +53,8 @@ fn kubectl_says_the_same_of_both_servers() {
             println!("{verdict:8}{of_real:5} ms real{of_ours:6} ms ours  kubectl {}", real.command);
             commands += 1;
             found.extend(differences);
+            found.extend(ours.faults.into_iter().map(|fault| Difference::unexpected(&name, fault)));
             faults.extend(real.faults);
-            faults.extend(ours.faults);
         }
     }
     println!("{commands} commands on both servers in {:.1} s", began.elapsed().as_secs_f32());
