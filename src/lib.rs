@@ -13,6 +13,7 @@ pub mod access;
 pub mod api;
 mod binder;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod demo;
 mod events;

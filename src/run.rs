@@ -16,8 +16,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, ConnectError, connect};
+use crate::api::{Api, ConnectError, client, connect};
 use crate::binder::Binder;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientConnection, Config};
 use crate::events::Writer;
 use crate::informers::Informers;
@@ -46,6 +47,31 @@ pub struct RunOptions {
     pub config: Option<PathBuf>,
     /// Where to record what the scheduler is told.
     pub record: Option<PathBuf>,
+}
+
+/// How a scheduler reaches its API server.
+#[derive(Clone)]
+pub struct Clients {
+    /// What logs call the server.
+    server: String,
+    watch: Client,
+    write: Client,
+    /// As upstream has it: events have a client of their own, and a storm of them delays no binding.
+    events: Client,
+}
+
+impl Clients {
+    /// Reaches a server over the network.
+    pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
+        let server = without_credentials(&connection.cluster_url);
+        let (write, events) = (client(connection.clone())?, client(connection.clone())?);
+        Ok(Self { server, watch: watching_client(connection)?, write, events })
+    }
+
+    /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
+    pub fn one(server: impl Into<String>, client: Client) -> Self {
+        Self { server: server.into(), watch: client.clone(), write: client.clone(), events: client }
+    }
 }
 
 /// Reads the configuration, or the default one.
@@ -77,12 +103,21 @@ pub async fn schedule(
     record: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let server = without_credentials(&connection.cluster_url);
-    let client = watching_client(connection.clone())?;
-    let limit = || rate_limit(&config.client_connection);
-    let api = Api::new(connection.clone(), limit())?;
-    // As upstream has it: events have a client of their own, and a storm of them delays no binding.
-    let event_api = Api::new(connection, limit())?;
+    let clients = Clients::connect(connection)?;
+    schedule_by(config, clients, Box::new(SystemClock::default()), record, stop).await
+}
+
+/// The same with clients of one's own, by a clock of one's own.
+pub async fn schedule_by(
+    config: &Config,
+    clients: Clients,
+    clock: Box<dyn Clock>,
+    record: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let Clients { server, watch, write, events } = clients;
+    let limited = |client| Api::limited(client, rate_limit(&config.client_connection));
+    let (api, event_api) = (limited(write), limited(events));
     let names: BTreeSet<_> =
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
@@ -100,10 +135,10 @@ pub async fn schedule(
         recorder,
         patches,
     };
-    let owner = Owner::new(driver, messages, shell);
+    let owner = Owner::new(driver, messages, shell, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
-    let informers = Informers::new(client, &mailbox, names)?;
+    let informers = Informers::new(watch, &mailbox, names)?;
     informers.start();
     let until_stopped = async {
         if informers.synced(stop).await.is_synced() {
@@ -140,7 +175,7 @@ pub async fn schedule(
 /// A client for informers, which notices when the server falls silent.
 pub(crate) fn watching_client(mut connection: kube::Config) -> Result<Client, ConnectError> {
     connection.read_timeout = Some(WATCH_SILENCE);
-    Client::try_from(connection).map_err(|error| ConnectError::Client(Box::new(error)))
+    client(connection)
 }
 
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use supercargo_apiserver::{ApiServer, Endpoint, Listen};
+use supercargo_apiserver::{ApiServer, Endpoint, Listen, sim};
 use tempfile::TempDir;
 
 use crate::api::connect;
@@ -12,6 +12,8 @@ use crate::api::connect;
 pub(crate) struct Server {
     connection: kube::Config,
     kubeconfig: PathBuf,
+    /// Pods run, nodes live.
+    _simulation: sim::Simulation,
     _endpoint: Endpoint,
     _folder: TempDir,
 }
@@ -19,14 +21,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one.
     pub(crate) async fn start() -> Result<Self> {
-        let endpoint = ApiServer::default().listen(Listen::default()).await;
-        let endpoint = endpoint.context("cannot listen on loopback")?;
+        let api = ApiServer::default();
+        let simulation = api.simulate(&sim::Options::default());
+        let endpoint = api.listen(Listen::default()).await.context("cannot listen on loopback")?;
         let folder = tempfile::Builder::new().prefix("supercargo-demo-").tempdir();
         let folder = folder.context("cannot make a folder for the kubeconfig")?;
         let kubeconfig = folder.path().join("kubeconfig");
         endpoint.write_kubeconfig(&kubeconfig).with_context(|| kubeconfig.display().to_string())?;
         let connection = connect(Some(&kubeconfig)).await?;
-        Ok(Self { connection, kubeconfig, _endpoint: endpoint, _folder: folder })
+        Ok(Self { connection, kubeconfig, _simulation: simulation, _endpoint: endpoint, _folder: folder })
     }
 
     /// How to reach it, for this process.

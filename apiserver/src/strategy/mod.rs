@@ -23,6 +23,7 @@ pub mod rbac;
 pub mod resource;
 pub mod resources;
 pub mod reviews;
+pub mod runtime_class;
 pub mod scale;
 pub mod selectors;
 pub mod service;
@@ -161,6 +162,7 @@ pub fn of(kind: &Kind) -> &'static dyn Strategy {
             "networkpolicies" => &network::NetworkPolicy,
             _ => &Plain,
         },
+        "node.k8s.io" => &runtime_class::RuntimeClass,
         "policy" => &policy::PodDisruptionBudget,
         "rbac.authorization.k8s.io" => match kind.resource.as_ref() {
             "clusterrolebindings" => &rbac::RoleBinding { namespaced: false },

@@ -15,7 +15,7 @@ mod image;
 mod limits;
 pub mod pdb;
 pub mod requests;
-mod requirements;
+pub(super) mod requirements;
 pub mod resize;
 mod security;
 mod spread;

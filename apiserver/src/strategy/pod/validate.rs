@@ -97,7 +97,9 @@ pub fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Ca
     if present(spec, "preemptionPolicy").is_some() {
         one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, causes);
     }
-    requirements::check_overhead(spec, path, causes);
+    if let Some(overhead) = present(spec, "overhead") {
+        requirements::check_overhead(overhead, &path.child("overhead"), causes);
+    }
     if let Some(system) = present(spec, "os") {
         operating_system(text(system, "name"), spec, path, causes);
     }
