@@ -1,5 +1,6 @@
 //! The one integration-test binary: one link for everything that needs more than one crate.
 
+mod apiserver;
 mod e2e;
 mod packaging;
 mod parity;

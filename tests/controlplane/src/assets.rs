@@ -22,12 +22,23 @@ pub enum Program {
     KubeControllerManager,
     /// The simulated kubelets.
     Kwok,
+    /// The command line.
+    Kubectl,
+    /// client-go's shared informers, which say what they hold (`clientgo/`).
+    ClientGo,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Etcd, Self::KubeApiserver, Self::KubeScheduler, Self::KubeControllerManager, Self::Kwok];
+    pub const ALL: [Self; 7] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::KubeScheduler,
+        Self::KubeControllerManager,
+        Self::Kwok,
+        Self::Kubectl,
+        Self::ClientGo,
+    ];
 
     /// Its file name.
     pub const fn name(self) -> &'static str {
@@ -37,6 +48,8 @@ impl Program {
             Self::KubeScheduler => "kube-scheduler",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kwok => "kwok",
+            Self::Kubectl => "kubectl",
+            Self::ClientGo => "clientgo",
         }
     }
 
@@ -48,6 +61,8 @@ impl Program {
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
         }
     }
 
@@ -55,6 +70,14 @@ impl Program {
     pub(crate) fn module(self) -> PathBuf {
         let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         if self == Self::Kwok { crate_dir.join("kwok") } else { crate_dir.to_owned() }
+    }
+
+    /// What it is built from that is here and not in another module.
+    pub(crate) const fn sources(self) -> &'static [&'static str] {
+        match self {
+            Self::ClientGo => &["clientgo/main.go"],
+            _ => &[],
+        }
     }
 }
 

@@ -27,7 +27,7 @@ const VERSION: [(&str, &str); 6] = [
 /// How often a build says that it still runs.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// The folder for what one Go module builds with one toolchain.
+/// The folder for what one Go module, and perhaps sources beside it, builds with one toolchain.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     pub(crate) dir: PathBuf,
@@ -36,15 +36,16 @@ pub(crate) struct Cache {
 impl Cache {
     /// The cache that holds `program`. Asking the toolchain costs time, so each module is asked about once.
     pub(crate) fn of(program: Program) -> Result<Self> {
-        static KNOWN: Mutex<Option<HashMap<PathBuf, Cache>>> = Mutex::new(None);
-        let module = program.module();
+        type Sources = (PathBuf, &'static [&'static str]);
+        static KNOWN: Mutex<Option<HashMap<Sources, Cache>>> = Mutex::new(None);
+        let sources = (program.module(), program.sources());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
-        if let Some(cache) = known.get(&module) {
+        if let Some(cache) = known.get(&sources) {
             return Ok(cache.clone());
         }
-        let cache = Self { dir: cache_root()?.join("controlplane").join(key(&module)?) };
-        known.insert(module, cache.clone());
+        let cache = Self { dir: cache_root()?.join("controlplane").join(key(&sources.0, sources.1)?) };
+        known.insert(sources, cache.clone());
         Ok(cache)
     }
 }
@@ -86,17 +87,21 @@ fn go_command(module: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn key(module: &Path) -> Result<String> {
+fn key(module: &Path, sources: &[&str]) -> Result<String> {
     let read = |name: &str| {
         let path = module.join(name);
         fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
     };
     let toolchain = go(module, &["env", "GOVERSION", "GOOS", "GOARCH"])?;
-    let hash = fnv1a(&[&read("go.mod")?, &read("go.sum")?, &ldflags(), &toolchain]);
+    let mut parts = vec![read("go.mod")?, read("go.sum")?, ldflags(), toolchain];
+    for source in sources {
+        parts.push(read(source)?);
+    }
+    let hash = fnv1a(&parts);
     Ok(format!("{hash:016x}"))
 }
 
-fn fnv1a(parts: &[&str]) -> u64 {
+fn fnv1a(parts: &[String]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,5 +1,6 @@
 //! A real Kubernetes control plane for tests: etcd, kube-apiserver and, when a test asks for them,
-//! kube-scheduler, kube-controller-manager and kwok (simulated kubelets).
+//! kube-scheduler, kube-controller-manager and kwok (simulated kubelets). The clients that tests run against it, or against
+//! any other server, are built in the same way: kubectl, and client-go's informers in a small program (`clientgo/`).
 //!
 //! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`) into a cache
 //! outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the

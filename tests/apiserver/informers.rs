@@ -1,0 +1,265 @@
+//! Clients that watch the server in memory must stay in step with it, whatever goes wrong.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use kube::Client;
+use kube::runtime::watcher;
+use serde_json::Value;
+use supercargo_apiserver::faults::{Fault, Matcher, Rule};
+use supercargo_apiserver::status::Status;
+use supercargo_apiserver::{ApiServer, Settings};
+use supercargo_controlplane::{Assets, Program, assets_or_skip};
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+use super::changes::{Changes, RESOURCES};
+use super::follower::{ClientGo, Follower, Held, KubeWatchers, drop_empty};
+use super::target::{RUNTIME, Target, listen};
+use crate::support::say;
+
+/// All changes, over all phases.
+const CHANGES: usize = 100_000;
+
+/// How often per phase something goes wrong.
+const TROUBLES: usize = 4;
+
+/// How long a client may take to catch up: client-go waits for half a minute after some failures.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What goes wrong in a phase.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// Nothing.
+    Calm,
+    /// Watches end in order.
+    Cut,
+    /// Watches end in the middle of an event.
+    CutMidFrame,
+    /// Each new watch ends after a few events.
+    ShortWatches,
+    /// Lists and watches wait.
+    Slow,
+    /// The server is started anew, and knows what was.
+    Restart,
+    /// Bookmarks do not come.
+    HeldBookmarks,
+    /// What was is forgotten, so that who comes back must list again.
+    Compact,
+    /// The server is started anew, and has forgotten what was.
+    RestartForgetful,
+    /// Lists and watches are refused, each in another way.
+    Refused,
+}
+
+/// In each round client-go starts anew: with each failure it waits for longer than before, for two minutes.
+const ROUNDS: [&[Trouble]; 3] = [
+    &[Trouble::Calm, Trouble::Cut, Trouble::Compact, Trouble::CutMidFrame],
+    &[Trouble::HeldBookmarks, Trouble::Restart, Trouble::RestartForgetful],
+    &[Trouble::Slow, Trouble::ShortWatches, Trouble::Refused],
+];
+
+impl Trouble {
+    fn begin(self, server: &ApiServer) {
+        let each = |fault: Fault, times: u64| {
+            for verb in ["list", "watch"] {
+                let matcher = Matcher { verb: verb.to_owned(), ..Matcher::default() };
+                server.faults().add(Rule::new(matcher, fault.clone()).times(times));
+            }
+        };
+        let watches = || Matcher { verb: "watch".to_owned(), ..Matcher::default() };
+        let cut = |mid_frame| server.cut_watches(Matcher::default(), mid_frame);
+        match self {
+            Self::Calm => {}
+            Self::Cut => cut(false),
+            Self::CutMidFrame => cut(true),
+            Self::ShortWatches => {
+                let fault = |mid_frame| Fault::CutWatch { after: 20, mid_frame };
+                server.faults().add(Rule::new(watches(), fault(false)).times(20));
+                server.faults().add(Rule::new(watches(), fault(true)).skip(20).times(5));
+                cut(false);
+            }
+            Self::Slow => {
+                each(Fault::Delay(Duration::from_millis(30)), 20);
+                cut(false);
+            }
+            Self::Restart => server.restart(true),
+            Self::HeldBookmarks => {
+                server.faults().add(Rule::new(watches(), Fault::HoldBookmarks).times(20));
+                cut(false);
+            }
+            Self::Compact => {
+                cut(false);
+                server.compact();
+            }
+            Self::RestartForgetful => server.restart(false),
+            Self::Refused => {
+                each(Fault::Answer(Status::timeout("time ran out")), 2);
+                each(Fault::Reset, 2);
+                let client_go = Matcher { user_agent: "clientgo".to_owned(), ..watches() };
+                let too_many = Fault::Answer(Status::too_many_requests("later", 1));
+                server.faults().add(Rule::new(client_go, too_many).times(2));
+                cut(false);
+            }
+        }
+    }
+
+    /// Whether each of them makes client-go wait for longer than before.
+    fn is_grave(self) -> bool {
+        matches!(self, Self::Compact | Self::RestartForgetful | Self::Refused)
+    }
+}
+
+#[test]
+fn watchers_and_informers_stay_in_step_through_100_000_changes_with_faults() {
+    let began = Instant::now();
+    let server = ApiServer::new(Settings::default());
+    let endpoint = listen(&server);
+    let folder = TempDir::new().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let outside = Target::new("in-memory", &kubeconfig).client;
+    let inside = {
+        let _within = RUNTIME.enter();
+        Client::new(server.service(), "default")
+    };
+    let streaming = watcher::Config::default().streaming_lists();
+    let mut watchers = vec![
+        KubeWatchers::start("kube's watcher", &outside, &watcher::Config::default()),
+        KubeWatchers::start("kube's watcher of streamed lists", &inside, &streaming),
+    ];
+    let program = assets_or_skip().map(|_| Assets::locate().unwrap().path(Program::ClientGo).unwrap());
+    let start = || -> Vec<ClientGo> {
+        let Some(program) = &program else { return Vec::new() };
+        let start =
+            |name, content, resources| ClientGo::start(name, program, &kubeconfig, content, resources);
+        vec![
+            start("client-go", "json", &RESOURCES),
+            start("client-go in protobuf", "protobuf", &RESOURCES[..2]),
+        ]
+    };
+    let mut changes = Changes::new(&server, 7);
+    let phases: usize = ROUNDS.iter().map(|round| round.len()).sum();
+    let mut refused = 0;
+    for round in ROUNDS {
+        let mut informers = start();
+        for trouble in round {
+            phase(&server, &mut changes, CHANGES / phases, *trouble);
+            say("informers", began, &format!("{} changes, {trouble:?}", changes.made));
+            let truth = RUNTIME.block_on(held(&server));
+            for follower in followers(&mut watchers, &mut informers) {
+                catch_up(follower, &truth, *trouble);
+                assert_eq!(follower.strange(), Vec::<String>::new(), "{}, {trouble:?}", follower.name());
+            }
+        }
+        for informer in &mut informers {
+            refused += informer.errors();
+            for resource in ["pods", "nodes"] {
+                let objects = RUNTIME.block_on(objects(&server, resource));
+                assert_eq!(informer.objects(resource), objects, "{}", informer.name());
+            }
+        }
+    }
+    assert_eq!(changes.made, CHANGES);
+    let failed: Vec<usize> = watchers.iter_mut().map(KubeWatchers::errors).collect();
+    say(
+        "informers",
+        began,
+        &format!("failed lists and watches: {failed:?} of kube's, {refused} of client-go's"),
+    );
+    assert!(
+        failed.iter().all(|failed| *failed > 0) && (refused > 0 || program.is_none()),
+        "nothing went wrong"
+    );
+}
+
+/// Makes changes, in the middle of which something goes wrong.
+fn phase(server: &ApiServer, changes: &mut Changes, count: usize, trouble: Trouble) {
+    let times = if trouble.is_grave() { 1 } else { TROUBLES };
+    let share = count / times;
+    for _ in 0..times {
+        RUNTIME.block_on(changes.make(share / 2));
+        trouble.begin(server);
+        RUNTIME.block_on(changes.make(share - share / 2));
+    }
+    server.faults().clear();
+    // Watches that are under way keep their faults.
+    server.cut_watches(Matcher::default(), false);
+}
+
+fn followers<'a>(
+    watchers: &'a mut [KubeWatchers],
+    informers: &'a mut [ClientGo],
+) -> impl Iterator<Item = &'a mut dyn Follower> {
+    let watchers = watchers.iter_mut().map(|watcher| watcher as &mut dyn Follower);
+    watchers.chain(informers.iter_mut().map(|informer| informer as &mut dyn Follower))
+}
+
+/// Waits until a client has what the server has.
+fn catch_up(follower: &mut dyn Follower, truth: &Held, trouble: Trouble) {
+    let began = Instant::now();
+    loop {
+        let held = follower.held();
+        let wrong: Vec<String> =
+            held.iter().flat_map(|(resource, held)| wrong(resource, &truth[resource], held)).collect();
+        if wrong.is_empty() && !held.is_empty() {
+            return;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{}, {trouble:?}: out of step: {} differ, as {:?}",
+            follower.name(),
+            wrong.len(),
+            &wrong[..wrong.len().min(5)]
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+type Versions = BTreeMap<String, String>;
+
+fn wrong(resource: &str, truth: &Versions, held: &Versions) -> Vec<String> {
+    let missing = truth.iter().filter(|(key, version)| held.get(*key) != Some(version));
+    let missing =
+        missing.map(|(key, version)| format!("{resource} {key} is {version}, not {:?}", held.get(key)));
+    let gone = held.keys().filter(|key| !truth.contains_key(*key));
+    missing.chain(gone.map(|key| format!("{resource} {key} is gone"))).collect()
+}
+
+/// The resource versions of what the server has.
+async fn held(server: &ApiServer) -> Held {
+    let mut held = Held::new();
+    for resource in RESOURCES {
+        let version = |(key, object): (String, Value)| {
+            let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            (key, version.to_owned())
+        };
+        held.insert(resource.to_owned(), objects(server, resource).await.into_iter().map(version).collect());
+    }
+    held
+}
+
+/// What the server has of a resource, by `namespace/name`.
+async fn objects(server: &ApiServer, resource: &str) -> BTreeMap<String, Value> {
+    let mut list = get(server, &format!("/api/v1/{resource}")).await;
+    let keyed = |mut object: Value| {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = match text("namespace") {
+            "" => text("name").to_owned(),
+            namespace => format!("{namespace}/{}", text("name")),
+        };
+        drop_empty(&mut object);
+        (key, object)
+    };
+    list["items"].as_array_mut().unwrap().drain(..).map(keyed).collect()
+}
+
+async fn get(server: &ApiServer, path: &str) -> Value {
+    let request = Request::get(path).body(Empty::<Bytes>::new()).unwrap();
+    let answer = server.service().oneshot(request).await.unwrap();
+    serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap()
+}

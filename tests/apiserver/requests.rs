@@ -1,0 +1,78 @@
+//! The tables of `requests/`: what both servers answer must be the same.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use futures::StreamExt as _;
+
+use super::differences::{self, Difference};
+use super::exchange::{self, Run};
+use super::table::Table;
+use super::target::{Pair, RUNTIME, Target, pair};
+
+/// So many tables at a time.
+const CONCURRENCY: usize = 8;
+
+#[test]
+fn every_table_is_well_formed() {
+    let tables = hold(Table::all(&folder("requests")));
+    let requests: usize = tables.iter().map(|table| table.requests.len()).sum();
+    assert!(requests >= 1, "only {requests} requests");
+}
+
+#[test]
+fn every_request_is_answered_as_the_real_server_does() {
+    let Some(Pair { real, ours, .. }) = pair() else { return };
+    let filter = std::env::var("SUPERCARGO_REQUESTS").unwrap_or_default();
+    let mut tables = hold(Table::all(&folder("requests")));
+    tables.retain(|table| table.name.contains(&filter));
+    let runs = futures::stream::iter(&tables)
+        .map(|table| async move {
+            let (real, ours) = futures::future::join(send(real, table), send(ours, table)).await;
+            (table, real, ours)
+        })
+        .buffered(CONCURRENCY);
+    let runs: Vec<(&Table, Run, Run)> = RUNTIME.block_on(runs.collect());
+
+    let (mut found, mut faults) = (Vec::new(), Vec::new());
+    for (table, real, ours) in runs {
+        let differences = compare(table, &real, &ours);
+        println!(
+            "{:24} {:3} requests, {:5} ms real, {:5} ms ours, {} differences",
+            table.name,
+            table.requests.len(),
+            real.took.as_millis(),
+            ours.took.as_millis(),
+            differences.len()
+        );
+        found.extend(differences);
+        faults.extend(real.unexpected);
+    }
+    let (differences, unused) = hold(differences::excuse(&folder("requests/differences.yaml"), found));
+    if filter.is_empty() {
+        faults.extend(unused);
+    }
+    faults.extend(differences.iter().map(Difference::to_string));
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+async fn send(target: &Target, table: &Table) -> Run {
+    exchange::run(target, table).await.unwrap_or_else(|error| panic!("{}: {error:#}", table.name))
+}
+
+fn compare(table: &Table, real: &Run, ours: &Run) -> Vec<Difference> {
+    let compare = |(name, real)| {
+        let request = format!("{}/{name}", table.name);
+        differences::between(&request, real, &ours.answers[name])
+    };
+    real.answers.iter().flat_map(compare).collect()
+}
+
+pub(super) fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("apiserver").join(name)
+}
+
+/// Fails with the message as it is written, not as Rust would show it.
+pub(super) fn hold<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{error:#}"))
+}

@@ -1,0 +1,283 @@
+//! A file of command lines, run one after the other. `README.md` has the format.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::normal::Names;
+use super::output;
+use super::table::{Variables, fill, yaml_files};
+use super::target::Target;
+
+/// How long a command may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// One file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Session {
+    #[serde(skip)]
+    pub(super) name: String,
+    pub(super) about: String,
+    /// Files that are there.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    steps: Vec<Step>,
+}
+
+/// One command line, without `kubectl` before it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    /// Runs to its end.
+    run: Option<String>,
+    /// Runs until `lines` lines are there, while the steps after it go on: see `end`.
+    start: Option<String>,
+    /// The command line that was started, of which the lines are waited for now.
+    end: Option<String>,
+    #[serde(default)]
+    lines: usize,
+    /// The status code that it ends with.
+    #[serde(default)]
+    code: i32,
+    /// What stands somewhere in the output.
+    #[serde(default)]
+    says: Vec<String>,
+    /// What comes through standard input.
+    input: Option<String>,
+    /// Only lines that begin with one of these words are compared.
+    #[serde(default)]
+    only: Vec<String>,
+    /// Whether the order of lines does not count.
+    #[serde(default)]
+    sorted: bool,
+}
+
+/// kubectl for one server.
+pub(super) struct Shell<'a> {
+    program: &'a Path,
+    target: &'a Target,
+    folder: PathBuf,
+}
+
+/// What one command did.
+pub(super) struct Outcome {
+    pub(super) command: String,
+    /// Status code and output, normalized.
+    pub(super) seen: serde_json::Value,
+    /// What is not as the session says.
+    pub(super) faults: Vec<String>,
+    pub(super) took: Duration,
+}
+
+/// A command that has been started.
+struct Running {
+    child: Child,
+    lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
+}
+
+impl Session {
+    /// All files of a folder.
+    pub(super) fn all(folder: &Path) -> Result<Vec<Self>> {
+        let files = yaml_files(folder)?;
+        files.iter().filter(|file| !file.ends_with("differences.yaml")).map(|file| Self::read(file)).collect()
+    }
+
+    fn read(file: &Path) -> Result<Self> {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).context("a file has a name")?;
+        let text = fs::read_to_string(file).with_context(|| format!("read {name}"))?;
+        let mut session: Self = serde_saphyr::from_str(&text).with_context(|| format!("read {name}"))?;
+        name.clone_into(&mut session.name);
+        ensure!(session.about.ends_with('.'), "{name}: `about` is not a sentence");
+        for step in &session.steps {
+            let given = [&step.run, &step.start, &step.end].iter().filter(|given| given.is_some()).count();
+            ensure!(given == 1, "{name}: a step does one thing: {step:?}");
+            let known =
+                |started: &String| session.steps.iter().any(|step| step.start.as_ref() == Some(started));
+            ensure!(step.end.as_ref().is_none_or(known), "{name}: what was not started cannot end: {step:?}");
+        }
+        Ok(session)
+    }
+
+    /// How many command lines.
+    pub(super) fn len(&self) -> usize {
+        self.steps.iter().filter(|step| step.end.is_none()).count()
+    }
+
+    /// Runs all commands in a namespace of their own.
+    pub(super) async fn run(&self, shell: &Shell<'_>) -> Vec<Outcome> {
+        let namespace = format!("kubectl-{}", self.name);
+        let variables = Variables::from([("ns".to_owned(), namespace.clone())]);
+        let folder = shell.folder.join(&self.name);
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in &self.files {
+            fs::write(folder.join(name), fill(text, &variables)).unwrap();
+        }
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+        let (code, answer) = shell.target.call("POST", "/api/v1/namespaces", Some(&object)).await;
+        assert_eq!(code, 201, "{answer}");
+
+        let mut names = Names::default();
+        let mut running = BTreeMap::new();
+        let mut outcomes = Vec::new();
+        for step in &self.steps {
+            let began = Instant::now();
+            let command = |line: &str| shell.command(&fill(line, &variables), &namespace, &folder);
+            let (line, ended) = match (&step.run, &step.start, &step.end) {
+                (Some(line), _, _) => (line, finish(command(line), step.input.as_deref()).await),
+                (_, Some(line), _) => {
+                    running.insert(line, Running::start(command(line)));
+                    continue;
+                }
+                (_, _, Some(line)) => {
+                    (line, running.remove(line).expect("it was started").lines(step.lines).await)
+                }
+                _ => unreachable!("a step does one thing"),
+            };
+            let what = format!("{}: kubectl {line}", shell.target.name);
+            let faults = step.faults(&what, &ended);
+            let seen = output::normal(line, ended, &step.only, step.sorted, &mut names);
+            outcomes.push(Outcome { command: line.clone(), seen, faults, took: began.elapsed() });
+        }
+        outcomes
+    }
+}
+
+impl Step {
+    fn faults(&self, what: &str, ended: &Ended) -> Vec<String> {
+        let Ended { code, stdout, stderr } = ended;
+        let mut faults = Vec::new();
+        if *code != self.code {
+            faults.push(format!(
+                "{what}: expected the status code {}, got {code}:\n{stdout}{stderr}",
+                self.code
+            ));
+        }
+        for text in &self.says {
+            if !stdout.contains(text) && !stderr.contains(text) {
+                faults.push(format!("{what}: does not say {text:?}:\n{stdout}{stderr}"));
+            }
+        }
+        faults
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) code: i32,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+impl<'a> Shell<'a> {
+    /// `folder` is where it may write.
+    pub(super) fn new(program: &'a Path, target: &'a Target, folder: &Path) -> Self {
+        let folder = folder.join(target.name);
+        fs::create_dir_all(folder.join("home")).unwrap();
+        Self { program, target, folder }
+    }
+
+    fn command(&self, line: &str, namespace: &str, folder: &Path) -> Command {
+        let mut command = Command::new(self.program);
+        command
+            .args(words(line))
+            .arg("--namespace")
+            .arg(namespace)
+            .arg("--cache-dir")
+            .arg(self.folder.join("cache"))
+            .current_dir(folder)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.folder.join("home"))
+            .env("KUBECONFIG", &self.target.kubeconfig)
+            .env("TZ", "UTC")
+            .env("KUBE_EDITOR", "sed -i s/before-edit/after-edit/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+async fn finish(mut command: Command, input: Option<&str>) -> Ended {
+    if input.is_some() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().unwrap();
+    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        stdin.write_all(input.as_bytes()).await.unwrap();
+    }
+    let output = timeout(PATIENCE, child.wait_with_output()).await;
+    let output = output.unwrap_or_else(|_| panic!("does not end: {command:?}")).unwrap();
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self { child, lines }
+    }
+
+    /// Waits until the command has said so much, then ends it if it has not ended itself.
+    async fn lines(mut self, count: usize) -> Ended {
+        let mut stdout = String::new();
+        for _ in 0..count {
+            let line = timeout(PATIENCE, self.lines.next_line()).await;
+            match line {
+                Ok(Ok(Some(line))) => stdout += &(line + "\n"),
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => panic!("read what kubectl says: {error}"),
+                Err(_) => {
+                    stdout += "says nothing more\n";
+                    break;
+                }
+            }
+        }
+        self.child.kill().await.unwrap();
+        Ended { code: 0, stdout, stderr: String::new() }
+    }
+}
+
+/// Splits a command line at spaces outside quotes.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), letter) if open == letter => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, ' ' | '\n') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn quotes_keep_words_together() {
+        assert_eq!(words("patch a -p '{\"b\": 1}'  ''"), ["patch", "a", "-p", "{\"b\": 1}", ""]);
+    }
+}

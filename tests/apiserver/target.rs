@@ -1,0 +1,106 @@
+//! The servers that are held against each other.
+
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings};
+use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+use tokio::runtime::{Builder, Runtime};
+
+/// How long an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Carries all clients of these tests. They outlive the test that makes them, so it must too.
+pub(super) static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
+
+/// A server: how to talk to it, and nothing of what it is.
+pub(super) struct Target {
+    /// What reports call it.
+    pub(super) name: &'static str,
+    /// The kubeconfig of one who may do everything.
+    pub(super) kubeconfig: PathBuf,
+    pub(super) client: Client,
+}
+
+/// A request's answer, whole.
+pub(super) type Answer = Response<Vec<u8>>;
+
+impl Target {
+    /// The server that a kubeconfig file names.
+    pub(super) fn new(name: &'static str, kubeconfig: &Path) -> Self {
+        let file = Kubeconfig::read_from(kubeconfig).unwrap();
+        let client = RUNTIME.block_on(async {
+            let mut config =
+                kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+            config.default_retry = false;
+            Client::try_from(config).unwrap()
+        });
+        Self { name, kubeconfig: kubeconfig.to_owned(), client }
+    }
+
+    /// Sends one request and reads the whole answer.
+    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Answer {
+        let what = format!("{}: {} {}", self.name, request.method(), request.uri());
+        let answer = async {
+            let answer = self.client.send(request.map(Body::from)).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            Response::from_parts(head, body.to_bytes().to_vec())
+        };
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{what}: no answer"))
+    }
+
+    /// Sends JSON and gives the status code and the JSON of the answer.
+    pub(super) async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let content_type = match (method, body) {
+            ("PATCH", Some(Value::Array(_))) => "application/json-patch+json",
+            ("PATCH", _) => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let answer = self.send(request.body(body).unwrap()).await;
+        (answer.status().as_u16(), serde_json::from_slice(answer.body()).unwrap_or_default())
+    }
+}
+
+/// The servers that are compared, the real one first.
+pub(super) struct Pair {
+    pub(super) real: Target,
+    pub(super) ours: Target,
+    // Dropping either would end a server.
+    _plane: ControlPlane,
+    _endpoint: Endpoint,
+}
+
+/// etcd and kube-apiserver, and the server in memory, for these tests alone: some change what belongs to the whole cluster.
+/// `None` where there is no real one.
+pub(super) fn pair() -> Option<&'static Pair> {
+    static PAIR: OnceLock<Pair> = OnceLock::new();
+    assets_or_skip()?;
+    Some(PAIR.get_or_init(|| {
+        let plane = ControlPlane::start(Options::default()).unwrap();
+        let real = Target::new("real", &plane.kubeconfig("admin").unwrap());
+        // As the real one, it has no controller manager beside it, and says who wrote what.
+        let settings = Settings { collects_garbage: false, managed_fields: true, ..Settings::default() };
+        let endpoint = listen(&ApiServer::new(settings));
+        // The control plane's folder goes when this process does.
+        let kubeconfig = plane.dir().join("in-memory.kubeconfig");
+        endpoint.write_kubeconfig(&kubeconfig).unwrap();
+        Pair { real, ours: Target::new("in-memory", &kubeconfig), _plane: plane, _endpoint: endpoint }
+    }))
+}
+
+/// Lets a server listen.
+pub(super) fn listen(server: &ApiServer) -> Endpoint {
+    RUNTIME.block_on(server.listen(Listen::default())).unwrap()
+}
