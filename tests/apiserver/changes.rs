@@ -77,8 +77,8 @@ impl Changes {
                 self.patch(&format!("{path}/status"), &change).await;
             }
             _ => {
-                self.patch(&path, &json!({ "metadata": { "labels": { "number": number.to_string() } } }))
-                    .await
+                let change = json!({ "metadata": { "labels": { "number": number.to_string() } } });
+                self.patch(&path, &change).await;
             }
         }
     }
@@ -96,7 +96,7 @@ impl Changes {
         }
         match self.below(6) {
             0 => self.delete(path).await,
-            1 => self.patch(&path, &json!({ "spec": { "unschedulable": number % 2 == 0 } })).await,
+            1 => self.patch(&path, &json!({ "spec": { "unschedulable": number.is_multiple_of(2) } })).await,
             _ => {
                 let change = json!({ "status": { "allocatable": { "memory": format!("{number}Mi") } } });
                 self.patch(&format!("{path}/status"), &change).await;

@@ -18,7 +18,7 @@ const CONCURRENCY: usize = 3;
 fn every_session_is_well_formed() {
     let sessions = hold(Session::all(&folder("kubectl")));
     let commands: usize = sessions.iter().map(Session::len).sum();
-    assert!(commands >= 100, "only {commands} commands");
+    assert!(commands >= 300, "only {commands} commands");
 }
 
 #[test]
