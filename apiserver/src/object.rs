@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::strategy;
+use crate::strategy::json::remove;
 
 /// The name of a field that selectors may name, and its value.
 pub(crate) type SelectableField = (&'static str, Box<str>);
@@ -166,12 +167,9 @@ const BEFORE_VERSION: &str = r#"{"metadata":{"resourceVersion":""#;
 
 fn body(mut value: Value, version: u64) -> String {
     let mut metadata = value["metadata"].take();
-    for (from, fields) in
-        [(&mut metadata, &["resourceVersion"][..]), (&mut value, &["apiVersion", "kind", "metadata"])]
-    {
-        if let Some(from) = from.as_object_mut() {
-            fields.iter().for_each(|field| drop(from.remove(*field)));
-        }
+    remove(&mut metadata, "resourceVersion");
+    for field in ["apiVersion", "kind", "metadata"] {
+        remove(&mut value, field);
     }
     let mut body = format!("{BEFORE_VERSION}{version}\"");
     add_fields(&mut body, &metadata);
