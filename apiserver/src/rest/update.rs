@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Writer, text};
+use super::{State, Writer, text};
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
 use crate::patch::managed::{keep_times, record_update};
@@ -75,21 +75,21 @@ impl Writer<'_> {
         {
             return self.create(kind, namespace, object).map(Updated::Created);
         }
-        self.update(kind, namespace, name, part, |_| Ok(object)).map(Updated::Changed)
+        self.update(kind, namespace, name, part, |_, _| Ok(object)).map(Updated::Changed)
     }
 
-    /// Changes an object. What `change` makes of the current object is checked and kept.
+    /// Changes an object. What `change` makes of the current object, among all the others, is checked and kept.
     pub(crate) fn update(
         &mut self,
         kind: &Kind,
         namespace: &str,
         name: &str,
         part: Part,
-        change: impl FnOnce(&Value) -> Result<Value>,
+        change: impl FnOnce(&State, &Value) -> Result<Value>,
     ) -> Result<Arc<Object>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let old = current.value(kind);
-        let mut new = change(&old)?;
+        let mut new = change(self.state, &old)?;
         check_preconditions(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
         strategy.default(&mut new);
