@@ -30,7 +30,7 @@ pub struct Object {
     /// The UIDs of its owners.
     pub(crate) owners: Box<[Box<str>]>,
     /// Whether it is being deleted.
-    pub(crate) is_going: bool,
+    pub(crate) deleting: bool,
     /// JSON without `apiVersion` and `kind`, so that each version of the API puts its own in front.
     body: Bytes,
     /// Where the digits of the resourceVersion begin in `body`.
@@ -70,8 +70,8 @@ impl Object {
                 .iter()
                 .map(|name| (*name, strategy.field(&value, name).into()))
                 .collect(),
-            is_going: metadata["deletionTimestamp"].is_string(),
             owners: owners.filter_map(|owner| owner["uid"].as_str()).map(Into::into).collect(),
+            deleting: metadata.get("deletionTimestamp").is_some(),
             body: body.into(),
             version_at,
             protobuf: OnceLock::new(),
@@ -98,6 +98,11 @@ impl Object {
             strategy::event::to_events_v1(&mut value);
         }
         value
+    }
+
+    /// The value of a field that selectors may name.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value)
     }
 
     /// Its JSON without type, as lists of built-in kinds have it.

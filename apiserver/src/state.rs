@@ -71,13 +71,13 @@ impl ApiServer {
 
 /// The objects of a file, with their positions in it.
 fn parse(text: &str) -> Result<Vec<(usize, Value)>, LoadError> {
-    let syntax = |error: &dyn std::fmt::Display| LoadError::Syntax(error.to_string());
-    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
-        // Much faster than reading it as YAML.
-        let documents = serde_json::Deserializer::from_str(text).into_iter();
-        documents.collect::<Result<_, _>>().map_err(|error| syntax(&error))?
-    } else {
-        serde_saphyr::from_multiple(text).map_err(|error| syntax(&error))?
+    // JSON is read much faster than YAML; what begins like it may still be YAML.
+    let json = text.trim_start().starts_with('{').then(|| {
+        serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>().ok()
+    });
+    let documents: Vec<Value> = match json.flatten() {
+        Some(documents) => documents,
+        None => serde_saphyr::from_multiple(text).map_err(|error| LoadError::Syntax(error.to_string()))?,
     };
     let mut objects = Vec::new();
     for document in documents {

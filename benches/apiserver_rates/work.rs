@@ -290,21 +290,26 @@ impl Watcher {
     }
 }
 
-/// The resourceVersion of an event's object: in protobuf, what follows the UID.
+/// The resourceVersion of an event's object. In protobuf it stands after the UID, or before it: servers differ.
 fn version_of(event: &[u8], json: bool) -> Option<&str> {
     const KEY: &[u8] = b"\"resourceVersion\":\"";
-    let digits = if json {
-        let start = find(event, KEY)? + KEY.len();
-        let length = event[start..].iter().position(|byte| *byte == b'"')?;
-        &event[start..start + length]
+    let version = if json {
+        let text = &event[find(event, KEY)? + KEY.len()..];
+        &text[..text.iter().take_while(|byte| byte.is_ascii_digit()).count()]
     } else {
-        const UID: usize = 36;
-        let is_uid = |at: &[u8]| at[..2] == [5 << 3 | 2, UID as u8] && at[2 + UID] == (6 << 3 | 2);
-        let start = event.windows(3 + UID).position(is_uid)? + 3 + UID;
-        let (length, rest) = event[start..].split_first()?;
-        rest.get(..usize::from(*length))?
+        const UID: u8 = 36;
+        const NUMBERS: [u8; 2] = [5 << 3 | 2, 6 << 3 | 2];
+        let is_uid = |at: &[u8]| at[..2] == [NUMBERS[0], UID] && at[10] == b'-' && at[15] == b'-';
+        let uid = event.windows(2 + usize::from(UID)).position(is_uid)?;
+        let (before, after) = (&event[..uid], event.get(uid + 2 + usize::from(UID)..)?);
+        if after.first() == Some(&NUMBERS[1]) {
+            after.get(2..2 + usize::from(*after.get(1)?))?
+        } else {
+            let length = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            &before[uid - length..]
+        }
     };
-    std::str::from_utf8(digits).ok()
+    std::str::from_utf8(version).ok().filter(|version| !version.is_empty())
 }
 
 /// How long the first event is, if all of it has come.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{State, Writer, text};
+use super::{State, Writer, text, timestamp, united};
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
 use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
-use crate::strategy::{self, Strategy};
+use crate::strategy::pod::resize;
+use crate::strategy::{self, Strategy, namespace};
 
 /// Which part of an object a change may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) enum Part {
     Main,
     /// The status.
     Status,
-    /// Whatever the subresource's own rules say; they have been kept already.
+    /// What the subresource's own rules say.
     Sub(Subresource),
 }
 
@@ -88,10 +89,17 @@ impl Writer<'_> {
         change: impl FnOnce(&State, &Value) -> Result<Value>,
     ) -> Result<Arc<Object>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
-        let old = current.value(kind);
+        let mut old = current.value(kind);
         let mut new = change(self.state, &old)?;
         check_preconditions(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
+        if kind.is_definition() {
+            strategy::crd::establish(&mut new, &timestamp(self.now));
+        }
+        if kind.is_converted() {
+            strategy::event::to_core(&mut new);
+            strategy::event::to_core(&mut old);
+        }
         strategy.default(&mut new);
         keep_metadata(&mut new, &old);
         if part == Part::Main {
@@ -223,20 +231,23 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
                 keep_only(new, old, "status");
             }
         }
+        Part::Sub(Subresource::Resize) => resize::prepare(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::prepare_ephemeral(new, old),
+        Part::Sub(Subresource::Finalize) => namespace::prepare_for_finalize(new, old),
         Part::Sub(_) => {}
     }
 }
 
 fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
-    let mut causes = match part {
+    let causes = match part {
         Part::Main => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
+        Part::Sub(Subresource::Resize) => resize::validate(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::validate_ephemeral(new, old),
+        Part::Sub(Subresource::Finalize) => namespace::validate_finalize(new),
         Part::Sub(_) => return Vec::new(),
     };
-    if causes.is_empty() {
-        causes = strategy::meta::validate_update(new, old);
-    }
-    causes
+    united(strategy::meta::validate_update(new, old), causes)
 }
 
 /// Puts one field back to what it was.

@@ -17,22 +17,22 @@ use crate::server::Disconnect;
 use crate::{ApiServer, Body, Settings};
 
 /// A client of a server in process.
-struct Client {
-    server: ApiServer,
+pub(crate) struct Client {
+    pub(crate) server: ApiServer,
 }
 
 /// A watch that is read event by event.
-struct Events {
+pub(crate) struct Events {
     body: Body,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Settings::default())
     }
 
-    fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: Settings) -> Self {
         Self { server: ApiServer::new(settings) }
     }
 
@@ -64,22 +64,22 @@ impl Client {
         self.try_request(method, path, content_type, body).await.unwrap()
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
         self.request(Method::GET, path, &Value::Null).await
     }
 
     /// A request that must go well.
-    async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
+    pub(crate) async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
         let (status, answer) = self.request(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer}");
         answer
     }
 
-    async fn create(&self, path: &str, body: &Value) -> Value {
+    pub(crate) async fn create(&self, path: &str, body: &Value) -> Value {
         self.ok(Method::POST, path, body).await
     }
 
-    async fn watch(&self, path: &str) -> Events {
+    pub(crate) async fn watch(&self, path: &str) -> Events {
         let request = Request::get(path).body(Full::default()).unwrap();
         let response = self.send(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
@@ -89,7 +89,7 @@ impl Client {
 
 impl Events {
     /// The next event; `None` when the watch has ended in order.
-    async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         self.try_next().await.unwrap()
     }
 

@@ -28,6 +28,13 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
         }
         create::drop_disabled(spec);
     }
+    count_change(pod, old);
+}
+
+/// Sets the generation, which counts the changes of the spec.
+pub(super) fn count_change(pod: &mut Value, old: &Value) {
+    let null = Value::Null;
+    let before = old.get("spec").unwrap_or(&null);
     let generation = old.get("metadata").and_then(|metadata| int(metadata, "generation")).unwrap_or_default();
     let is_same = same(pod.get("spec").unwrap_or(&null), before);
     if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -268,13 +275,15 @@ fn shown_term(term: &Value) -> String {
     )
 }
 
-/// Whether two values mean the same: what is empty is as good as not there, amounts go by their size.
+/// Whether two values mean the same: what is empty is as good as not there.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            // Each pair is compared once: comparing all of them both ways doubles the work with every level.
-            one.iter().all(|(key, value)| other.get(key).map_or(is_empty(value), |found| same(value, found)))
-                && other.iter().all(|(key, value)| one.contains_key(key) || is_empty(value))
+            let is_kept = |(key, value): (&String, &Value)| {
+                other.get(key).map_or_else(|| is_empty(value), |found| same(value, found))
+            };
+            let is_known = |(key, value): (&String, &Value)| one.contains_key(key) || is_empty(value);
+            one.iter().all(is_kept) && other.iter().all(is_known)
         }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))

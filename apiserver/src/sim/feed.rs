@@ -1,0 +1,78 @@
+//! What happens to the objects of a resource, read in batches.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::objects::Objects;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::store::{Change, ResourceKey};
+
+/// How many changes are read at once.
+const BATCH: usize = 256;
+
+/// The changes of a resource from the beginning on.
+#[derive(Debug)]
+pub(super) struct Feed {
+    objects: Objects,
+    table: ResourceKey,
+    /// Everything up to this version is read; none before all objects have been.
+    cursor: Option<u64>,
+    changed: Option<watch::Receiver<()>>,
+}
+
+/// What a feed has read.
+#[derive(Debug)]
+pub(super) enum News {
+    /// All objects that there are: what is not among them is gone.
+    All(Vec<Arc<Object>>),
+    /// What has happened since.
+    Changes(Vec<Change>),
+    /// Nothing.
+    None,
+}
+
+impl Feed {
+    pub(super) fn new(objects: &Objects, kind: &Kind) -> Self {
+        let table = kind.table();
+        let changed = objects.with(|state| Some(state.store.table(&table)?.subscribe()));
+        Self { objects: objects.clone(), table, cursor: None, changed }
+    }
+
+    /// What is new. It need not be all: ask again before waiting.
+    pub(super) fn read(&mut self) -> News {
+        if let Some(changed) = &mut self.changed {
+            changed.mark_unchanged();
+        }
+        let (table, cursor) = (&self.table, self.cursor);
+        let (news, cursor) = self.objects.with(|state| {
+            let version = state.store.version();
+            let Some(table) = state.store.table(table) else { return (News::None, cursor) };
+            match cursor.map(|cursor| table.since(cursor)) {
+                Some(Ok(changes)) => {
+                    let changes: Vec<Change> = changes.take(BATCH).cloned().collect();
+                    match changes.last().map(|last| last.version) {
+                        Some(last) => (News::Changes(changes), Some(last)),
+                        None => (News::None, Some(version)),
+                    }
+                }
+                // What was missed is forgotten, or nothing has been read yet.
+                Some(Err(_)) | None => (News::All(table.range("", None).cloned().collect()), Some(version)),
+            }
+        });
+        self.cursor = cursor;
+        news
+    }
+
+    /// Waits until there may be news.
+    pub(super) async fn changed(&mut self) {
+        let is_served = match &mut self.changed {
+            Some(changed) => changed.changed().await.is_ok(),
+            None => false,
+        };
+        if !is_served {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Kubelets, all in one: what they and the node lifecycle controller do to pods and nodes.
+
+mod addresses;
+mod admission;
+pub(super) mod heartbeat;
+mod node_status;
+mod nodes;
+mod pod_status;
+mod pods;
+mod script;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::time::Instant;
+
+use super::Options;
+use super::feed::{Feed, News};
+use super::objects::Objects;
+use super::timers::Timers;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::server::Shared;
+use crate::store::ChangeType;
+use addresses::{Addresses, Range};
+use admission::{Load, Room};
+use script::Script;
+
+pub use script::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
+
+/// So many things are done before others may do something.
+const AT_ONCE: usize = 64;
+
+type Uid = Arc<str>;
+type NodeName = Arc<str>;
+
+/// The kubelets of all nodes.
+#[derive(Debug)]
+pub(super) struct Kubelets {
+    objects: Objects,
+    pod_kind: Arc<Kind>,
+    node_kind: Arc<Kind>,
+    pod_feed: Feed,
+    node_feed: Feed,
+    options: Options,
+    pods: FxHashMap<Uid, Pod>,
+    nodes: FxHashMap<NodeName, Node>,
+    addresses: Addresses,
+    timers: Timers<Action>,
+}
+
+/// A pod that has a node.
+#[derive(Debug)]
+struct Pod {
+    namespace: Box<str>,
+    name: Box<str>,
+    node: NodeName,
+    stage: Stage,
+    script: Script,
+    /// Its version as it was last written here: news of it are none.
+    written: u64,
+    /// Whether its end is set.
+    stops: bool,
+    /// What it takes of its node, once it is admitted.
+    load: Option<Load>,
+    address: Option<Ipv4Addr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// For its node, which is not there or not ready.
+    Waiting,
+    /// It is admitted and will run in a moment.
+    Starting,
+    Running,
+    /// It crashed, and will run again.
+    Crashed,
+    /// It has completed or failed.
+    Over,
+}
+
+/// A node, or the name of one that pods are bound to.
+#[derive(Debug, Default)]
+struct Node {
+    /// Which node it is; none while there is none of this name.
+    uid: Option<Box<str>>,
+    is_ready: bool,
+    room: Room,
+    address: String,
+    range: Option<Range>,
+    pods: FxHashSet<Uid>,
+}
+
+/// What is to be done later.
+#[derive(Debug)]
+enum Action {
+    /// Runs a pod that is starting or has crashed.
+    Run(Uid),
+    /// Does to a running pod what its script says, if it still does.
+    FollowScript(Uid, Script),
+    /// Ends a pod that has run for as long as it may.
+    Deadline(Uid),
+    /// Ends a pod that is being deleted.
+    Stop(Uid),
+    /// Deletes the pods of a node that is gone.
+    DeleteOrphans(NodeName),
+}
+
+impl Kubelets {
+    /// `None` where there are no pods or nodes.
+    pub(super) fn new(shared: &Arc<Shared>, options: &Options) -> Option<Self> {
+        let objects = Objects::new(shared, "kubelet");
+        let (pod_kind, node_kind) = (objects.kind("", "pods")?, objects.kind("", "nodes")?);
+        Some(Self {
+            pod_feed: Feed::new(&objects, &pod_kind),
+            node_feed: Feed::new(&objects, &node_kind),
+            objects,
+            pod_kind,
+            node_kind,
+            options: options.clone(),
+            pods: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            addresses: Addresses::default(),
+            timers: Timers::new(),
+        })
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            if self.read_nodes() | self.read_pods() | self.act() {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                () = self.node_feed.changed() => {}
+                () = self.pod_feed.changed() => {}
+                () = self.timers.due() => {}
+            }
+        }
+    }
+
+    /// Takes in news of nodes; whether there were any.
+    fn read_nodes(&mut self) -> bool {
+        match self.node_feed.read() {
+            News::None => return false,
+            News::All(objects) => {
+                let there: FxHashSet<&str> = objects.iter().map(|node| &*node.name).collect();
+                let known = self.nodes.iter().filter(|(_, node)| node.uid.is_some());
+                let gone =
+                    known.filter(|(name, _)| !there.contains(&***name)).map(|(name, _)| Arc::clone(name));
+                for name in gone.collect::<Vec<_>>() {
+                    self.node_gone(&name);
+                }
+                for node in objects {
+                    self.node_changed(&node);
+                }
+            }
+            News::Changes(changes) => {
+                for change in changes {
+                    if change.what == ChangeType::Deleted {
+                        self.node_gone(&change.object.name);
+                    } else {
+                        self.node_changed(&change.object);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes in news of pods; whether there were any.
+    fn read_pods(&mut self) -> bool {
+        match self.pod_feed.read() {
+            News::None => return false,
+            News::All(objects) => {
+                let there: FxHashSet<&str> = objects.iter().map(|pod| &*pod.uid).collect();
+                let gone = self.pods.keys().filter(|uid| !there.contains(&***uid)).map(Arc::clone);
+                for uid in gone.collect::<Vec<_>>() {
+                    self.pod_gone(&uid);
+                }
+                for pod in objects {
+                    self.pod_changed(&pod);
+                }
+            }
+            News::Changes(changes) => {
+                for change in changes {
+                    if change.what == ChangeType::Deleted {
+                        self.pod_gone(&change.object.uid);
+                    } else {
+                        self.pod_changed(&change.object);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Does some of what is due; whether there was anything.
+    fn act(&mut self) -> bool {
+        let now = Instant::now();
+        for count in 0..AT_ONCE {
+            match self.timers.take(now) {
+                Some(Action::Run(uid)) => self.start(&uid),
+                Some(Action::FollowScript(uid, script)) => self.follow_script(&uid, script),
+                Some(Action::Deadline(uid)) => self.deadline(&uid),
+                Some(Action::Stop(uid)) => self.stop(&uid),
+                Some(Action::DeleteOrphans(node)) => self.delete_orphans(&node),
+                None => return count > 0,
+            }
+        }
+        true
+    }
+
+    /// Logs what could not be written: somebody else was faster, or the object is refused.
+    fn log(result: crate::status::Result<Arc<Object>>) -> Option<Arc<Object>> {
+        result.inspect_err(|status| tracing::debug!(message = status.message, "not written")).ok()
+    }
+}

@@ -1,0 +1,96 @@
+//! How the simulation reads and writes objects: inside the server, so that no fault that was ordered hits it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::rest::{DeleteOptions, Part, State, Writer, timestamp};
+use crate::server::Shared;
+use crate::status::{Result, Status};
+use crate::strategy::json::text_at;
+
+/// The server's objects, for one of its simulated clients.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    shared: Arc<Shared>,
+    /// The name under which it owns fields.
+    manager: &'static str,
+}
+
+/// One object among those of its kind.
+#[derive(Clone, Debug)]
+pub(super) struct Name<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// Another object of the same name is left alone.
+    pub(super) uid: &'a str,
+}
+
+impl Objects {
+    pub(super) fn new(shared: &Arc<Shared>, manager: &'static str) -> Self {
+        Self { shared: Arc::clone(shared), manager }
+    }
+
+    /// The built-in kind of a resource.
+    pub(super) fn kind(&self, group: &str, resource: &str) -> Option<Arc<Kind>> {
+        let table = (group.into(), resource.into());
+        self.shared.state.lock().registry.stored(&table).cloned()
+    }
+
+    /// Now, by the server's clock.
+    pub(super) fn now(&self) -> Timestamp {
+        (self.shared.settings.clock)()
+    }
+
+    /// Now, as objects have it.
+    pub(super) fn stamp(&self) -> String {
+        timestamp(self.now())
+    }
+
+    /// Does something under the lock. It must be short.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        act(&mut self.shared.state.lock())
+    }
+
+    /// Writes something under the lock. It must be short.
+    pub(super) fn write<R>(&self, act: impl FnOnce(&mut Writer<'_>) -> R) -> R {
+        act(&mut self.shared.writer(&mut self.shared.state.lock(), self.manager))
+    }
+
+    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.with(|state| state.get(kind, namespace, name).ok().cloned())
+    }
+
+    pub(super) fn create(&self, kind: &Kind, namespace: &str, object: Value) -> Result<Arc<Object>> {
+        self.write(|writer| writer.create(kind, namespace, object))
+    }
+
+    /// Changes an object in place.
+    pub(super) fn update(
+        &self,
+        kind: &Kind,
+        name: &Name<'_>,
+        part: Part,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Object>> {
+        self.write(|writer| {
+            writer.update(kind, name.namespace, name.name, part, |_, old| {
+                if text_at(old, "/metadata/uid") != name.uid {
+                    return Err(Status::not_found(kind, name.name));
+                }
+                let mut new = old.clone();
+                change(&mut new);
+                Ok(new)
+            })
+        })
+    }
+
+    /// Deletes an object, with the grace that it has by itself or with another.
+    pub(super) fn delete(&self, kind: &Kind, name: &Name<'_>, grace: Option<i64>) -> Result<()> {
+        let options = DeleteOptions { grace, uid: Some(name.uid.to_owned()), ..DeleteOptions::default() };
+        self.write(|writer| writer.delete(kind, name.namespace, name.name, &options)).map(drop)
+    }
+}

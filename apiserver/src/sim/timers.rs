@@ -1,0 +1,92 @@
+//! What is to be done later, in order.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use tokio::time::Instant;
+
+/// Things to do, each at its time; what is due at the same time in the order in which it was set.
+#[derive(Debug)]
+pub(super) struct Timers<T> {
+    heap: BinaryHeap<Timer<T>>,
+    set: u64,
+}
+
+#[derive(Debug)]
+struct Timer<T> {
+    at: Instant,
+    place: u64,
+    what: T,
+}
+
+impl<T> Timers<T> {
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::new(), set: 0 }
+    }
+
+    pub(super) fn set(&mut self, at: Instant, what: T) {
+        self.set += 1;
+        self.heap.push(Timer { at, place: self.set, what });
+    }
+
+    /// When the next is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|timer| timer.at)
+    }
+
+    /// Takes the next if it is due.
+    pub(super) fn take(&mut self, now: Instant) -> Option<T> {
+        let is_due = self.next().is_some_and(|at| at <= now);
+        if is_due { self.heap.pop().map(|timer| timer.what) } else { None }
+    }
+
+    /// Waits until the next is due; for ever when there is none.
+    pub(super) async fn due(&self) {
+        match self.next() {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl<T> Ord for Timer<T> {
+    /// The heap gives the greatest first: that is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.place).cmp(&(self.at, self.place))
+    }
+}
+
+impl<T> PartialOrd for Timer<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Timer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for Timer<T> {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_is_due_comes_in_order_of_its_time_and_then_of_its_setting() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut timers = Timers::new();
+        for (seconds, what) in [(2, 'c'), (1, 'a'), (9, 'z'), (1, 'b')] {
+            timers.set(at(seconds), what);
+        }
+        assert_eq!(timers.next(), Some(at(1)));
+        let due: String = std::iter::from_fn(|| timers.take(at(2))).collect();
+        assert_eq!(due, "abc");
+        assert_eq!(timers.next(), Some(at(9)));
+    }
+}
