@@ -304,7 +304,7 @@ impl Act<'_> {
         let (kind, request) = (self.kind, self.request);
         let mut warnings = Vec::new();
         let changed = self.write(|writer| {
-            writer.update(kind, namespace, name, part(subresource), |old| {
+            writer.update(kind, namespace, name, part(subresource), |_, old| {
                 body::patched(kind, request, &patch, old, &mut warnings)
             })
         })?;
@@ -341,7 +341,7 @@ impl Act<'_> {
             }
             writer.applies = true;
             let changed =
-                writer.update(kind, namespace, name, part(subresource), |old| applied(Some(old), now))?;
+                writer.update(kind, namespace, name, part(subresource), |_, old| applied(Some(old), now))?;
             Ok(Reply::Object(StatusCode::OK, changed))
         })
     }
@@ -425,7 +425,7 @@ impl Act<'_> {
         let paths = self.scale_paths()?;
         let (kind, request) = (self.kind, self.request);
         let changed = self.write(|writer| {
-            writer.update(kind, namespace, name, Part::Sub(Subresource::Scale), |old| {
+            writer.update(kind, namespace, name, Part::Sub(Subresource::Scale), |_, old| {
                 let old_scale = scale_of(old, &paths);
                 let new_scale = match request.method {
                     Method::PATCH => patch::apply_to(
@@ -472,9 +472,11 @@ fn part(subresource: Option<Subresource>) -> Part {
 /// The rules of the subresources of pods that are no updates.
 impl Writer<'_> {
     fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, to: &Value) -> Result<()> {
-        let mut pod = self.state.get(kind, namespace, name)?.value(kind);
-        binding::bind(&mut pod, to, &*self.state)?;
-        self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |_| Ok(pod))?;
+        self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |objects, old| {
+            let mut pod = old.clone();
+            binding::bind(&mut pod, to, objects)?;
+            Ok(pod)
+        })?;
         Ok(())
     }
 
@@ -484,11 +486,11 @@ impl Writer<'_> {
         if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
             let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
             let name = text(&budget, &["metadata", "name"]).to_owned();
-            self.update(&kind, namespace, &name, Part::Status, |_| Ok(budget))?;
+            self.update(&kind, namespace, &name, Part::Status, |_, _| Ok(budget))?;
         }
         let mut marked = pod;
         eviction::mark(&mut marked);
-        self.update(kind, namespace, name, Part::Sub(Subresource::Eviction), |_| Ok(marked))?;
+        self.update(kind, namespace, name, Part::Sub(Subresource::Eviction), |_, _| Ok(marked))?;
         self.delete(kind, namespace, name, options)?;
         Ok(())
     }

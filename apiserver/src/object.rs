@@ -9,6 +9,9 @@ use crate::kinds::Kind;
 use crate::strategy;
 use crate::strategy::json::remove;
 
+/// Enough bytes for the type of an object, and for what stands around an object in a list or watch.
+const ROOM_FOR_TYPE: usize = 256;
+
 /// The name of a field that selectors may name, and its value.
 pub(crate) type SelectableField = (&'static str, Box<str>);
 
@@ -120,6 +123,7 @@ impl Object {
             out.extend_from_slice(value.to_string().as_bytes());
             return;
         }
+        out.reserve(self.body.len() + ROOM_FOR_TYPE);
         write_type(out, kind);
         let body = &self.body[1..];
         match version.filter(|version| *version != self.version) {

@@ -98,9 +98,12 @@ impl Table {
             .map(|(_, object)| object)
     }
 
-    /// What was there at a version: today's objects with later changes undone.
-    pub(crate) fn at(&self, version: u64) -> Result<Self, Forgotten> {
+    /// What was there at a version: today's objects with later changes undone. `None`: nothing has changed since.
+    pub(crate) fn at(&self, version: u64) -> Result<Option<Self>, Forgotten> {
         self.check(version)?;
+        if self.history.back().is_none_or(|last| last.version <= version) {
+            return Ok(None);
+        }
         let mut objects = self.objects.clone();
         for change in self.history.iter().rev().take_while(|change| change.version > version) {
             let key = change.object.key();
@@ -109,7 +112,7 @@ impl Table {
                 None => objects.remove(&key),
             };
         }
-        Ok(Self { objects, ..Self::new(version) })
+        Ok(Some(Self { objects, ..Self::new(version) }))
     }
 
     /// The changes after a version, in order.
@@ -195,11 +198,13 @@ impl Store {
         let Some(table) = self.tables.get_mut(resource) else { return };
         let old = table.objects.insert(key.clone(), Arc::clone(&object));
         let what = if old.is_some() { ChangeType::Modified } else { ChangeType::Added };
-        for owner in old.iter().flat_map(|old| &old.owners) {
-            forget_dependent(&mut self.dependents, owner, resource, &key);
-        }
-        for owner in &object.owners {
-            self.dependents.entry(owner.clone()).or_default().insert((resource.clone(), key.clone()));
+        if old.as_ref().is_none_or(|old| old.owners != object.owners) {
+            for owner in old.iter().flat_map(|old| &old.owners) {
+                forget_dependent(&mut self.dependents, owner, resource, &key);
+            }
+            for owner in &object.owners {
+                self.dependents.entry(owner.clone()).or_default().insert((resource.clone(), key.clone()));
+            }
         }
         table.record(Change { version: self.version, what, object, old }, self.history_limit);
     }
@@ -303,13 +308,14 @@ mod tests {
         remove(&mut store, "b");
         put(&mut store, "b", None);
         let table = store.table(&pods()).unwrap();
-        let at = |version| table.at(version).unwrap();
+        let at = |version| table.at(version).unwrap().unwrap();
         assert!(at(1).range("", None).next().is_none());
         assert_eq!(names(&at(2)), [("a", 2)]);
         assert_eq!(names(&at(3)), [("a", 2), ("b", 3)]);
         assert_eq!(names(&at(4)), [("a", 4), ("b", 3)]);
         assert_eq!(names(&at(5)), [("a", 4)]);
-        assert_eq!(names(&at(6)), [("a", 4), ("b", 6)]);
+        assert!(table.at(6).unwrap().is_none());
+        assert_eq!(names(table), [("a", 4), ("b", 6)]);
         let types: Vec<ChangeType> = table.since(3).unwrap().map(|change| change.what).collect();
         assert_eq!(types, [ChangeType::Modified, ChangeType::Deleted, ChangeType::Added]);
     }

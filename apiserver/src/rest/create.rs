@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 use crate::object::{Object, key};
 use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
-use crate::strategy::{self, Lookup};
+use crate::strategy;
 
 /// How often a generated name that is taken is generated again.
 const NAME_ATTEMPTS: usize = 8;
@@ -120,11 +120,8 @@ impl Writer<'_> {
         if namespace.is_empty() {
             return Ok(());
         }
-        let Some(found) = Lookup::get(&*self.state, "", "namespaces", "", namespace) else {
-            let namespaces = self.state.registry.find("", "v1", "namespaces")?;
-            return Err(Status::not_found(namespaces, namespace));
-        };
-        if found["metadata"].get("deletionTimestamp").is_none() {
+        let namespaces = self.state.registry.find("", "v1", "namespaces")?;
+        if !self.state.get(namespaces, "", namespace)?.deleting {
             return Ok(());
         }
         let why =

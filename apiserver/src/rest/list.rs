@@ -213,11 +213,8 @@ impl State {
             From::Continue { key, .. } | From::ContinueNow { key } => Some(start(key, namespace)),
             _ => None,
         };
-        // A change since then is what makes the past differ from now.
         let past = match options.from {
-            From::Exact(_) | From::Continue { .. } if version < now => {
-                Some(past(table, version, key.as_deref())?)
-            }
+            From::Exact(_) | From::Continue { .. } if version < now => past(table, version, key.as_deref())?,
             _ => None,
         };
         let key = key.as_deref();
@@ -235,7 +232,8 @@ fn start(key: &str, namespace: &str) -> String {
     if namespace.is_empty() { key.to_owned() } else { format!("{namespace}/{key}") }
 }
 
-fn past(table: &Table, version: u64, key: Option<&str>) -> Result<Table> {
+/// The objects as of a version; `None`: as they are now.
+fn past(table: &Table, version: u64, key: Option<&str>) -> Result<Option<Table>> {
     table.at(version).map_err(|_| match key {
         None => Status::expired("The resourceVersion for the provided list is too old."),
         Some(_) => Status::expired(
@@ -269,7 +267,8 @@ impl ListOptions {
             };
         }
         let page: Vec<Arc<Object>> = objects.by_ref().take(self.limit).cloned().collect();
-        let rest = objects.count();
+        // How many more there are is told only of all objects; otherwise it matters whether there is one.
+        let rest = if self.selector.is_empty() { objects.count() } else { objects.take(1).count() };
         let mut continues = String::new();
         if let Some(last) = page.last().filter(|_| rest > 0) {
             let last = if namespace.is_empty() { last.key() } else { last.name.to_string() };

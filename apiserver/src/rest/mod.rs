@@ -70,6 +70,26 @@ impl Lookup for State {
         Some(self.store.table(&table)?.get(&key(namespace, name))?.value(kind))
     }
 
+    // Without reading the whole object.
+    fn labels(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        keys: &[&'static str],
+    ) -> Vec<(&'static str, Value)> {
+        let table = self.store.table(&(group.into(), resource.into()));
+        let Some(object) = table.and_then(|table| table.get(&key(namespace, name))) else {
+            return Vec::new();
+        };
+        let label = |key: &str| {
+            let at = object.labels.binary_search_by(|(own, _)| (**own).cmp(key)).ok()?;
+            Some(Value::from(&*object.labels[at].1))
+        };
+        keys.iter().filter_map(|key| Some((*key, label(key)?))).collect()
+    }
+
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Value> {
         let key: ResourceKey = (group.into(), resource.into());
         let (Some(kind), Some(table)) = (self.registry.stored(&key), self.store.table(&key)) else {

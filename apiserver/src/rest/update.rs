@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{Writer, text, timestamp, united};
+use super::{State, Writer, text, timestamp, united};
 use crate::depth;
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
@@ -83,25 +83,25 @@ impl Writer<'_> {
         {
             return self.create(kind, namespace, object).map(Updated::Created);
         }
-        self.update(kind, namespace, name, part, |old| {
+        self.update(kind, namespace, name, part, |_, old| {
             check_uid(kind, name, &object, old)?;
             Ok(object)
         })
         .map(Updated::Changed)
     }
 
-    /// Changes an object. What `change` makes of the current object is checked and kept.
+    /// Changes an object. What `change` makes of the current object, among all the others, is checked and kept.
     pub(crate) fn update(
         &mut self,
         kind: &Kind,
         namespace: &str,
         name: &str,
         part: Part,
-        change: impl FnOnce(&Value) -> Result<Value>,
+        change: impl FnOnce(&State, &Value) -> Result<Value>,
     ) -> Result<Arc<Object>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let mut old = current.value(kind);
-        let mut new = change(&old)?;
+        let mut new = change(self.state, &old)?;
         depth::check(&new)?;
         check_version(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);

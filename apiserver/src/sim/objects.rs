@@ -77,7 +77,7 @@ impl Objects {
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Object>> {
         self.write(|writer| {
-            writer.update(kind, name.namespace, name.name, part, |old| {
+            writer.update(kind, name.namespace, name.name, part, |_, old| {
                 if text_at(old, "/metadata/uid") != name.uid {
                     return Err(Status::not_found(kind, name.name));
                 }

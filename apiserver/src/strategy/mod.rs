@@ -42,6 +42,21 @@ use names::Wrong;
 pub trait Lookup {
     /// One object, as JSON.
     fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value>;
+
+    /// Some labels of an object, as far as it has them. Empty when it is not there.
+    fn labels(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        keys: &[&'static str],
+    ) -> Vec<(&'static str, Value)> {
+        let Some(object) = self.get(group, resource, namespace, name) else { return Vec::new() };
+        let labels = &object["metadata"]["labels"];
+        keys.iter().filter_map(|key| Some((*key, labels.get(key)?.clone()))).collect()
+    }
+
     /// All objects of a resource, in one namespace or, for `""`, in all.
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Value>;
 }

@@ -104,6 +104,33 @@ async fn a_deletion_can_demand_a_version_and_a_uid() {
 }
 
 #[tokio::test]
+async fn a_bound_pod_gets_the_zone_of_its_node() {
+    let client = Client::new();
+    let zone = json!({"topology.kubernetes.io/zone": "a", "kubernetes.io/os": "linux"});
+    client.create("/api/v1/nodes", &json!({"metadata": {"name": "n", "labels": zone}})).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    client.create(pods, &pod).await;
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    client.create(&format!("{pods}/p/binding"), &binding).await;
+    let (_, bound) = client.get(&format!("{pods}/p")).await;
+    assert_eq!(bound["spec"]["nodeName"], "n");
+    assert_eq!(bound["metadata"]["labels"], json!({"topology.kubernetes.io/zone": "a"}));
+}
+
+#[tokio::test]
+async fn nothing_is_created_in_a_namespace_that_is_going() {
+    let client = Client::new();
+    let finalizers = json!(["example.com/later"]);
+    client.create("/api/v1/namespaces", &json!({"metadata": {"name": "n", "finalizers": finalizers}})).await;
+    client.ok(Method::DELETE, "/api/v1/namespaces/n", &json!({})).await;
+    let (status, answer) =
+        client.request(Method::POST, "/api/v1/namespaces/n/configmaps", &config_map("a")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(answer["details"]["causes"][0]["reason"], "NamespaceTerminating");
+}
+
+#[tokio::test]
 async fn an_event_of_the_new_group_is_one_of_the_core_group_too() {
     const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
     let client = Client::new();

@@ -104,7 +104,7 @@ impl Heartbeats {
     fn renew(&self, node: &str, uid: &str) {
         let now = micros(self.objects.now());
         let renewed = self.objects.write(|writer| {
-            writer.update(&self.leases, NAMESPACE, node, Part::Main, |old| {
+            writer.update(&self.leases, NAMESPACE, node, Part::Main, |_, old| {
                 let mut lease = old.clone();
                 lease["spec"]["renewTime"] = now.as_str().into();
                 lease["metadata"]["ownerReferences"] = owner(node, uid);

@@ -43,9 +43,7 @@ pub(super) fn pod(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
 
 /// The labels of a node that its pods get too.
 pub(super) fn topology_labels(node: &str, objects: &dyn Lookup) -> Vec<(&'static str, Value)> {
-    let Some(node) = objects.get("", "nodes", "", node) else { return Vec::new() };
-    let Some(labels) = node.pointer("/metadata/labels") else { return Vec::new() };
-    TOPOLOGY.into_iter().filter_map(|key| Some((key, labels.get(key)?.clone()))).collect()
+    objects.labels("", "nodes", "", node, &TOPOLOGY)
 }
 
 /// Sets labels over those that a pod has.

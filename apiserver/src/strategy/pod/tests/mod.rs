@@ -194,3 +194,11 @@ fn the_kind_of_pods_is_in_the_table() {
     assert_eq!((KIND.kind.as_ref(), KIND.resource.as_ref()), ("Pod", "pods"));
     assert!(kinds::built_in().iter().any(|kind| super::super::of(kind).has_generation()));
 }
+
+#[test]
+fn deep_objects_are_compared_in_no_time_and_what_is_empty_does_not_count() {
+    let nested = |innermost: Value| (0..64).fold(innermost, |inner, _| json!({"a": inner, "b": null}));
+    assert!(update::same(&nested(json!({"c": ""})), &nested(json!({"d": []}))));
+    assert!(!update::same(&nested(json!({"c": 1})), &nested(json!({}))));
+    assert!(!update::same(&nested(json!({})), &nested(json!({"c": 1}))));
+}

@@ -1,0 +1,152 @@
+//! What is said: progress on a terminal, and the table.
+
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// A line that says how far it has come, where somebody looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    shown: bool,
+}
+
+/// What was measured of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Measure {
+    pub(crate) name: &'static str,
+    unit: &'static str,
+    value: f64,
+    better: Better,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    More,
+    Less,
+    /// It is told, not compared.
+    Neither,
+}
+
+/// The measures of one server.
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) measures: Vec<Measure>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { shown: stderr().is_terminal() }
+    }
+
+    /// Says where `target` is, at most a hundred times per step.
+    pub(crate) fn at(self, target: &str, what: &str, index: usize, count: usize) {
+        if self.shown && index.is_multiple_of(count.div_ceil(100)) {
+            let percent = index * 100 / count;
+            // Nothing depends on it.
+            let _ = write!(stderr(), "\r\x1b[K{target}: {what} {percent} %");
+        }
+    }
+
+    /// Leaves no line behind.
+    pub(crate) fn clear(self) {
+        if self.shown {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Measure {
+    pub(crate) fn rate(name: &'static str, count: usize, took: Duration) -> Self {
+        let value = count as f64 / took.as_secs_f64();
+        Self { name, unit: "1/s", value, better: Better::More }
+    }
+
+    pub(crate) fn time(name: &'static str, took: Duration) -> Self {
+        Self { name, unit: "ms", value: took.as_secs_f64() * 1000.0, better: Better::Less }
+    }
+
+    pub(crate) fn count(name: &'static str, count: usize) -> Self {
+        Self { name, unit: "", value: count as f64, better: Better::Neither }
+    }
+
+    /// How many times as good as another.
+    fn times(&self, other: &Self) -> Option<f64> {
+        match self.better {
+            Better::More => Some(self.value / other.value),
+            Better::Less => Some(other.value / self.value),
+            Better::Neither => None,
+        }
+    }
+
+    fn shown(&self) -> String {
+        if self.better == Better::Less {
+            format!("{:.2}", self.value)
+        } else {
+            grouped(self.value.round() as u64)
+        }
+    }
+}
+
+/// The table, 80 columns wide: a row per measure, a column per server, and how many times as good as the last server the
+/// others are.
+pub(crate) fn table(columns: &[Column]) -> String {
+    let Some((last, others)) = columns.split_last() else { return String::new() };
+    let mut out = format!("{:<34}", "");
+    for column in columns {
+        out += &format!("{:>11}", column.name);
+    }
+    if !others.is_empty() {
+        out += &format!("{:>13}", format!("× {}", last.name));
+    }
+    out.push('\n');
+    for (row, measure) in last.measures.iter().enumerate() {
+        out += &format!("{:<30}{:>4}", measure.name, measure.unit);
+        for column in columns {
+            out += &format!("{:>11}", column.measures[row].shown());
+        }
+        if !others.is_empty() {
+            let times = others.iter().filter_map(|other| other.measures[row].times(measure)).map(ratio);
+            out += &format!("{:>13}", times.collect::<Vec<_>>().join("  "));
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}
+
+/// The same for programs.
+pub(crate) fn to_json(columns: &[Column]) -> Value {
+    let Some(last) = columns.last() else { return json!([]) };
+    let rows = last.measures.iter().enumerate().map(|(row, measure)| {
+        let of = |value: &dyn Fn(&Measure) -> Option<f64>| -> Value {
+            let values = columns.iter().map(|column| (column.name, value(&column.measures[row]).into()));
+            values
+                .map(|(name, value): (&str, Value)| (name.to_owned(), value))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        json!({
+            "name": measure.name, "unit": measure.unit,
+            "values": of(&|measure| Some(measure.value)), "times": of(&|other| other.times(measure)),
+        })
+    });
+    rows.collect()
+}
+
+fn ratio(ratio: f64) -> String {
+    if ratio < 10.0 { format!("{ratio:.1}") } else { grouped(ratio.round() as u64) }
+}
+
+/// As `12,345`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
