@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::sim::conditions::{self, Condition};
 use super::script::SIMULATE;
+use crate::sim::conditions::{self, Condition};
 use crate::strategy::json::{entries, flag, list, object_mut, set_default, text, text_at};
 
 /// What is made up for a node.

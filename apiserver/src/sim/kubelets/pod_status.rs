@@ -5,8 +5,8 @@ use std::hash::BuildHasher as _;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
-use crate::sim::conditions::{self, Condition};
 use crate::random::Random;
+use crate::sim::conditions::{self, Condition};
 use crate::strategy::json::{int, list, object_mut, present, text, text_at};
 use crate::strategy::pod::requests::is_sidecar;
 
@@ -267,5 +267,6 @@ fn image_id(image: &str) -> String {
 /// 64 digits that look like a digest.
 fn digest(of: &impl std::hash::Hash) -> String {
     let mut random = Random::new(FxBuildHasher.hash_one(of));
-    (0..4).map(|_| format!("{:016x}", random.next())).collect()
+    let parts: [u64; 4] = std::array::from_fn(|_| random.next());
+    format!("{:016x}{:016x}{:016x}{:016x}", parts[0], parts[1], parts[2], parts[3])
 }
