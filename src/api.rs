@@ -80,6 +80,11 @@ fn kubeconfig_error(path: &Path, source: KubeconfigError) -> ConnectError {
     }
 }
 
+/// A client for this server.
+pub(crate) fn client(config: Config) -> Result<Client, ConnectError> {
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
 /// Sends requests, at most as fast as configured.
 #[derive(Clone)]
 pub struct Api {
@@ -114,15 +119,19 @@ pub struct CallError {
 }
 
 impl Api {
-    /// Sends requests by this client.
+    /// Sends requests by a client made for this.
     pub fn new(config: Config, limit: Option<RateLimiter>) -> Result<Self, ConnectError> {
-        let client = Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
-        Ok(Self { client, limit })
+        Ok(Self::limited(client(config)?, limit))
     }
 
     /// Sends requests by a client that exists.
     pub fn with_client(client: Client) -> Self {
-        Self { client, limit: None }
+        Self::limited(client, None)
+    }
+
+    /// Sends requests by a client that exists, at most so fast.
+    pub fn limited(client: Client, limit: Option<RateLimiter>) -> Self {
+        Self { client, limit }
     }
 
     /// Sends a request and returns the answer's JSON.

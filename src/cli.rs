@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::future::Future;
 use std::io::{BufReader, IsTerminal as _};
 use std::path::PathBuf;
 
@@ -9,6 +10,8 @@ use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 use tracing_subscriber::EnvFilter;
 
+use crate::demo::{DemoOptions, demo};
+use crate::logs::LogSink;
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, load_config, run};
 
@@ -26,6 +29,8 @@ pub struct Cli {
 enum Command {
     /// Schedule pods until a signal comes.
     Run(Run),
+    /// See a scheduler at work: a cluster in memory, and pods that arrive.
+    Demo(DemoOptions),
     /// Make a recorded run's decisions again, and compare.
     Replay(Replay),
 }
@@ -60,9 +65,10 @@ struct Logs {
     /// What logs look like.
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     logging_format: Format,
-    /// What is logged: error, warn, info, debug, trace, or per module as in `info,supercargo=debug`.
-    #[arg(long, global = true, default_value = "info", env = "SUPERCARGO_LOG")]
-    log_level: String,
+    /// What is logged: error, warn, info, debug, trace, or per module as in `info,supercargo=debug`. Without it: info,
+    /// for `demo` warn.
+    #[arg(long, global = true, env = "SUPERCARGO_LOG")]
+    log_level: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -75,16 +81,13 @@ enum Format {
 
 /// Does what the command line says.
 pub fn execute(cli: Cli) -> Result<()> {
-    cli.logs.install()?;
+    let sink = LogSink::default();
+    cli.logs.install(&sink, if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" })?;
     match cli.command {
         Command::Run(Run { kubeconfig, config, record }) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-            let runtime = runtime.context("cannot start the runtime")?;
-            let result = runtime.block_on(run(RunOptions { kubeconfig, config, record }));
-            // What did not end in time must not keep the process.
-            runtime.shutdown_background();
-            result
+            on_runtime(run(RunOptions { kubeconfig, config, record }))
         }
+        Command::Demo(options) => on_runtime(demo(options, &sink)),
         Command::Replay(Replay { file, config }) => {
             let mut scheduler = Scheduler::new(scheduler_options(&load_config(config.as_deref())?))?;
             let record =
@@ -97,17 +100,25 @@ pub fn execute(cli: Cli) -> Result<()> {
     }
 }
 
+fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    // What did not end in time must not keep the process.
+    runtime.shutdown_background();
+    result
+}
+
 impl Logs {
     /// Logs go to standard error; colour only to a terminal.
-    fn install(&self) -> Result<()> {
+    fn install(&self, sink: &LogSink, usual_level: &str) -> Result<()> {
+        let level = self.log_level.as_deref().unwrap_or(usual_level);
         // The client calls every answer of 500 an error, without saying to what; whoever made the request says more.
-        let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{}", self.log_level))
-            .with_context(|| {
-                format!("--log-level {:?}: say error, warn, info, debug or trace", self.log_level)
-            })?;
+        let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{level}"))
+            .with_context(|| format!("--log-level {level:?}: say error, warn, info, debug or trace"))?;
         let logs = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr)
+            .with_writer(sink.clone())
             // Whoever read the log may be gone; saying so to the same place would end the process.
             .log_internal_errors(false)
             .with_ansi(std::io::stderr().is_terminal());

@@ -5,13 +5,15 @@
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use supercargo_framework::Now;
 use supercargo_framework::binding::Predicate;
-use supercargo_framework::{Now, Timestamp};
 use supercargo_scheduler::record::Recorded;
 use supercargo_scheduler::{Effect, Input, NoCalls, Scheduler};
 use tokio::sync::oneshot;
+
+use crate::clock::Clock;
 
 /// So many messages at most are taken before the next cycle, so that a storm of events does not stop scheduling.
 const MESSAGES_PER_CYCLE: usize = 1000;
@@ -104,16 +106,6 @@ impl Driver {
     }
 }
 
-/// What the clocks say.
-struct Clock(Instant);
-
-impl Clock {
-    fn now(&self) -> Now {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { wall: Timestamp::default().plus(since_epoch), monotonic: self.0.elapsed() }
-    }
-}
-
 /// Ends the owner when dropped: whoever started it may fail, and must not leave it behind.
 pub(crate) struct StopOnDrop(pub(crate) Mailbox);
 
@@ -128,23 +120,15 @@ pub(crate) struct Owner<C> {
     driver: Driver,
     messages: Receiver<Message>,
     shell: C,
-    clock: Clock,
+    clock: Box<dyn Clock>,
     started: bool,
     stopped: bool,
     waits: Vec<(Predicate, oneshot::Sender<()>)>,
 }
 
 impl<C: CarryOut> Owner<C> {
-    pub(crate) fn new(driver: Driver, messages: Receiver<Message>, shell: C) -> Self {
-        Self {
-            driver,
-            messages,
-            shell,
-            clock: Clock(Instant::now()),
-            started: false,
-            stopped: false,
-            waits: Vec::new(),
-        }
+    pub(crate) fn new(driver: Driver, messages: Receiver<Message>, shell: C, clock: Box<dyn Clock>) -> Self {
+        Self { driver, messages, shell, clock, started: false, stopped: false, waits: Vec::new() }
     }
 
     /// Runs until the scheduler is drained or it is told to stop. An error means that the record cannot be written.
@@ -186,7 +170,7 @@ impl<C: CarryOut> Owner<C> {
             return Ok(());
         }
         self.driver.flush()?;
-        match self.messages.recv_timeout(idle.min(LONGEST_SLEEP)) {
+        match self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP)) {
             Ok(message) => self.take(message),
             Err(_) => Ok(()),
         }

@@ -24,8 +24,12 @@ impl RateLimiter {
 
     /// Waits for this request's turn.
     pub async fn ready(&self) {
-        let turn = self.take_turn(Instant::now());
-        tokio::time::sleep_until(turn).await;
+        let now = Instant::now();
+        let turn = self.take_turn(now);
+        // Even a sleep until now takes until the timer's next millisecond.
+        if turn > now {
+            tokio::time::sleep_until(turn).await;
+        }
     }
 
     fn take_turn(&self, now: Instant) -> Instant {
@@ -40,6 +44,8 @@ impl RateLimiter {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -53,5 +59,12 @@ mod tests {
         }
         assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
         assert!(RateLimiter::new(0.0, 3).is_none() && RateLimiter::new(-1.0, 3).is_none());
+    }
+
+    #[tokio::test]
+    async fn within_the_burst_there_is_nothing_to_wait_for() {
+        let limit = RateLimiter::new(10.0, 3).unwrap();
+        let turns = [0; 4].map(|_| limit.ready().now_or_never().is_some());
+        assert_eq!(turns, [true, true, true, false]);
     }
 }

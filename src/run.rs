@@ -16,8 +16,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, ConnectError, connect};
+use crate::api::{Api, ConnectError, client, connect};
 use crate::binder::Binder;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientConnection, Config};
 use crate::events::Writer;
 use crate::informers::Informers;
@@ -48,6 +49,31 @@ pub struct RunOptions {
     pub record: Option<PathBuf>,
 }
 
+/// How a scheduler reaches its API server.
+#[derive(Clone)]
+pub struct Clients {
+    /// What logs call the server.
+    server: String,
+    watch: Client,
+    write: Client,
+    /// As upstream has it: events have a client of their own, and a storm of them delays no binding.
+    events: Client,
+}
+
+impl Clients {
+    /// Reaches a server over the network.
+    pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
+        let server = without_credentials(&connection.cluster_url);
+        let (write, events) = (client(connection.clone())?, client(connection.clone())?);
+        Ok(Self { server, watch: watching_client(connection)?, write, events })
+    }
+
+    /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
+    pub fn one(server: impl Into<String>, client: Client) -> Self {
+        Self { server: server.into(), watch: client.clone(), write: client.clone(), events: client }
+    }
+}
+
 /// Reads the configuration, or the default one.
 pub fn load_config(path: Option<&Path>) -> Result<Config> {
     let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
@@ -67,20 +93,37 @@ pub async fn run(options: RunOptions) -> Result<()> {
         connection = connect(kubeconfig.map(PathBuf::as_path)) => connection?,
         () = signalled.cancelled() => return Ok(()),
     };
-    let server = without_credentials(&connection.cluster_url);
-    let mut watching = connection.clone();
-    watching.read_timeout = Some(WATCH_SILENCE);
-    let client = Client::try_from(watching).map_err(|error| ConnectError::Client(Box::new(error)))?;
-    let limit = || rate_limit(&config.client_connection);
-    let api = Api::new(connection.clone(), limit())?;
-    // As upstream has it: events have a client of their own, and a storm of them delays no binding.
-    let event_api = Api::new(connection, limit())?;
+    schedule(&config, connection, options.record.as_deref(), &signalled).await
+}
+
+/// Schedules on this server until `stop` is cancelled, lets the bindings under way end, and returns.
+pub async fn schedule(
+    config: &Config,
+    connection: kube::Config,
+    record: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let clients = Clients::connect(connection)?;
+    schedule_by(config, clients, Box::new(SystemClock::default()), record, stop).await
+}
+
+/// The same with clients of one's own, by a clock of one's own.
+pub async fn schedule_by(
+    config: &Config,
+    clients: Clients,
+    clock: Box<dyn Clock>,
+    record: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let Clients { server, watch, write, events } = clients;
+    let limited = |client| Api::limited(client, rate_limit(&config.client_connection));
+    let (api, event_api) = (limited(write), limited(events));
     let names: BTreeSet<_> =
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
-    let scheduler = Scheduler::new(scheduler_options(&config))?.with_observer(Box::new(LogObserver));
-    let driver = driver(scheduler, options.record.as_deref())?;
+    let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
+    let driver = driver(scheduler, record)?;
     let (mailbox, messages) = Mailbox::new();
     let _stop = StopOnDrop(mailbox.clone());
     let (recorder, events) = Writer::new(event_api, hostname());
@@ -92,21 +135,21 @@ pub async fn run(options: RunOptions) -> Result<()> {
         recorder,
         patches,
     };
-    let owner = Owner::new(driver, messages, shell);
+    let owner = Owner::new(driver, messages, shell, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
-    let informers = Informers::new(client, &mailbox, names)?;
+    let informers = Informers::new(watch, &mailbox, names)?;
     informers.start();
-    let until_signalled = async {
-        if informers.synced(&signalled).await.is_synced() {
+    let until_stopped = async {
+        if informers.synced(stop).await.is_synced() {
             // Everything that exists lies in the mailbox before this.
             mailbox.post(Message::Start);
             tracing::info!("informers and handlers have synced, scheduling");
         }
-        signalled.cancelled().await;
+        stop.cancelled().await;
     };
     tokio::select! {
-        () = until_signalled => {}
+        () = until_stopped => {}
         failure = informers.failed() => bail!("an informer broke down: {failure}"),
         ended = &mut owner => {
             ended.context("the scheduler panicked")?.context("cannot write the record")?;
@@ -127,6 +170,12 @@ pub async fn run(options: RunOptions) -> Result<()> {
     flush(writers).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A client for informers, which notices when the server falls silent.
+pub(crate) fn watching_client(mut connection: kube::Config) -> Result<Client, ConnectError> {
+    connection.read_timeout = Some(WATCH_SILENCE);
+    client(connection)
 }
 
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
@@ -161,7 +210,7 @@ async fn flush(writers: [JoinHandle<()>; 2]) {
 }
 
 /// A token that SIGTERM or SIGINT cancels.
-fn stop_signal() -> Result<CancellationToken> {
+pub(crate) fn stop_signal() -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;

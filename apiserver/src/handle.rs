@@ -413,7 +413,7 @@ impl Act<'_> {
                     return Err(Status::stale(kind, name));
                 }
                 let mut new = old.clone();
-                set_scale(&mut new, &new_scale, kind, &paths)?;
+                set_scale(&mut new, &new_scale, &paths)?;
                 Ok(new)
             })
         })?;
@@ -459,6 +459,9 @@ impl Writer<'_> {
             let name = text(&budget, &["metadata", "name"]).to_owned();
             self.update(&kind, namespace, &name, Part::Status, |_| Ok(budget))?;
         }
+        let mut marked = pod;
+        eviction::mark(&mut marked);
+        self.update(kind, namespace, name, Part::Sub(Subresource::Eviction), |_| Ok(marked))?;
         self.delete(kind, namespace, name, options)?;
         Ok(())
     }

@@ -344,6 +344,7 @@ fn table() -> Vec<Kind> {
         Kind::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "priorityclass")
             .short(&["pc"]),
         Kind::of("coordination.k8s.io", "v1", "leases", "Lease", "lease").namespaced(),
+        Kind::of("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", "runtimeclass"),
         Kind::of("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "endpointslice").namespaced(),
         Kind::of(RESOURCE, "v1", "deviceclasses", "DeviceClass", "deviceclass"),
         Kind::of(RESOURCE, "v1", "resourceclaims", "ResourceClaim", "resourceclaim")

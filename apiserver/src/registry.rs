@@ -57,6 +57,11 @@ impl Registry {
 }
 
 impl Kind {
+    /// Whether its objects define kinds.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.resource == "customresourcedefinitions" && !self.custom
+    }
+
     /// Where its objects are kept.
     pub(crate) fn table(&self) -> ResourceKey {
         let (group, resource) = self.store_key();

@@ -1,7 +1,8 @@
 //! The types of the built-in kinds: which fields there are, how lists and maps are patched and merged, and what a field is in
 //! protobuf. One table feeds pruning of unknown fields, strategic merge patch, server-side apply, protobuf and OpenAPI.
 //!
-//! The table (`schema.json`) is made from the Go types of the API by `tests/controlplane/schema`.
+//! The table (`schema.json`) is made from the Go types of the API by `tests/controlplane/schema`; a test tells when it is
+//! stale. In `tests/controlplane`: `go run ./schema > ../../apiserver/src/schema.json`.
 
 use std::sync::LazyLock;
 
@@ -145,8 +146,9 @@ impl Schema {
     }
 
     /// The type of a kind by its names in JSON: those that are served, their lists, and what requests and answers have
-    /// beside them (`v1` `Status`, `v1` `DeleteOptions`, `policy/v1` `Eviction`).
+    /// beside them (`v1` `Status`, `policy/v1` `Eviction`, `DeleteOptions` of any group, as upstream's clients send it).
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<TypeId> {
+        let api_version = if kind == "DeleteOptions" { "v1" } else { api_version };
         self.kinds.get(&format!("{api_version} {kind}")).copied()
     }
 
@@ -392,5 +394,12 @@ mod tests {
         let pods = built_in().iter().find(|kind| kind.resource == "pods").unwrap();
         assert_eq!(Schema::get().of(&Kind { custom: true, ..pods.clone() }), None);
         assert_eq!(Schema::get().kind("example.com/v1", "Pod"), None);
+    }
+
+    #[test]
+    fn every_group_has_delete_options() {
+        let core = Schema::get().kind("v1", "DeleteOptions");
+        assert!(core.is_some());
+        assert_eq!(Schema::get().kind("apps/v1", "DeleteOptions"), core);
     }
 }

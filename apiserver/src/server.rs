@@ -21,6 +21,7 @@ use crate::registry::Registry;
 use crate::rest::{State, Writer};
 use crate::status::Status;
 use crate::store::Store;
+use crate::strategy::priority_class::SYSTEM_CLASSES;
 
 /// The body of an answer.
 pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Disconnect>;
@@ -182,9 +183,7 @@ impl ApiServer {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             self.must_create("namespaces", json!({"metadata": {"name": name}}));
         }
-        let classes = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
-        for (name, value) in classes {
-            let description = "Used for system critical pods.";
+        for (name, value, description) in SYSTEM_CLASSES {
             self.must_create(
                 "priorityclasses",
                 json!({"metadata": {"name": name}, "value": value, "description": description}),

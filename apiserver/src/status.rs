@@ -99,6 +99,12 @@ impl Status {
 
     /// 422: the object breaks a rule of its kind. There must be a cause.
     pub fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Self {
+        // Kinds that are stored in another group are checked there.
+        Self::invalid_of(&kind.stored_in_group, &kind.kind, name, causes)
+    }
+
+    /// 422 about something that is no object of a kind that is served.
+    pub fn invalid_of(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let mut wrong: Vec<String> = Vec::new();
         for cause in &causes {
             let line = format!("{}: {}", cause.field, cause.message);
@@ -108,15 +114,16 @@ impl Status {
             }
         }
         let wrong = if wrong.len() == 1 { wrong.remove(0) } else { format!("[{}]", wrong.join(", ")) };
-        let qualified = if kind.group.is_empty() {
-            kind.kind.to_string()
-        } else {
-            format!("{}.{}", kind.kind, kind.group)
-        };
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = format!("{qualified} {name:?} is invalid: {wrong}");
-        let mut status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
-        status.details.kind = kind.kind.to_string();
-        status.details.causes = causes;
+        let mut status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        *status.details = Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes,
+            ..Details::default()
+        };
         status
     }
 
@@ -255,8 +262,7 @@ impl Cause {
 
     /// A value that is none of those that can be.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let mut quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-        quoted.sort();
+        let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let message = format!("Unsupported value: {}: supported values: {}", shown(value), quoted.join(", "));
         Self::new("FieldValueNotSupported", field, message)
     }

@@ -7,6 +7,7 @@ mod bad_nodes;
 mod bad_pods;
 mod capacity;
 mod changes;
+mod demo;
 mod events;
 mod outage;
 mod permissions;

@@ -1,11 +1,16 @@
 //! Parity with upstream: the scenarios of `scenarios/` through kube-scheduler and through supercargo, on one
-//! control plane. `README.md` has the format, and how to run, add and record.
+//! control plane, and through supercargo on the API server in memory. `README.md` has the format, and how to run,
+//! add and record.
 
+mod cluster;
 mod compare;
+mod in_memory;
+mod memory;
 mod observe;
 mod run;
 mod scenario;
 mod side;
+mod skipping;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,8 +23,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 
+use cluster::Real;
 use compare::{Difference, Meant};
 use observe::Seen;
+use run::Outcome;
 use scenario::{Scenario, name_of, yaml_files};
 use side::{Scheduler, Side};
 
@@ -77,16 +84,12 @@ fn parity(beside: bool) -> Result<()> {
     }
     // One at a time: nodes belong to the whole control plane, and the machine may be small.
     let _turn = turn();
-    let known = Scenario::all(&folder("scenarios"), None)?;
-    let known: Vec<String> = known.into_iter().map(|scenario| scenario.name).collect();
-    let filter = std::env::var("SUPERCARGO_PARITY").ok();
-    let scenarios = Scenario::all(&folder("scenarios"), filter.as_deref())?;
-    ensure!(!scenarios.is_empty(), "no scenario is called {filter:?}");
-
-    let plane = ControlPlane::start(Options::default())?;
-    run::prepare(&plane)?;
-    let mut upstream = beside.then(|| Scheduler::start(&plane, Side::Upstream)).transpose()?;
-    let mut ours = (!is_recording()).then(|| Scheduler::start(&plane, Side::Supercargo)).transpose()?;
+    let scenarios = asked_for()?;
+    let cluster = Real::new(ControlPlane::start(Options::default())?);
+    run::prepare(&cluster)?;
+    let start = |side| Scheduler::start(&cluster.plane, side);
+    let mut upstream = beside.then(|| start(Side::Upstream)).transpose()?;
+    let mut ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
     let version = if beside { side::upstream_version()? } else { String::new() };
 
     let (mut found, mut complaints, mut ran) = (Vec::new(), Vec::new(), Vec::new());
@@ -96,7 +99,7 @@ fn parity(beside: bool) -> Result<()> {
         let expected = match &mut upstream {
             None => Expected::read(name)?.pods,
             Some(upstream) => {
-                let outcome = run::scenario(&plane, upstream, scenario)?;
+                let outcome = run::scenario(&cluster, upstream, scenario)?;
                 if let Some(why) = outcome.stopped {
                     complaints.push(format!("{name}: upstream did not run to the end: {why:#}"));
                     continue;
@@ -111,27 +114,48 @@ fn parity(beside: bool) -> Result<()> {
         }
         let half = began.elapsed();
         if let Some(ours) = &mut ours {
-            let outcome = run::scenario(&plane, ours, scenario)?;
-            let mut expected = expected;
-            if outcome.stopped.is_some() {
-                // Pods that it did not come to say nothing more.
-                expected.retain(|pod, _| outcome.seen.contains_key(pod));
-            }
-            found.extend(outcome.stopped.map(|why| Difference {
-                scenario: name.clone(),
-                pod: String::new(),
-                field: "steps",
-                upstream: "ran to the end".to_owned(),
-                ours: format!("{why:#}"),
-            }));
-            found.extend(compare::differences(name, &expected, &outcome.seen));
+            let outcome = run::scenario(&cluster, ours, scenario)?;
+            found.extend(judge(name, expected, outcome));
         }
         ran.push(name.clone());
         let (whole, half) = (began.elapsed().as_millis(), half.as_millis());
         println!("{name}: {half} ms upstream, {} ms ours", whole - half);
     }
 
-    let (faults, unused) = Meant::read()?.excuse(found, &ran, &known);
+    verdict(found, complaints, &ran)
+}
+
+/// The scenarios to run: all, unless the environment says which.
+fn asked_for() -> Result<Vec<Scenario>> {
+    let filter = std::env::var("SUPERCARGO_PARITY").ok();
+    let scenarios = Scenario::all(&folder("scenarios"), filter.as_deref())?;
+    ensure!(!scenarios.is_empty(), "no scenario is called {filter:?}");
+    Ok(scenarios)
+}
+
+/// In what a scenario's outcome is not as it should be.
+fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    if let Some(why) = outcome.stopped {
+        // Pods that it did not come to say nothing more.
+        expected.retain(|pod, _| outcome.seen.contains_key(pod));
+        differences.push(Difference {
+            scenario: name.to_owned(),
+            pod: String::new(),
+            field: "steps",
+            upstream: "ran to the end".to_owned(),
+            ours: format!("{why:#}"),
+        });
+    }
+    differences.extend(compare::differences(name, &expected, &outcome.seen));
+    differences
+}
+
+/// Fails if anything was found that is not meant.
+fn verdict(found: Vec<Difference>, mut complaints: Vec<String>, ran: &[String]) -> Result<()> {
+    let known = Scenario::all(&folder("scenarios"), None)?;
+    let known: Vec<String> = known.into_iter().map(|scenario| scenario.name).collect();
+    let (faults, unused) = Meant::read()?.excuse(found, ran, &known);
     complaints.extend(unused);
     if faults.is_empty() && complaints.is_empty() {
         return Ok(());

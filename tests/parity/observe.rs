@@ -6,8 +6,9 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use supercargo_controlplane::{ControlPlane, Method};
+use supercargo_controlplane::Method;
 
+use super::cluster::Cluster;
 use super::scenario::{NAMESPACE, pod_path};
 use super::side::Side;
 
@@ -108,15 +109,18 @@ impl PodSeen {
 }
 
 /// Looks at one pod, which had that UID. It may be gone; its events stay.
-pub(super) fn pod(plane: &ControlPlane, side: Side, name: &str, uid: &str) -> Result<PodSeen> {
-    let events =
-        plane.request(Method::Get, &format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"), None)?;
+pub(super) fn pod(cluster: &dyn Cluster, side: Side, name: &str, uid: &str) -> Result<PodSeen> {
+    let events = cluster.request(
+        Method::Get,
+        &format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"),
+        None,
+    )?;
     let events = events.json()?;
     let mut events: Vec<&Value> = items(&events)
         .filter(|event| event.pointer("/regarding/uid").and_then(Value::as_str) == Some(uid))
         .collect();
     events.sort_by_key(|event| text(event, "/eventTime"));
-    let pod = plane.request(Method::Get, &pod_path(name), None)?;
+    let pod = cluster.request(Method::Get, &pod_path(name), None)?;
     let pod = if pod.status == 404 { Value::Null } else { pod.json()? };
     let node = some_text(&pod, "/spec/nodeName");
     Ok(PodSeen {

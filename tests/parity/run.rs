@@ -1,27 +1,24 @@
 //! Takes one scenario through one scheduler.
 
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use supercargo_controlplane::{ControlPlane, Method};
+use supercargo_controlplane::Method;
 
+use super::cluster::Cluster;
 use super::observe::{self, PodSeen, Seen, items};
 use super::scenario::{Expect, NAMESPACE, Scenario, Step, Target, pod_path};
 use super::side::{Scheduler, Side};
 
-/// How long anything may take that is waited for.
+/// How long anything may take that is waited for, by the scheduler's clock.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long between two looks.
-const PAUSE: Duration = Duration::from_millis(15);
-
 /// Makes the namespace that all pods are in.
-pub(super) fn prepare(plane: &ControlPlane) -> Result<()> {
+pub(super) fn prepare(cluster: &dyn Cluster) -> Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    plane.request(Method::Post, "/api/v1/namespaces", Some(&namespace))?.json()?;
+    cluster.request(Method::Post, "/api/v1/namespaces", Some(&namespace))?.json()?;
     Ok(())
 }
 
@@ -34,11 +31,11 @@ pub(super) struct Outcome {
 
 /// Runs a scenario from a clean cluster to a clean cluster.
 pub(super) fn scenario(
-    plane: &ControlPlane,
+    cluster: &dyn Cluster,
     scheduler: &mut Scheduler,
     scenario: &Scenario,
 ) -> Result<Outcome> {
-    let mut run = Run { plane, side: scheduler.side(), scenario, uids: BTreeMap::new(), barriers: 0 };
+    let mut run = Run { cluster, side: scheduler.side(), scenario, uids: BTreeMap::new(), barriers: 0 };
     let mark = scheduler.mark()?;
     let stopped = run.perform().err();
     scheduler.check_alive()?;
@@ -56,7 +53,7 @@ pub(super) fn scenario(
 }
 
 struct Run<'a> {
-    plane: &'a ControlPlane,
+    cluster: &'a dyn Cluster,
     side: Side,
     scenario: &'a Scenario,
     /// Of the pods created so far.
@@ -93,13 +90,13 @@ impl Run<'_> {
         }
         // What is still under way, a patch of a condition perhaps, is to be seen, too.
         self.barrier()?;
-        Ok(())
+        self.cluster.settle()
     }
 
     fn look(&self) -> Result<Seen> {
         let mut seen = Seen::new();
         for (name, uid) in &self.uids {
-            seen.insert(name.clone(), observe::pod(self.plane, self.side, name, uid)?);
+            seen.insert(name.clone(), observe::pod(self.cluster, self.side, name, uid)?);
         }
         Ok(seen)
     }
@@ -119,7 +116,7 @@ impl Run<'_> {
             self.send(Method::Delete, &format!("{}?gracePeriodSeconds=0", target.path()), None)?;
         }
         if let Some(time) = step.elapse {
-            thread::sleep(Duration::from_millis(time));
+            self.cluster.elapse(Duration::from_millis(time))?;
         }
         for (pod, expect) in &step.expect {
             self.expect(pod, expect)?;
@@ -152,9 +149,10 @@ impl Run<'_> {
     /// Waits until the pod is as expected, and checks what a scenario says of it itself.
     fn expect(&self, name: &str, expect: &Expect) -> Result<()> {
         let uid = self.uids.get(name).with_context(|| format!("{name} is not created yet"))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.cluster.now() + PATIENCE;
         loop {
-            let seen = observe::pod(self.plane, self.side, name, uid)?;
+            self.cluster.settle()?;
+            let seen = observe::pod(self.cluster, self.side, name, uid)?;
             if is_as_expected(&seen, expect) {
                 return check(name, &seen, expect);
             }
@@ -164,10 +162,10 @@ impl Run<'_> {
                 Expect::Quiet => true,
                 _ => false,
             };
-            if is_settled || Instant::now() > deadline {
+            if is_settled || self.cluster.now() > deadline {
                 bail!("{name} is not {expect:?}");
             }
-            thread::sleep(PAUSE);
+            self.cluster.pause()?;
         }
     }
 
@@ -177,13 +175,13 @@ impl Run<'_> {
             0 => "no nodes available".to_owned(),
             _ => format!("0/{count} nodes are available"),
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.cluster.now() + PATIENCE;
         loop {
             let note = self.barrier()?;
             if note.starts_with(&wanted) {
                 return Ok(());
             }
-            if Instant::now() > deadline {
+            if self.cluster.now() > deadline {
                 bail!("the scheduler does not see {count} nodes; it says: {note}");
             }
         }
@@ -206,18 +204,19 @@ impl Run<'_> {
         });
         let created = self.post(&format!("/api/v1/namespaces/{NAMESPACE}/pods"), &pod)?;
         let uid = uid_of(&created)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.cluster.now() + PATIENCE;
         loop {
-            let seen = observe::pod(self.plane, self.side, &name, &uid)?;
+            self.cluster.settle()?;
+            let seen = observe::pod(self.cluster, self.side, &name, &uid)?;
             if seen.is_told_of_its_failure() {
                 let path = format!("{}?gracePeriodSeconds=0", pod_path(&name));
                 self.send(Method::Delete, &path, None)?;
                 return Ok(seen.events[0].note.clone());
             }
-            if Instant::now() > deadline {
+            if self.cluster.now() > deadline {
                 bail!("the scheduler does not say that no node takes {name}");
             }
-            thread::sleep(PAUSE);
+            self.cluster.pause()?;
         }
     }
 
@@ -225,9 +224,9 @@ impl Run<'_> {
     fn clean_up(&self) -> Result<()> {
         let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
         let events = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.cluster.now() + PATIENCE;
         loop {
-            let list = self.plane.request(Method::Get, &pods, None)?.json()?;
+            let list = self.cluster.request(Method::Get, &pods, None)?.json()?;
             if items(&list).next().is_none() {
                 break;
             }
@@ -236,10 +235,10 @@ impl Run<'_> {
                 let path = pod_path(name.unwrap_or_default());
                 let none = json!({"metadata": {"finalizers": null}});
                 // It may be gone already.
-                self.plane.request(Method::Patch, &path, Some(&none))?;
+                self.cluster.request(Method::Patch, &path, Some(&none))?;
             }
             self.send(Method::Delete, &format!("{pods}?gracePeriodSeconds=0"), None)?;
-            if Instant::now() > deadline {
+            if self.cluster.now() > deadline {
                 bail!("the pods do not go away");
             }
         }
@@ -252,25 +251,25 @@ impl Run<'_> {
                 .and_then(Value::as_str)
                 .context("an object has no name")?;
             // It is not there when the scenario failed before it.
-            self.plane.request(Method::Delete, &format!("{}/{name}", object.path), None)?;
+            self.cluster.request(Method::Delete, &format!("{}/{name}", object.path), None)?;
         }
         Ok(())
     }
 
     /// Creates an object. The API server knows a fresh PriorityClass only after a moment, and refuses until then.
     fn post(&self, path: &str, object: &Value) -> Result<Value> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.cluster.now() + PATIENCE;
         loop {
-            let answer = self.plane.request(Method::Post, path, Some(object))?;
-            if answer.status != 403 || Instant::now() > deadline {
+            let answer = self.cluster.request(Method::Post, path, Some(object))?;
+            if answer.status != 403 || self.cluster.now() > deadline {
                 return answer.json().with_context(|| format!("POST {path}: {object}"));
             }
-            thread::sleep(PAUSE);
+            self.cluster.pause()?;
         }
     }
 
     fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
-        let answer = self.plane.request(method, path, body)?;
+        let answer = self.cluster.request(method, path, body)?;
         answer.json().with_context(|| format!("{method} {path}"))
     }
 }

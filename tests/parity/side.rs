@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use supercargo_controlplane::{Assets, ControlPlane, Handle, Program, SchedulerOptions};
 
+use super::memory::Embedded;
 use super::scenario::NAMESPACE;
 
 /// Both schedulers' configuration.
@@ -64,7 +65,7 @@ impl Side {
         }
     }
 
-    fn config(self) -> String {
+    pub(super) fn config(self) -> String {
         match self {
             Self::Upstream => CONFIG.to_owned(),
             Self::Supercargo => CONFIG.replace("schedulerName: ", &format!("schedulerName: {PREFIX}")),
@@ -77,6 +78,7 @@ impl Side {
 pub(super) enum Scheduler {
     Upstream(Handle),
     Supercargo(Leashed),
+    Embedded(Embedded),
 }
 
 impl Scheduler {
@@ -100,7 +102,7 @@ impl Scheduler {
     pub(super) fn side(&self) -> Side {
         match self {
             Self::Upstream(_) => Side::Upstream,
-            Self::Supercargo(_) => Side::Supercargo,
+            Self::Supercargo(_) | Self::Embedded(_) => Side::Supercargo,
         }
     }
 
@@ -109,6 +111,7 @@ impl Scheduler {
         let (alive, log) = match self {
             Self::Upstream(handle) => (handle.is_running(), handle.log_path().to_owned()),
             Self::Supercargo(child) => (child.shell.try_wait()?.is_none(), child.log.clone()),
+            Self::Embedded(embedded) => return embedded.check_alive(),
         };
         if !alive {
             let words = fs::read(&log).unwrap_or_default();
@@ -124,7 +127,7 @@ impl Scheduler {
     pub(super) fn mark(&self) -> Result<u64> {
         match self {
             Self::Upstream(handle) => Ok(fs::metadata(handle.log_path())?.len()),
-            Self::Supercargo(_) => Ok(0),
+            Self::Supercargo(_) | Self::Embedded(_) => Ok(0),
         }
     }
 
@@ -133,7 +136,7 @@ impl Scheduler {
     pub(super) fn scores_since(&self, mark: u64) -> Result<Scores> {
         match self {
             Self::Upstream(handle) => read_scores(handle.log_path(), mark),
-            Self::Supercargo(_) => Ok(Scores::new()),
+            Self::Supercargo(_) | Self::Embedded(_) => Ok(Scores::new()),
         }
     }
 }

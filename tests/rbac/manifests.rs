@@ -21,6 +21,15 @@ pub(crate) fn parse(path: &Path) -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The documents of a YAML file, in their order.
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(!documents.is_empty(), "{} is empty", path.display());
+    documents
+}
+
 /// Every YAML file of the folder, sorted.
 pub(crate) fn yaml_files() -> Vec<PathBuf> {
     let mut files = Vec::new();

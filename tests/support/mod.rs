@@ -14,4 +14,4 @@ pub(crate) use cluster::{Cluster, own_plane};
 pub(crate) use eventually::{eventually, say};
 pub(crate) use fake_api::FakeApi;
 pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
-pub(crate) use process::{Supercargo, output};
+pub(crate) use process::{Supercargo, command, output};

@@ -17,7 +17,7 @@ const LEASH: &str = r#"read -r _; kill -KILL "$1"; rm -rf "$2""#;
 const SCHEDULING: &str = "informers and handlers have synced";
 
 /// The binary, with nothing in its environment that would tell it where a cluster is.
-fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
     for name in ["SUPERCARGO_LOG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"] {
         command.env_remove(name);

@@ -1,7 +1,8 @@
 //! Objects as the real server's decoder and storage leave them: without unknown fields and empty values, with times and
 //! quantities in one form, and with what Go writes even when it is empty (`status: {}`).
 //!
-//! Not represented: the same field twice (JSON is parsed before it comes here), an array of numbers where base64 text is due.
+//! Not represented: the same field twice, and the order of fields where messages name several (JSON is parsed, into sorted
+//! maps, before it comes here); the year 1 in a field that tells it from nothing, which Go shows as null.
 
 pub mod quantity;
 pub mod time;
@@ -9,8 +10,8 @@ pub mod time;
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use serde_json::{Map, Number, Value};
 
 use crate::schema::{Field, Schema, Shape, Type, TypeId};
@@ -76,7 +77,7 @@ fn refusal(version: &str, kind: &str, why: impl fmt::Display) -> String {
 /// Brings an object of a type into the form that the real server stores. The answer is the paths of the fields that the
 /// type does not have, which are gone then. After an error the object is half done.
 pub fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
-    let mut pruner = Pruner { schema: Schema::get(), unknown: Vec::new() };
+    let mut pruner = Pruner { schema: Schema::get(), unknown: Vec::new(), wrong: None };
     let one = pruner.schema.get_type(id);
     match object {
         Value::Object(fields) => pruner.object(one, fields, None)?,
@@ -89,7 +90,7 @@ pub fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
             )));
         }
     }
-    Ok(pruner.unknown)
+    pruner.wrong.map_or(Ok(pruner.unknown), Err)
 }
 
 /// What an object of a type is when nothing is said: the fields that Go writes even when they are empty.
@@ -186,6 +187,8 @@ type Kept = bool;
 struct Pruner {
     schema: &'static Schema,
     unknown: Vec<String>,
+    /// The first wrong type. Go's decoder goes on after it, and shows it unless something ends its work.
+    wrong: Option<TypeError>,
 }
 
 impl Pruner {
@@ -277,29 +280,54 @@ impl Pruner {
                 Ok(())
             }
             (Shape::Int32, Value::Number(number)) => {
-                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
-                if fits { Ok(()) } else { Err(place.wrong_number(number, "int32")) }
+                if !fits_int32(number) {
+                    self.wrong(|| place.wrong_number(number, "int32"));
+                }
+                Ok(())
             }
             (Shape::Int64, Value::Number(number)) => {
-                if number.is_i64() {
-                    Ok(())
-                } else {
-                    Err(place.wrong_number(number, "int64"))
+                if !number.is_i64() {
+                    self.wrong(|| place.wrong_number(number, "int64"));
                 }
+                Ok(())
             }
             (Shape::IntOrString, other) => int_or_string(place, other),
             (Shape::Quantity, other) => quantity(other, false),
             (Shape::Time, other) => time(place, other, Precision::Seconds),
             (Shape::MicroTime, other) => time(place, other, Precision::Micros),
-            (Shape::Bytes, Value::String(text)) => bytes(text),
-            (_, other) => Err(place.wrong(other)),
+            (Shape::Bytes, Value::String(text)) => {
+                if let Some(error) = not_base64(text) {
+                    self.wrong(|| error);
+                }
+                Ok(())
+            }
+            (Shape::Bytes, Value::Array(items)) => {
+                match items.iter().map(byte).collect::<Result<Vec<u8>, _>>() {
+                    Ok(bytes) => *value = STANDARD.encode(bytes).into(),
+                    Err(item) => self.wrong(|| place.refuse(item, "uint8")),
+                }
+                Ok(())
+            }
+            (_, other) => {
+                self.wrong(|| place.wrong(other));
+                Ok(())
+            }
         }
+    }
+
+    fn wrong(&mut self, error: impl FnOnce() -> TypeError) {
+        self.wrong.get_or_insert_with(error);
     }
 
     /// A value of a list or map, where null is an empty one.
     fn item(&mut self, place: Place<'_>, value: &mut Value) -> Result<(), TypeError> {
         if value.is_null() {
-            *value = empty_value(place.shape);
+            // Here protobuf has a place for what is empty, and so loses what is null.
+            *value = match place.shape {
+                Shape::List(_) => Value::Array(Vec::new()),
+                Shape::Bytes => String::new().into(),
+                shape => empty_value(shape),
+            };
             return Ok(());
         }
         self.value(place, value)
@@ -308,12 +336,14 @@ impl Pruner {
 
 fn int_or_string(place: Place<'_>, value: &Value) -> Result<(), TypeError> {
     match value {
-        Value::Number(number) if number.as_i64().is_none_or(|number| i32::try_from(number).is_err()) => {
-            Err(place.wrong_number(number, "int32"))
-        }
+        Value::Number(number) if !fits_int32(number) => Err(place.wrong_number(number, "int32")),
         Value::String(_) | Value::Number(_) => Ok(()),
         other => Err(place.refuse(other, "int32")),
     }
+}
+
+fn fits_int32(number: &Number) -> bool {
+    number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
 }
 
 fn quantity(value: &mut Value, milli: bool) -> Result<(), TypeError> {
@@ -339,17 +369,18 @@ fn time(place: Place<'_>, value: &mut Value, precision: Precision) -> Result<(),
     Ok(())
 }
 
-fn bytes(text: &str) -> Result<(), TypeError> {
-    let wrong = |offset: usize| TypeError(format!("illegal base64 data at input byte {offset}"));
-    match STANDARD.decode(text) {
-        Ok(_) => Ok(()),
-        Err(
-            base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _),
-        ) => Err(wrong(offset)),
-        Err(base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding) => {
-            Err(wrong(text.len() / 4 * 4))
-        }
-    }
+fn not_base64(text: &str) -> Option<TypeError> {
+    let offset = match STANDARD.decode(text).err()? {
+        DecodeError::InvalidByte(offset, _) | DecodeError::InvalidLastSymbol(offset, _) => offset,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
+    };
+    Some(TypeError(format!("illegal base64 data at input byte {offset}")))
+}
+
+/// Go takes numbers for bytes too.
+fn byte(value: &Value) -> Result<u8, &Value> {
+    let number = if value.is_null() { Some(0) } else { value.as_u64() };
+    number.and_then(|number| u8::try_from(number).ok()).ok_or(value)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -402,7 +433,9 @@ fn go_type(shape: &Shape) -> String {
         Shape::Int32 => "int32".to_owned(),
         Shape::Int64 => "int64".to_owned(),
         Shape::Double => "float64".to_owned(),
-        Shape::String | Shape::Time | Shape::MicroTime => "string".to_owned(),
+        Shape::String => "string".to_owned(),
+        Shape::Time => "v1.Time".to_owned(),
+        Shape::MicroTime => "v1.MicroTime".to_owned(),
         Shape::Bytes => "[]uint8".to_owned(),
         Shape::Quantity => "resource.Quantity".to_owned(),
         Shape::IntOrString => "intstr.IntOrString".to_owned(),

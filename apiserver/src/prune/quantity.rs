@@ -8,6 +8,9 @@ pub enum Error {
     /// Not a number and a unit.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
+    /// A unit without a number. Upstream takes most of those for zero.
+    #[error("unable to parse numeric part of quantity")]
+    Number,
     /// No such unit.
     #[error("unable to parse quantity's suffix")]
     Suffix,
@@ -16,8 +19,9 @@ pub enum Error {
 /// The smallest unit, as a power of ten.
 const NANO: i32 = -9;
 const MILLI: i32 = -3;
-/// So many decimal digits surely fit 64 bits.
-const DIGITS: usize = 18;
+/// So many decimal digits surely fit 64 bits; fewer, when there is a binary unit.
+const DIGITS: i32 = 18;
+const BINARY_DIGITS: i32 = 14;
 const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -36,6 +40,8 @@ enum Format {
 /// The parts of the text.
 struct Parts<'a> {
     negative: bool,
+    /// Whether there are any digits.
+    is_number: bool,
     /// Digits before the point, without leading zeros.
     whole: &'a str,
     /// Digits after the point.
@@ -66,10 +72,12 @@ fn normalise(text: &str, milli: bool) -> Result<Cow<'_, str>, Error> {
     }
     let parts = Parts::of(text)?;
     let (exponent, mut format) = interpret(parts.suffix)?;
-    if let Some(scale) = parts.kept_scale(exponent, format)
-        && (!milli || scale >= MILLI)
-    {
-        return Ok(Cow::Borrowed(text));
+    match parts.simple_scale(exponent, format) {
+        Some(scale) if parts.looks_canonical(scale, format) && (!milli || scale >= MILLI) => {
+            return Ok(Cow::Borrowed(text));
+        }
+        None if !parts.is_number => return Err(Error::Number),
+        _ => {}
     }
     let mut number = parts.number(exponent, format);
     if format == Format::Binary && number.is_below_one() {
@@ -88,33 +96,45 @@ impl<'a> Parts<'a> {
         }
         let negative = text.starts_with('-');
         let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let (whole, rest) = digits(rest.trim_start_matches('0'));
-        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+        let significant = rest.trim_start_matches('0');
+        let (whole, after) = digits(significant);
+        let (fraction, suffix) = after.strip_prefix('.').map_or(("", after), digits);
+        let is_number = significant.len() < rest.len() || !whole.is_empty() || !fraction.is_empty();
         let exponent = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
         let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
         if exponent.bytes().all(|byte| byte.is_ascii_digit()) {
-            Ok(Self { negative, whole, fraction, suffix })
+            Ok(Self { negative, is_number, whole, fraction, suffix })
         } else {
             Err(Error::Format)
         }
     }
 
-    /// Upstream keeps the text when it looks canonical to it, which is not always when it is: `1.500` stays. The
-    /// answer is the number's scale then.
-    fn kept_scale(&self, exponent: i32, format: Format) -> Option<i32> {
+    /// The scale of a number that surely fits 64 bits, at which upstream takes a short cut.
+    fn simple_scale(&self, exponent: i32, format: Format) -> Option<i32> {
         // A lone zero counts as a digit.
-        let count = self.whole.len().max(1) + self.fraction.len();
+        let whole = i32::try_from(self.whole.len().max(1)).ok()?;
+        let fraction = i32::try_from(self.fraction.len()).ok()?;
         if format == Format::Binary {
-            let allowed = 14 - i32::try_from(self.whole.len().max(1)).ok()? - exponent * 3 / 10;
-            let value: i64 = self.whole.parse().ok()?;
-            let fits = value.checked_mul(1 << exponent).is_some();
-            return (self.fraction.is_empty() && allowed >= 0 && fits && value & 7 != 0).then_some(0);
+            let room = BINARY_DIGITS - whole - exponent * 3 / 10;
+            return (fraction == 0 && room >= 0 && self.multiplied(exponent).is_some()).then_some(0);
         }
-        let scale = exponent.checked_sub(i32::try_from(self.fraction.len()).ok()?)?;
+        let scale = exponent.checked_sub(fraction)?;
+        (whole + fraction <= DIGITS && scale >= NANO).then_some(scale)
+    }
+
+    fn multiplied(&self, exponent: i32) -> Option<i64> {
+        let whole: i64 = if self.whole.is_empty() { 0 } else { self.whole.parse().ok()? };
+        whole.checked_mul(1 << exponent)
+    }
+
+    /// Upstream keeps a simple number's text when it looks canonical to it, which is not always when it is: `1.500` stays.
+    fn looks_canonical(&self, scale: i32, format: Format) -> bool {
+        if format == Format::Binary {
+            return self.multiplied(0).is_some_and(|whole| whole & 7 != 0);
+        }
         let mut last = self.whole.bytes().chain(self.fraction.bytes()).rev();
-        let thousands = count >= 3 && last.by_ref().take(3).all(|digit| digit == b'0');
-        (count <= DIGITS && scale >= NANO && scale % 3 == 0 && !thousands && !self.whole.is_empty())
-            .then_some(scale)
+        let thousands = (0..3).all(|_| last.next() == Some(b'0'));
+        scale % 3 == 0 && !thousands && !self.whole.is_empty()
     }
 
     fn number(&self, exponent: i32, format: Format) -> Decimal {
@@ -134,16 +154,20 @@ impl<'a> Parts<'a> {
     /// A number with a binary unit: never above 64 bits, rounded up to billionths.
     fn binary(&self, exponent: i32) -> Decimal {
         const BILLION: u128 = 1_000_000_000;
-        const FRACTION: usize = 18;
+        const CHUNK: usize = 18;
         let most = u128::from(i64::MAX.unsigned_abs());
         let whole = match self.whole {
             "" => 0,
             text => text.parse::<u64>().map_or(most, |whole| u128::from(whole) << exponent),
         };
-        let kept = &self.fraction[..self.fraction.len().min(FRACTION)];
-        let fraction: u128 = format!("{kept:0<FRACTION$}").parse().unwrap_or(0);
-        let beyond = self.fraction[kept.len()..].bytes().any(|digit| digit != b'0');
-        let billionths = ((fraction << exponent) + u128::from(beyond)).div_ceil(BILLION);
+        // The fraction in two chunks: each fits with its unit.
+        let (high, rest) = self.fraction.split_at(self.fraction.len().min(CHUNK));
+        let (low, rest) = rest.split_at(rest.len().min(CHUNK));
+        let chunk = |digits: &str| format!("{digits:0<CHUNK$}").parse::<u128>().unwrap_or(0) << exponent;
+        let (high, low) = (chunk(high), chunk(low));
+        let beyond = u128::from(rest.bytes().any(|digit| digit != b'0'));
+        let below = (high % BILLION) * BILLION * BILLION + low + beyond;
+        let billionths = high / BILLION + below.div_ceil(BILLION * BILLION * BILLION);
         let amount = (whole.min(most) * BILLION + billionths).min(most * BILLION);
         Decimal { negative: self.negative, digits: amount.to_string(), exponent: NANO }
     }
@@ -325,6 +349,10 @@ mod tests {
         for text in ["", "x", "1 ", "1..2", "1x", "true", "{}", "1e3x", "é", "1é"] {
             assert_eq!(canonical(text), Err(Error::Format), "{text}");
         }
+        for text in ["-Pi", ".Ei", "-e-20"] {
+            assert_eq!(canonical(text), Err(Error::Number), "{text}");
+        }
+        assert_eq!(canonical("Ki"), Ok(Cow::Borrowed("0")));
         for text in ["1mm", "1i", "1e", "1Kim", "1e99999999999"] {
             assert_eq!(canonical(text), Err(Error::Suffix), "{text}");
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Writer, text, timestamp};
+use super::{Writer, text, timestamp, united};
 use crate::kinds::Kind;
 use crate::object::{Object, key};
 use crate::patch::managed::record_update;
@@ -21,19 +21,23 @@ impl Writer<'_> {
     pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
         self.begin(kind, namespace, &mut object)?;
         let strategy = strategy::of(kind);
+        if kind.is_definition() {
+            strategy::crd::establish(&mut object, &timestamp(self.now));
+        }
+        if kind.is_converted() {
+            strategy::event::to_core(&mut object);
+        }
         self.check_namespace(kind, namespace, &object)?;
         strategy.default(&mut object);
-        strategy.prepare_for_create(&mut object);
         strategy.admit(&mut object, &*self.state)?;
         let generate = text(&object, &["metadata", "generateName"]).to_owned();
         let generates = text(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
         if generates {
             self.generate_name(kind, namespace, &generate, &mut object)?;
         }
-        let mut causes = strategy.validate(&object);
-        if causes.is_empty() {
-            causes = strategy::meta::validate_new(&object, kind.namespaced, strategy);
-        }
+        strategy.prepare_for_create(&mut object);
+        let metadata = strategy::meta::validate_new(&object, kind.namespaced, strategy);
+        let causes = united(metadata, strategy.validate(&object));
         let name = text(&object, &["metadata", "name"]).to_owned();
         if !causes.is_empty() {
             return Err(Status::invalid(kind, &name, causes));
@@ -47,7 +51,7 @@ impl Writer<'_> {
         let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
             self.state.store.put(&kind.table(), Arc::clone(&object));
-            self.created(kind, &object);
+            self.kept(kind, &object);
         }
         Ok(object)
     }
@@ -132,9 +136,9 @@ impl Writer<'_> {
         Err(Status::forbidden(kind, name, why).because(vec![cause]))
     }
 
-    /// What follows from a new object.
-    pub(super) fn created(&mut self, kind: &Kind, object: &Object) {
-        if kind.resource == "customresourcedefinitions" {
+    /// What follows from a new or changed object.
+    pub(super) fn kept(&mut self, kind: &Kind, object: &Object) {
+        if kind.is_definition() {
             self.define(&object.value(kind));
         }
     }

@@ -13,6 +13,7 @@ use crate::object::Object;
 use crate::request::Options;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
+use crate::strategy::pod::grace_period;
 
 /// What happens to an object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +99,7 @@ fn propagation(policy: &str, orphans: Option<bool>) -> Result<Option<Propagation
 }
 
 fn invalid_options(cause: Cause) -> Status {
-    let mut status = Status::bad_request(String::new());
-    status.code = http::StatusCode::UNPROCESSABLE_ENTITY;
-    status.reason = "Invalid";
-    status.message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {}: {}", cause.field, cause.message);
-    "meta.k8s.io".clone_into(&mut status.details.group);
-    "DeleteOptions".clone_into(&mut status.details.kind);
-    status.because(vec![cause])
+    Status::invalid_of("meta.k8s.io", "DeleteOptions", "", vec![cause])
 }
 
 /// What a deletion came to.
@@ -175,7 +170,7 @@ impl Writer<'_> {
             }
             self.shorten(object, old, grace);
         } else if !deleting {
-            let grace = if graceful { grace(kind, object, options) } else { 0 };
+            let grace = if graceful { grace_period(object, options.grace) } else { 0 };
             if grace == 0 && !has_finalizers {
                 return Mark::Now;
             }
@@ -208,7 +203,7 @@ impl Writer<'_> {
 
     /// Removes an object for good, and does what follows from that.
     pub(super) fn remove(&mut self, kind: &Kind, last: Arc<Object>) {
-        let definition = (kind.resource == "customresourcedefinitions").then(|| last.value(kind));
+        let definition = kind.is_definition().then(|| last.value(kind));
         self.state.store.remove(&kind.table(), Arc::clone(&last));
         if let Some(definition) = definition {
             self.undefine(&definition);
@@ -238,15 +233,6 @@ enum Mark {
     Going,
     /// It goes already, and not any faster.
     Pending,
-}
-
-fn grace(kind: &Kind, object: &Value, options: &DeleteOptions) -> i64 {
-    let most = strategy::of(kind).default_grace_period(object);
-    // What needs no grace by itself gets none: pods that never ran.
-    if most == 0 {
-        return 0;
-    }
-    options.grace.map_or(most, |grace| if grace < 0 { 1 } else { grace })
 }
 
 /// The finalizers that the object has with this propagation policy.

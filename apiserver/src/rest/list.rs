@@ -104,7 +104,7 @@ fn validate(query: &Options) -> Result<()> {
 
 /// 422 about the options of a list or watch.
 pub(crate) fn invalid_options(causes: Vec<Cause>) -> Status {
-    invalid_options_of("ListOptions", causes)
+    Status::invalid_of("meta.k8s.io", "ListOptions", "", causes)
 }
 
 /// 422 about an option of a write.
@@ -115,13 +115,7 @@ pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
         "patch" => "PatchOptions",
         _ => "DeleteOptions",
     };
-    invalid_options_of(options, vec![cause])
-}
-
-fn invalid_options_of(options: &'static str, causes: Vec<Cause>) -> Status {
-    let kind =
-        Kind { kind: options.into(), group: "meta.k8s.io".into(), ..crate::kinds::built_in()[0].clone() };
-    Status::invalid(&kind, "", causes)
+    Status::invalid_of("meta.k8s.io", options, "", vec![cause])
 }
 
 fn from(query: &Options, limit: usize) -> Result<From> {

@@ -23,7 +23,7 @@ use crate::object::{Object, key};
 use crate::patch::managed::FieldManager;
 use crate::random::Random;
 use crate::registry::Registry;
-use crate::status::{Result, Status};
+use crate::status::{Cause, Result, Status};
 use crate::store::{ResourceKey, Store};
 use crate::strategy::Lookup;
 
@@ -98,6 +98,16 @@ impl Writer<'_> {
 /// The text at a path of keys; empty when it is not there.
 pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     path.iter().fold(value, |value, key| &value[key]).as_str().unwrap_or_default()
+}
+
+/// What is wrong by two checks, each thing once.
+fn united(mut causes: Vec<Cause>, more: Vec<Cause>) -> Vec<Cause> {
+    for cause in more {
+        if !causes.contains(&cause) {
+            causes.push(cause);
+        }
+    }
+    causes
 }
 
 /// A time as objects have it: to the second.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Writer, text};
+use super::{Writer, text, timestamp, united};
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
 use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
-use crate::strategy::{self, Strategy};
+use crate::strategy::pod::resize;
+use crate::strategy::{self, Strategy, namespace};
 
 /// Which part of an object a change may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +19,17 @@ pub(crate) enum Part {
     Main,
     /// The status.
     Status,
-    /// Whatever the subresource's own rules say; they have been kept already.
+    /// What the subresource's own rules say.
     Sub(Subresource),
 }
 
 impl Part {
+    /// Whether the generation counts its changes.
+    fn counts(self) -> bool {
+        use Subresource::{EphemeralContainers, Resize, Scale};
+        matches!(self, Self::Main | Self::Sub(EphemeralContainers | Resize | Scale))
+    }
+
     /// Its name in the path and in managedFields.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -82,10 +89,17 @@ impl Writer<'_> {
         change: impl FnOnce(&Value) -> Result<Value>,
     ) -> Result<Arc<Object>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
-        let old = current.value(kind);
+        let mut old = current.value(kind);
         let mut new = change(&old)?;
         check_preconditions(kind, name, part, &new, &old)?;
         let strategy = strategy::of(kind);
+        if kind.is_definition() {
+            strategy::crd::establish(&mut new, &timestamp(self.now));
+        }
+        if kind.is_converted() {
+            strategy::event::to_core(&mut new);
+            strategy::event::to_core(&mut old);
+        }
         strategy.default(&mut new);
         keep_metadata(&mut new, &old);
         if part == Part::Main {
@@ -98,7 +112,7 @@ impl Writer<'_> {
         }
         let counts =
             if kind.custom { spec_changes(&new, &old) } else { strategy.changes_generation(&new, &old) };
-        if part == Part::Main && (kind.custom || strategy.has_generation()) && counts {
+        if part.counts() && (kind.custom || strategy.has_generation()) && counts {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = (generation + 1).into();
         }
@@ -129,10 +143,15 @@ impl Writer<'_> {
             return object;
         }
         self.state.store.put(&kind.table(), Arc::clone(&object));
-        if kind.resource == "customresourcedefinitions" {
-            self.define(&object.value(kind));
-        }
+        self.kept(kind, &object);
         object
+    }
+
+    /// Keeps an object, new or changed, whatever it is like.
+    pub(crate) fn keep_as_is(&mut self, kind: &Kind, object: Value) {
+        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        self.state.store.put(&kind.table(), Arc::clone(&object));
+        self.kept(kind, &object);
     }
 }
 
@@ -212,20 +231,23 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
                 keep_only(new, old, "status");
             }
         }
+        Part::Sub(Subresource::Resize) => resize::prepare(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::prepare_ephemeral(new, old),
+        Part::Sub(Subresource::Finalize) => namespace::prepare_for_finalize(new, old),
         Part::Sub(_) => {}
     }
 }
 
 fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
-    let mut causes = match part {
+    let causes = match part {
         Part::Main => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
+        Part::Sub(Subresource::Resize) => resize::validate(new, old),
+        Part::Sub(Subresource::EphemeralContainers) => resize::validate_ephemeral(new, old),
+        Part::Sub(Subresource::Finalize) => namespace::validate_finalize(new),
         Part::Sub(_) => return Vec::new(),
     };
-    if causes.is_empty() {
-        causes = strategy::meta::validate_update(new, old);
-    }
-    causes
+    united(strategy::meta::validate_update(new, old), causes)
 }
 
 /// Puts one field back to what it was.

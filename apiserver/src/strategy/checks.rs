@@ -1,8 +1,8 @@
 //! Checks that many kinds share.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::json::{int, list, present, text};
+use super::json::{int, list, list_mut, present, text};
 use super::labels;
 use super::names;
 use super::path::Path;
@@ -152,7 +152,7 @@ pub fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
         one_of(condition, "status", &["False", "True", "Unknown"], &path, causes);
         not_negative(condition, &["observedGeneration"], &path, causes);
         if present(condition, "lastTransitionTime").is_none() {
-            causes.push(path.child("lastTransitionTime").required("must be set"));
+            causes.push(path.child("lastTransitionTime").required(""));
         }
         check_reason(text(condition, "reason"), &path.child("reason"), causes);
         if text(condition, "message").len() > MESSAGE_LENGTH {
@@ -168,7 +168,7 @@ fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
          '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
     let bytes = reason.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
-        causes.push(path.required("must be set"));
+        causes.push(path.required(""));
         return;
     };
     let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
@@ -287,10 +287,13 @@ impl Shown {
     }
 }
 
-/// Sets a field of a map that is not there or null.
-pub fn fill(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
-    if map.get(field).is_none_or(Value::is_null) {
-        map.insert(field.to_owned(), value.into());
+/// Fields that upstream writes as null when they are not there, of the items of a list.
+pub fn nulls(object: &mut Value, field: &str, fields: &[&str]) {
+    for item in list_mut(object, field) {
+        let Some(item) = item.as_object_mut() else { continue };
+        for field in fields {
+            item.entry(*field).or_insert(Value::Null);
+        }
     }
 }
 

@@ -161,10 +161,8 @@ fn check_type(secret: &Value, causes: &mut Vec<Cause>) {
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
             require(&["username", "password"]);
         }
-        "kubernetes.io/ssh-auth" => {
-            if text(data, "ssh-privatekey").is_empty() {
-                causes.push(DATA.key("ssh-privatekey").required(""));
-            }
+        "kubernetes.io/ssh-auth" if text(data, "ssh-privatekey").is_empty() => {
+            causes.push(DATA.key("ssh-privatekey").required(""));
         }
         "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
         _ => {}

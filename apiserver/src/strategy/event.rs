@@ -155,6 +155,7 @@ fn check_object_unchanged(event: &Value, old: &Value, field: &str, causes: &mut 
     }
 }
 
+/// What field selectors may name, in the core group.
 const SELECTABLE: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
@@ -169,15 +170,31 @@ const SELECTABLE: &[&str] = &[
     "type",
 ];
 
+/// The same fields in `events.k8s.io`, in the same order.
+const NEW_SELECTABLE: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "source",
+    "type",
+];
+
 fn field(event: &Value, name: &str) -> String {
-    let found = match name.split_once('.') {
-        Some((_, field)) if OBJECT_FIELDS.contains(&field) => text(&event["involvedObject"], field),
-        Some(_) => "",
-        None if name == "source" => match text_at(event, "/source/component") {
+    let found = match (name.split_once('.'), name) {
+        (Some((_, field)), _) if OBJECT_FIELDS.contains(&field) => text(&event["involvedObject"], field),
+        (Some(_), _) => "",
+        (None, "source") => match text_at(event, "/source/component") {
             "" => text(event, "reportingComponent"),
             component => component,
         },
-        None => text(event, name),
+        (None, "reportingController") => text(event, "reportingComponent"),
+        (None, _) => text(event, name),
     };
     found.to_owned()
 }
@@ -261,7 +278,7 @@ impl Strategy for NewEvent {
     }
 
     fn selectable_fields(&self) -> &'static [&'static str] {
-        SELECTABLE
+        NEW_SELECTABLE
     }
 
     fn field(&self, event: &Value, name: &str) -> String {
@@ -304,5 +321,19 @@ mod tests {
         assert_eq!(CoreEvent.field(&event, "source"), "c");
         assert_eq!(CoreEvent.field(&event, "involvedObject.name"), "p");
         assert_eq!(CoreEvent.field(&json!({"source": {"component": "s"}}), "source"), "s");
+    }
+
+    #[test]
+    fn both_groups_select_by_the_same_fields() {
+        let event = json!({
+            "reportingComponent": "c", "reason": "r", "type": "t", "source": {"component": "s"},
+            "involvedObject": {"kind": "k", "namespace": "ns", "name": "n", "uid": "u", "apiVersion": "v",
+                "resourceVersion": "rv", "fieldPath": "f"},
+        });
+        let values = |strategy: &dyn Strategy| -> Vec<String> {
+            strategy.selectable_fields().iter().map(|name| strategy.field(&event, name)).collect()
+        };
+        assert_eq!(values(&CoreEvent), ["k", "ns", "n", "u", "v", "rv", "f", "r", "c", "s", "t"]);
+        assert_eq!(values(&CoreEvent), values(&NewEvent));
     }
 }

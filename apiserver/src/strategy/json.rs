@@ -72,6 +72,8 @@ pub fn set_default(object: &mut Value, field: &str, value: impl Into<Value>) {
 pub fn restore(object: &mut Value, from: &Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     match from.get(field) {
+        // Mostly it has not changed, and to see that costs less than a copy.
+        Some(value) if map.get(field) == Some(value) => {}
         Some(value) => {
             map.insert(field.to_owned(), value.clone());
         }

@@ -1,8 +1,8 @@
 //! Leases.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::json::{int, present, set_default, text};
+use super::json::{int, object_mut, present, text};
 use super::path::Path;
 use super::{Strategy, labels};
 use crate::status::Cause;
@@ -14,7 +14,7 @@ const STRATEGY: &str = "OldestEmulationVersion";
 
 impl Strategy for Lease {
     fn default(&self, lease: &mut Value) {
-        set_default(lease, "spec", json!({}));
+        object_mut(lease, "spec");
     }
 
     fn validate(&self, lease: &Value) -> Vec<Cause> {

@@ -27,7 +27,7 @@ pub fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -
     check_namespace(metadata, namespaced, &mut causes);
     check_all_times(metadata, &mut causes);
     check_finalizers(metadata, &mut causes);
-    check_standard_finalizers(metadata, &mut causes);
+    check_standard_finalizers(object, &mut causes);
     causes
 }
 
@@ -50,7 +50,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
             causes.push(METADATA.child(field).invalid(value.clone(), "field is immutable"));
         }
     }
-    check_standard_finalizers(metadata, &mut causes);
+    check_standard_finalizers(object, &mut causes);
     causes
 }
 
@@ -160,8 +160,14 @@ fn check_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_standard_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
+/// Custom resources may have finalizers of any name: upstream only warns.
+fn check_standard_finalizers(object: &Value, causes: &mut Vec<Cause>) {
+    let group = text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group);
+    if group.contains('.') && !group.ends_with(".k8s.io") {
+        return;
+    }
     let path = METADATA.child("finalizers");
+    let Some(metadata) = object.get("metadata") else { return };
     for (i, name) in texts(metadata, "finalizers").enumerate() {
         check_standard_finalizer(name, &path.index(i), causes);
     }
@@ -179,5 +185,51 @@ fn check_no_new_finalizers(metadata: &Value, old: &Value, causes: &mut Vec<Cause
             new.join(", ")
         );
         causes.push(METADATA.child("finalizers").forbidden(&why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wrong(causes: &[Cause]) -> Vec<String> {
+        causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+    }
+
+    #[test]
+    fn an_object_that_goes_gets_no_more_finalizers() {
+        let old = json!({"metadata": {"name": "a", "deletionTimestamp": "t", "finalizers": ["x/a"]}});
+        let mut object = old.clone();
+        object["metadata"]["finalizers"] = json!(["x/a", "x/c", "x/b"]);
+        let expected = "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+                        found new finalizers []string{\"x/b\", \"x/c\"}";
+        assert_eq!(wrong(&validate_update(&object, &old)), [expected]);
+        object["metadata"]["finalizers"] = json!([]);
+        assert!(validate_update(&object, &old).is_empty());
+    }
+
+    #[test]
+    fn what_the_system_keeps_cannot_change() {
+        let old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}});
+        let object = json!({"metadata": {"name": "b", "namespace": "n", "uid": "v"}});
+        assert_eq!(
+            wrong(&validate_update(&object, &old)),
+            [
+                "metadata.name: Invalid value: \"b\": field is immutable",
+                "metadata.uid: Invalid value: \"v\": field is immutable",
+            ]
+        );
+    }
+
+    #[test]
+    fn custom_resources_have_finalizers_of_any_name() {
+        let object =
+            |version: &str| json!({"apiVersion": version, "metadata": {"name": "a", "finalizers": ["mine"]}});
+        for (version, count) in [("example.com/v1", 0), ("v1", 1), ("apps/v1", 1), ("storage.k8s.io/v1", 1)] {
+            let object = object(version);
+            assert_eq!(validate_update(&object, &object).len(), count, "{version}");
+        }
     }
 }

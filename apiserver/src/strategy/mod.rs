@@ -1,8 +1,10 @@
 //! What a kind adds to the general handling of objects: defaults, checks, and what it never lets a caller write. Upstream's
 //! word is strategy.
 
+pub mod autoscaling;
 pub mod checks;
 pub mod config;
+pub mod crd;
 pub mod event;
 pub mod json;
 pub mod labels;
@@ -10,6 +12,7 @@ pub mod lease;
 pub mod meta;
 pub mod names;
 pub mod namespace;
+pub mod network;
 pub mod node;
 pub mod path;
 pub mod pod;
@@ -17,10 +20,13 @@ pub mod policy;
 pub mod priority_class;
 pub mod quantity;
 pub mod rbac;
+pub mod resource;
 pub mod resources;
 pub mod reviews;
+pub mod runtime_class;
 pub mod scale;
 pub mod selectors;
+pub mod service;
 pub mod status;
 pub mod storage;
 pub mod taints;
@@ -119,11 +125,6 @@ pub trait Strategy: Send + Sync {
     fn allows_create_on_update(&self) -> bool {
         false
     }
-
-    /// How long deletion waits when the caller does not say, in seconds. Pods that run have 30.
-    fn default_grace_period(&self, _object: &Value) -> i64 {
-        0
-    }
 }
 
 /// A kind that adds nothing.
@@ -151,14 +152,30 @@ pub fn of(kind: &Kind) -> &'static dyn Strategy {
             "jobs" => &workloads::Job,
             _ => &Plain,
         },
+        "apiextensions.k8s.io" => &crd::CustomResourceDefinition,
+        "autoscaling" => &autoscaling::HorizontalPodAutoscaler,
         "coordination.k8s.io" => &lease::Lease,
+        "discovery.k8s.io" => &network::EndpointSlice,
         "events.k8s.io" => &event::NewEvent,
+        "networking.k8s.io" => match kind.resource.as_ref() {
+            "ingresses" => &network::Ingress,
+            "networkpolicies" => &network::NetworkPolicy,
+            _ => &Plain,
+        },
+        "node.k8s.io" => &runtime_class::RuntimeClass,
         "policy" => &policy::PodDisruptionBudget,
         "rbac.authorization.k8s.io" => match kind.resource.as_ref() {
             "clusterrolebindings" => &rbac::RoleBinding { namespaced: false },
             "clusterroles" => &rbac::Role { namespaced: false },
             "rolebindings" => &rbac::RoleBinding { namespaced: true },
             "roles" => &rbac::Role { namespaced: true },
+            _ => &Plain,
+        },
+        "resource.k8s.io" => match kind.resource.as_ref() {
+            "deviceclasses" => &resource::DeviceClass,
+            "resourceclaims" => &resource::ResourceClaim,
+            "resourceclaimtemplates" => &resource::ResourceClaimTemplate,
+            "resourceslices" => &resource::ResourceSlice,
             _ => &Plain,
         },
         "scheduling.k8s.io" => &priority_class::PriorityClass,
@@ -177,6 +194,7 @@ pub fn of(kind: &Kind) -> &'static dyn Strategy {
 /// The strategies of the core group.
 fn core(resource: &str) -> &'static dyn Strategy {
     match resource {
+        "endpoints" => &network::Endpoints,
         "configmaps" => &config::ConfigMap,
         "events" => &event::CoreEvent,
         "limitranges" => &config::LimitRange,
@@ -189,6 +207,7 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "replicationcontrollers" => &workloads::ReplicationController,
         "resourcequotas" => &config::ResourceQuota,
         "secrets" => &config::Secret,
+        "services" => &service::Service,
         _ => &Plain,
     }
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::json::{present, restore, set_default, text, text_at, texts};
+use super::checks::nulls;
+use super::json::{object_mut, present, restore, set_default, text, text_at, texts};
 use super::path::Path;
 use super::{Strategy, labels, meta, names, status};
 use crate::kinds::{Kind, built_in};
@@ -22,14 +23,15 @@ const FINALIZERS: Path<'static> = Path::root("spec");
 
 impl Strategy for Namespace {
     fn default(&self, namespace: &mut Value) {
-        set_default(namespace, "spec", json!({}));
-        set_default(namespace, "status", json!({}));
+        object_mut(namespace, "spec");
+        object_mut(namespace, "status");
         set_default(&mut namespace["status"], "phase", "Active");
+        nulls(&mut namespace["status"], "conditions", &["lastTransitionTime"]);
         label(namespace);
     }
 
     fn admit_delete(&self, name: &str) -> Result<()> {
-        let kind = built_in().iter().find(|kind| is_namespaces(kind));
+        let kind = built_in().iter().find(is_namespaces);
         match kind {
             Some(kind) if IMMORTAL.contains(&name) => {
                 Err(Status::forbidden(kind, name, "this namespace may not be deleted"))
@@ -123,7 +125,7 @@ fn is_namespaces(kind: &&Kind) -> bool {
 fn label(namespace: &mut Value) {
     let name = text_at(namespace, "/metadata/name").to_owned();
     if !name.is_empty() {
-        set_default(&mut namespace["metadata"], "labels", json!({}));
+        object_mut(&mut namespace["metadata"], "labels");
         namespace["metadata"]["labels"][NAME_LABEL] = name.into();
     }
 }

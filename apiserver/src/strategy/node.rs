@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::checks::{Shown, duplicate_shown, shown};
+use super::checks::{Shown, duplicate_shown, nulls, shown};
 use super::json::{entries, flag, list, object_mut, present, remove, restore, set_default, text, texts};
 use super::path::Path;
 use super::pod::defaults::resource_list;
@@ -35,14 +35,14 @@ const NO_OTHER_PROVIDER: &str = "node updates may not change providerID except f
 
 impl Strategy for Node {
     fn default(&self, node: &mut Value) {
-        set_default(node, "spec", json!({}));
+        object_mut(node, "spec");
         if let Some(spec) = node.get_mut("spec") {
             default_cidrs(spec);
             if !flag(spec, "unschedulable") {
                 remove(spec, "unschedulable");
             }
         }
-        set_default(node, "status", json!({}));
+        object_mut(node, "status");
         if let Some(status) = node.get_mut("status") {
             default_status(status);
         }
@@ -121,6 +121,7 @@ fn default_status(status: &mut Value) {
         status["allocatable"] = capacity;
     }
     resource_list(status, "allocatable");
+    nulls(status, "conditions", &["lastHeartbeatTime", "lastTransitionTime"]);
     set_default(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
     if object_mut(status, "nodeInfo").is_some()
         && let Some(info) = status.get_mut("nodeInfo")

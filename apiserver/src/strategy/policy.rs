@@ -1,11 +1,11 @@
 //! Disruption budgets.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::checks::{
-    Shown, at_most_all, check_conditions, int_or_percent, invalid_shown, not_negative, one_of, shown,
+    Shown, at_most_all, check_conditions, int_or_percent, invalid_shown, not_negative, nulls, one_of, shown,
 };
-use super::json::{present, restore, set_default};
+use super::json::{object_mut, present, restore, set_default};
 use super::path::Path;
 use super::{Strategy, labels, names, status};
 use crate::status::Cause;
@@ -17,8 +17,9 @@ const COUNTS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealt
 
 impl Strategy for PodDisruptionBudget {
     fn default(&self, budget: &mut Value) {
-        set_default(budget, "spec", json!({}));
-        set_default(budget, "status", json!({}));
+        object_mut(budget, "spec");
+        object_mut(budget, "status");
+        nulls(&mut budget["status"], "conditions", &["lastTransitionTime"]);
         for field in COUNTS {
             set_default(&mut budget["status"], field, 0);
         }
@@ -26,6 +27,7 @@ impl Strategy for PodDisruptionBudget {
 
     fn prepare_for_create(&self, budget: &mut Value) {
         status::reset(budget);
+        self.default(budget);
     }
 
     fn prepare_for_update(&self, budget: &mut Value, old: &Value) {

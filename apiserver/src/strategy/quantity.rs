@@ -95,6 +95,12 @@ impl Quantity {
         i64::try_from(round_up(self.nanos, NANO).clamp(-most - 1, most)).unwrap_or(i64::MAX)
     }
 
+    /// In ones, as closely as that goes.
+    #[allow(clippy::cast_precision_loss, reason = "it is asked for")]
+    pub fn as_f64(self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+
     /// In thousandths, rounded away from nothing.
     pub fn milli_value(self) -> i64 {
         i64::try_from(round_up(self.nanos, NANO / 1000)).unwrap_or(i64::MAX)

@@ -1,6 +1,6 @@
 //! Roles and who has them. They are kept, but nobody is refused anything.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::checks::{Shown, invalid_shown, shown};
 use super::json::{list, list_mut, object_mut, present, set_default, text};
@@ -179,7 +179,8 @@ fn check_subject(subject: &Value, namespaced: bool, path: &Path<'_>, causes: &mu
             }
         }
         kind => {
-            causes.push(path.child("kind").not_supported(json!(kind), &["ServiceAccount", "User", "Group"]))
+            let kinds = ["ServiceAccount", "User", "Group"];
+            causes.push(path.child("kind").not_supported(kind, &kinds));
         }
     }
 }

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::json::{entries, int, list, present, text, texts};
 use super::path::Path;
-use crate::kinds::Kind;
 use crate::status::{Result, Status};
 
 /// Where a kind keeps its number of replicas, as pointers.
@@ -64,13 +63,13 @@ pub fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
 }
 
 /// Gives an object the number of replicas that a scale asks for. The caller sees to the versions and writes the object.
-pub fn set_scale(object: &mut Value, scale: &Value, kind: &Kind, paths: &ScalePaths) -> Result<()> {
+pub fn set_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<()> {
     let replicas = scale.get("spec").and_then(|spec| int(spec, "replicas")).unwrap_or_default();
     if replicas < 0 {
         let path = Path::root("spec");
         let cause = path.child("replicas").invalid(replicas, super::checks::NOT_NEGATIVE);
-        let scales = Kind { group: "autoscaling".into(), kind: "Scale".into(), ..kind.clone() };
-        return Err(Status::invalid(&scales, text(&scale["metadata"], "name"), vec![cause]));
+        let name = text(&scale["metadata"], "name");
+        return Err(Status::invalid_of("autoscaling", "Scale", name, vec![cause]));
     }
     let mut place = &mut *object;
     let mut steps = paths.spec_replicas.split('/').filter(|step| !step.is_empty()).peekable();
@@ -117,7 +116,7 @@ pub fn selector_text(selector: &Value) -> String {
         (key.to_owned(), written)
     });
     let mut requirements: Vec<(String, String)> = equal.chain(expressions).collect();
-    requirements.sort();
+    requirements.sort_by(|left, right| left.0.cmp(&right.0));
     let requirements: Vec<String> = requirements.into_iter().map(|(_, written)| written).collect();
     requirements.join(",")
 }
@@ -125,7 +124,6 @@ pub fn selector_text(selector: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::built_in;
 
     #[test]
     fn a_scale_shows_what_is_asked_and_what_is() {
@@ -133,7 +131,8 @@ mod tests {
             "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"}},
             "spec": {"replicas": 3, "selector": {
                 "matchLabels": {"b": "c", "a": "b"},
-                "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}, {"key": "d", "operator": "DoesNotExist"}],
+                "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}, {"key": "d", "operator": "DoesNotExist"},
+                    {"key": "a", "operator": "Exists"}],
             }},
             "status": {"replicas": 2},
         });
@@ -143,23 +142,22 @@ mod tests {
             json!({
                 "kind": "Scale", "apiVersion": "autoscaling/v1",
                 "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "5"},
-                "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "a=b,b=c,c in (x,y),!d"},
+                "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "a=b,a,b=c,c in (x,y),!d"},
             })
         );
     }
 
     #[test]
     fn a_scale_is_set_where_the_definition_says() {
-        let kind = built_in().iter().find(|kind| kind.resource == "deployments").unwrap();
         let version = json!({"subresources": {"scale": {
             "specReplicasPath": ".spec.size.replicas", "statusReplicasPath": ".status.replicas",
         }}});
         let paths = ScalePaths::of_version(&version).unwrap();
         let mut object = json!({"metadata": {}});
-        set_scale(&mut object, &json!({"spec": {"replicas": 4}}), kind, &paths).unwrap();
+        set_scale(&mut object, &json!({"spec": {"replicas": 4}}), &paths).unwrap();
         assert_eq!(object["spec"], json!({"size": {"replicas": 4}}));
         let scale = json!({"metadata": {"name": "d"}, "spec": {"replicas": -1}});
-        let refused = set_scale(&mut object, &scale, kind, &paths).unwrap_err();
+        let refused = set_scale(&mut object, &scale, &paths).unwrap_err();
         let expected = "Scale.autoscaling \"d\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
         assert_eq!(refused.message, expected);
     }

@@ -248,6 +248,7 @@ fn layout(group: &str, resource: &str) -> &'static Layout {
         ("storage.k8s.io", "volumeattachments") => &storage::VOLUME_ATTACHMENTS,
         ("scheduling.k8s.io", "priorityclasses") => &plain::PRIORITY_CLASSES,
         ("coordination.k8s.io", "leases") => &plain::LEASES,
+        ("node.k8s.io", "runtimeclasses") => &plain::RUNTIME_CLASSES,
         ("discovery.k8s.io", "endpointslices") => &network::ENDPOINT_SLICES,
         ("", "serviceaccounts") | ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => {
             &plain::NAME_AND_AGE

@@ -41,6 +41,9 @@ pub(super) static PRIORITY_CLASSES: Layout = Layout {
 
 pub(super) static LEASES: Layout = Layout { columns: &[NAME, column("Holder"), AGE], cells: lease };
 
+pub(super) static RUNTIME_CLASSES: Layout =
+    Layout { columns: &[NAME, column("Handler"), AGE], cells: runtime_class };
+
 pub(super) static RESOURCE_CLAIMS: Layout =
     Layout { columns: &[NAME, column("State"), AGE], cells: resource_claim };
 
@@ -135,6 +138,10 @@ fn priority_class(class: &Value, now: Timestamp) -> Vec<Value> {
 
 fn lease(lease: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(lease), present_or(lease, "/spec/holderIdentity", "").into(), age(lease, now)]
+}
+
+fn runtime_class(class: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(class), text(class, "/handler").into(), age(class, now)]
 }
 
 fn resource_claim(claim: &Value, now: Timestamp) -> Vec<Value> {

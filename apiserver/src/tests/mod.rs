@@ -3,6 +3,7 @@
 mod faults;
 mod garbage;
 mod lists;
+mod state;
 mod watches;
 mod writes;
 

@@ -96,3 +96,25 @@ async fn a_deletion_can_demand_a_version_and_a_uid() {
     assert_eq!((&answer["kind"], &answer["status"]), (&json!("Status"), &json!("Success")));
     assert_eq!(answer["details"]["kind"], "configmaps");
 }
+
+#[tokio::test]
+async fn an_event_of_the_new_group_is_one_of_the_core_group_too() {
+    const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let client = Client::new();
+    let event = json!({
+        "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "Binding", "reason": "Scheduled",
+        "note": "n", "type": "Normal", "reportingController": "s", "reportingInstance": "s-1",
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+    });
+    let (status, created) = client.request(Method::POST, NEW, &event).await;
+    assert_eq!(
+        (status, &created["note"], &created["reportingController"]),
+        (StatusCode::CREATED, &json!("n"), &json!("s"))
+    );
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
+    let (status, patched) = client.request(Method::PATCH, &format!("{NEW}/e"), &series).await;
+    assert_eq!((status, &patched["series"]["count"]), (StatusCode::OK, &json!(2)), "{patched}");
+    let (_, core) = client.request(Method::GET, "/api/v1/namespaces/default/events/e", &Value::Null).await;
+    assert_eq!((&core["message"], &core["reportingComponent"]), (&json!("n"), &json!("s")), "{core}");
+    assert_eq!(core["series"]["count"], 2);
+}

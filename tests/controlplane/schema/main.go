@@ -2,7 +2,11 @@
 // fields with JSON names, protobuf numbers and patch strategies, from the generated OpenAPI definitions what is
 // required, the defaults, and how server-side apply merges.
 //
-// With the argument "decode" it reads objects in protobuf, one a line in base64, and prints each as JSON.
+// With an argument it answers each line of its input with a line:
+//
+//	decode    an object in protobuf and base64: as JSON
+//	read      an object in JSON: what the API server's decoder says of it, and as it is after storage
+//	quantity  a quantity in JSON: in its canonical form, or what is wrong with it
 package main
 
 import (
@@ -70,8 +74,8 @@ type generator struct {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "decode" {
-		decode()
+	if len(os.Args) == 2 {
+		answer(map[string]func(string) any{"decode": decode, "read": read, "quantity": canonical}[os.Args[1]])
 		return
 	}
 	reference := func(name string) spec.Ref { return spec.MustCreateRef(name) }

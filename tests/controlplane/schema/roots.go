@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -79,6 +80,7 @@ func roots() []root {
 			networkingv1.Ingress{}, networkingv1.IngressList{},
 			networkingv1.NetworkPolicy{}, networkingv1.NetworkPolicyList{},
 		}},
+		{"node.k8s.io/v1", []any{nodev1.RuntimeClass{}, nodev1.RuntimeClassList{}}},
 		{"policy/v1", []any{
 			policyv1.Eviction{}, policyv1.PodDisruptionBudget{}, policyv1.PodDisruptionBudgetList{},
 		}},

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::Lookup;
 use super::super::json::{entries, int, list, object_mut, present, text, text_at};
 use super::super::quantity::Quantity;
-use super::{KIND, validate};
+use super::{KIND, limits, validate};
 use crate::status::{Result, Status};
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -22,9 +22,23 @@ pub(super) fn pod(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
         let labels = topology_labels(node, objects);
         set_labels(pod, labels);
     }
+    let ranges = limits::ranges(pod, objects);
+    for range in &ranges {
+        limits::default(pod, range);
+    }
     priority(pod, objects)?;
     tolerations(pod);
-    runtime_class(pod, objects)
+    let has_class_overhead = runtime_class(pod, objects)?;
+    match ranges.iter().find_map(|range| limits::refusal(pod, range)) {
+        None if has_class_overhead || present(&pod["spec"], "overhead").is_none() => Ok(()),
+        // Upstream looks at the pod's own fields before it looks at these.
+        _ if !validate::create(pod).is_empty() => Ok(()),
+        Some(why) => Err(forbidden(pod, why)),
+        None => {
+            let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+            Err(forbidden(pod, why))
+        }
+    }
 }
 
 /// The labels of a node that its pods get too.
@@ -130,8 +144,8 @@ fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     Ok(())
 }
 
-/// What the pod's runtime takes beside its containers, and the nodes that have it.
-fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
+/// What the pod's runtime takes beside its containers, and the nodes that have it. Says whether it takes anything.
+fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<bool> {
     let class = match text_at(pod, "/spec/runtimeClassName") {
         "" => None,
         name => {
@@ -142,23 +156,16 @@ fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     };
     let fixed = class.as_ref().and_then(|class| class.pointer("/overhead/podFixed"));
     let has_overhead = pod["spec"].get("overhead").and_then(Value::as_object).is_some();
-    match fixed {
-        // Upstream looks at this after the pod's own fields.
-        None if has_overhead && !validate::create(pod).is_empty() => {}
-        None if has_overhead => {
-            let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    if let Some(fixed) = fixed {
+        if has_overhead && !same_amounts(&pod["spec"]["overhead"], fixed) {
+            let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
             return Err(forbidden(pod, why));
         }
-        None => {}
-        Some(fixed) => {
-            if has_overhead && !same_amounts(&pod["spec"]["overhead"], fixed) {
-                let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
-                return Err(forbidden(pod, why));
-            }
-            pod["spec"]["overhead"] = fixed.clone();
-        }
+        pod["spec"]["overhead"] = fixed.clone();
     }
-    let Some(scheduling) = class.as_ref().and_then(|class| class.get("scheduling")) else { return Ok(()) };
+    let Some(scheduling) = class.as_ref().and_then(|class| class.get("scheduling")) else {
+        return Ok(fixed.is_some());
+    };
     for (key, value) in entries(scheduling, "nodeSelector") {
         let own = pod["spec"].get("nodeSelector").and_then(|selector| selector.get(key));
         if let Some(own) = own.filter(|own| *own != value) {
@@ -180,7 +187,7 @@ fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     if !more.is_empty() {
         append(&mut pod["spec"], "tolerations", more);
     }
-    Ok(())
+    Ok(fixed.is_some())
 }
 
 fn same_amounts(own: &Value, other: &Value) -> bool {

@@ -15,7 +15,7 @@ enum Line<'a> {
 }
 
 /// The difference as a unified diff.
-pub(super) fn of(old: &Value, new: &Value) -> String {
+pub(in crate::strategy) fn of(old: &Value, new: &Value) -> String {
     let (old, new) = (pretty(old), pretty(new));
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     hunks(&lines(&old, &new))

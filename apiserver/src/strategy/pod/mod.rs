@@ -7,14 +7,16 @@ mod conditions;
 mod containers;
 mod create;
 pub mod defaults;
-mod difference;
+pub(super) mod difference;
 mod environment;
 pub mod eviction;
 mod handlers;
 mod image;
+mod limits;
 pub mod pdb;
 pub mod requests;
-mod requirements;
+pub(super) mod requirements;
+pub mod resize;
 mod security;
 mod spread;
 mod status;
@@ -33,8 +35,8 @@ use std::sync::LazyLock;
 /// The kind of pods.
 static KIND: LazyLock<Kind> = LazyLock::new(|| {
     let is_pods = |kind: &&Kind| kind.group.is_empty() && kind.resource == "pods";
-    // The table of kinds has them; its own test says so.
-    kinds::built_in().iter().find(is_pods).cloned().unwrap_or_else(|| kinds::built_in()[0].clone())
+    // The table of kinds is a constant, and a test says that pods are in it.
+    kinds::built_in().iter().find(is_pods).cloned().expect("pods are built in")
 });
 
 /// Pods.
@@ -105,10 +107,6 @@ impl Strategy for Pods {
 
     fn has_generation(&self) -> bool {
         true
-    }
-
-    fn default_grace_period(&self, object: &Value) -> i64 {
-        grace_period(object, None)
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    fn field(self) -> &'static str {
+    pub(super) fn field(self) -> &'static str {
         match self {
             Self::Request => "requests",
             Self::Limit => "limits",

@@ -19,12 +19,10 @@ pub(super) fn check(resources: &Value, claims: &[&str], path: &Path<'_>, causes:
     check_claim_names(resources, claims, path, causes);
 }
 
-/// What a pod takes beside its containers.
-pub(super) fn check_overhead(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    if let Some(overhead) = present(spec, "overhead") {
-        let resources = serde_json::json!({"limits": overhead});
-        check_amounts(&resources, names_of::check_container_name, &path.child("overhead"), causes);
-    }
+/// What a pod takes beside its containers: checked as limits, which messages call it too.
+pub(in crate::strategy) fn check_overhead(amounts: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let resources = serde_json::json!({"limits": amounts});
+    check_amounts(&resources, names_of::check_container_name, path, causes);
 }
 
 /// What a pod takes as a whole.

@@ -1,8 +1,6 @@
 //! How a pod may change.
 
-use std::borrow::Cow;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
@@ -30,6 +28,13 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
         }
         create::drop_disabled(spec);
     }
+    count_change(pod, old);
+}
+
+/// Sets the generation, which counts the changes of the spec.
+pub(super) fn count_change(pod: &mut Value, old: &Value) {
+    let null = Value::Null;
+    let before = old.get("spec").unwrap_or(&null);
     let generation = old.get("metadata").and_then(|metadata| int(metadata, "generation")).unwrap_or_default();
     let is_same = same(pod.get("spec").unwrap_or(&null), before);
     if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -270,17 +275,15 @@ fn shown_term(term: &Value) -> String {
     )
 }
 
-/// Whether two values mean the same: what is empty is as good as not there, amounts go by their size.
+/// Whether two values mean the same: what is empty is as good as not there.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            let is_kept = |map: &Map<String, Value>, other: &Map<String, Value>| {
-                map.iter().all(|(key, value)| {
-                    let found = other.get(key).map_or(Cow::Owned(Value::Null), Cow::Borrowed);
-                    same(value, &found)
-                })
+            let is_kept = |(key, value): (&String, &Value)| {
+                other.get(key).map_or_else(|| is_empty(value), |found| same(value, found))
             };
-            is_kept(one, other) && is_kept(other, one)
+            let is_known = |(key, value): (&String, &Value)| one.contains_key(key) || is_empty(value);
+            one.iter().all(is_kept) && other.iter().all(is_known)
         }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))

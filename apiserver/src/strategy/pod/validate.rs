@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
-use super::super::json::{entries, flag, int, list, present, text, text_at};
+use super::super::json::{flag, int, list, present, text, text_at};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
@@ -97,7 +97,9 @@ pub fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Ca
     if present(spec, "preemptionPolicy").is_some() {
         one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, causes);
     }
-    requirements::check_overhead(spec, path, causes);
+    if let Some(overhead) = present(spec, "overhead") {
+        requirements::check_overhead(overhead, &path.child("overhead"), causes);
+    }
     if let Some(system) = present(spec, "os") {
         operating_system(text(system, "name"), spec, path, causes);
     }
@@ -331,9 +333,4 @@ fn operating_system(name: &str, spec: &Value, path: &Path<'_>, causes: &mut Vec<
 pub fn claim_names(spec: &Value) -> Vec<&str> {
     let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     claims.filter(|name| !name.is_empty()).collect()
-}
-
-/// The entries of a list of resources, as name and amount.
-pub fn amounts<'a>(resources: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
-    entries(resources, field)
 }

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::checks::{check_class_name, immutable_root, one_of, same};
+use super::super::checks::{check_class_name, immutable_root, nulls, one_of, same};
 use super::super::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
+use super::super::pod::difference;
 use super::super::quantity::Quantity;
 use super::super::{Lookup, Strategy, labels, names, resources, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, default_class, protect};
@@ -33,6 +34,7 @@ impl Strategy for PersistentVolumeClaim {
     fn default(&self, claim: &mut Value) {
         default_claim(claim);
         let status = &mut claim["status"];
+        nulls(status, "conditions", &["lastProbeTime", "lastTransitionTime"]);
         for field in ["capacity", "allocatedResources"] {
             resource_list(status, field);
         }
@@ -53,7 +55,13 @@ impl Strategy for PersistentVolumeClaim {
         if size(claim) <= size(old) {
             return Ok(());
         }
-        let refuse = |why: &str| match built_in().iter().find(|kind| is_claims(kind)) {
+        // What is wrong with the change itself is said first.
+        let mut changed = claim.clone();
+        restore(&mut changed, old, "status");
+        if !self.validate_update(&changed, old).is_empty() {
+            return Ok(());
+        }
+        let refuse = |why: &str| match built_in().iter().find(is_claims) {
             Some(kind) => Err(Status::forbidden(kind, text_at(claim, "/metadata/name"), why)),
             None => Ok(()),
         };
@@ -106,10 +114,9 @@ impl Strategy for PersistentVolumeClaim {
 
 /// Fills in the claims that a stateful set makes.
 pub fn default_template(claim: &mut Value) {
-    if let Some(fields) = claim.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), "v1".into());
-        fields.insert("kind".to_owned(), "PersistentVolumeClaim".into());
-    }
+    let Some(fields) = claim.as_object_mut() else { return };
+    fields.insert("apiVersion".to_owned(), "v1".into());
+    fields.insert("kind".to_owned(), "PersistentVolumeClaim".into());
     default_claim(claim);
 }
 
@@ -124,6 +131,11 @@ fn default_claim(claim: &mut Value) {
 /// Fills in the spec of a claim.
 pub fn default_spec(spec: &mut Value) {
     set_default(spec, "volumeMode", "Filesystem");
+    for source in ["dataSource", "dataSourceRef"] {
+        if let Some(source) = spec.get_mut(source).and_then(Value::as_object_mut) {
+            source.entry("apiGroup").or_insert(Value::Null);
+        }
+    }
     object_mut(spec, "resources");
     for field in ["limits", "requests"] {
         resource_list(&mut spec["resources"], field);
@@ -235,7 +247,7 @@ fn check_change(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
         restore(&mut now, &before, "volumeAttributesClassName");
     }
     if !same(&now, &before) {
-        causes.push(SPEC.forbidden(NO_CHANGE));
+        causes.push(SPEC.forbidden(&format!("{NO_CHANGE}\n{}", difference::of(&before, &now))));
     }
     check_size(claim, old, causes);
     let (now, before) = (&claim["spec"], &old["spec"]);

@@ -28,7 +28,10 @@ const ID_LENGTH: usize = 192;
 impl Strategy for CsiNode {
     fn default(&self, node: &mut Value) {
         if let Some(spec) = object_mut(node, "spec") {
-            spec.entry("drivers").or_insert(Value::Null);
+            let drivers = spec.entry("drivers").or_insert(Value::Null);
+            if drivers.as_array().is_some_and(Vec::is_empty) {
+                *drivers = Value::Null;
+            }
         }
         for driver in list_mut(&mut node["spec"], "drivers") {
             if let Some(driver) = driver.as_object_mut() {
@@ -207,10 +210,8 @@ impl Strategy for CsiStorageCapacity {
         let mut wrong = Vec::new();
         check_class_name(&wrapped, "storageClassName", &SPEC, &mut wrong);
         causes.extend(wrong.into_iter().map(|cause| Cause { field: "storageClassName".to_owned(), ..cause }));
-        for field in ["capacity", "maximumVolumeSize"] {
-            if let Some(amount) = present(capacity, field) {
-                check_amount(amount, &Path::root(field), &mut causes);
-            }
+        if let Some(amount) = present(capacity, "capacity") {
+            check_amount(amount, &Path::root("capacity"), &mut causes);
         }
         causes
     }

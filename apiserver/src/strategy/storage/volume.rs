@@ -9,6 +9,7 @@ use super::super::checks::{
 use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
+use super::super::pod::difference;
 use super::super::{Lookup, Strategy, selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
 use crate::status::{Cause, Result};
@@ -112,8 +113,9 @@ impl Strategy for PersistentVolume {
         let mut causes = self.validate(volume);
         let (spec, old) = (&volume["spec"], &old["spec"]);
         if !is_same_source(spec, old) {
-            let why = "spec.persistentvolumesource is immutable after creation";
-            causes.push(SPEC.child("persistentvolumesource").forbidden(why));
+            let difference = difference::of(&source_of(old), &source_of(spec));
+            let why = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+            causes.push(SPEC.child("persistentvolumesource").forbidden(&why));
         }
         immutable_root(spec, old, "volumeMode", &mut causes);
         let affinity = spec.get("nodeAffinity").unwrap_or(&Value::Null);
@@ -215,35 +217,26 @@ fn is_root(path: &str) -> bool {
 /// The types that clusters without a cloud have; of the others nothing is asked.
 fn check_details(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
     let (source, path) = (&spec[field], SPEC.child(field));
-    let mut require = |field: &str| {
-        let is_missing = text(source, field).is_empty();
-        if is_missing {
-            causes.push(path.child(field).required(""));
-        }
-        !is_missing
-    };
-    match field {
-        "hostPath" | "local" => {
-            if require("path") && text(source, "path").split('/').any(|part| part == "..") {
-                let value = text(source, "path");
-                causes.push(path.child("path").invalid(value, "must not contain '..'"));
-            }
-        }
-        "nfs" => {
-            require("server");
-            require("path");
-            let value = text(source, "path");
-            if !value.starts_with('/') {
-                causes.push(path.child("path").invalid(value, "must be an absolute path"));
-            }
-        }
+    let required: &[&str] = match field {
+        "hostPath" | "local" => &["path"],
+        "nfs" => &["server", "path"],
         "csi" => {
             check_driver_name(source, "driver", &path, causes);
-            if text(source, "volumeHandle").is_empty() {
-                causes.push(path.child("volumeHandle").required(""));
-            }
+            &["volumeHandle"]
         }
-        _ => {}
+        _ => &[],
+    };
+    for field in required {
+        if text(source, field).is_empty() {
+            causes.push(path.child(field).required(""));
+        }
+    }
+    let (place, path) = (text(source, "path"), path.child("path"));
+    if field == "nfs" && !place.starts_with('/') {
+        causes.push(path.invalid(place, "must be an absolute path"));
+    }
+    if matches!(field, "hostPath" | "local") && place.split('/').any(|part| part == "..") {
+        causes.push(path.invalid(place, "must not contain '..'"));
     }
     if field == "local" && present(spec, "nodeAffinity").is_none() {
         causes.push(SPEC.child("nodeAffinity").required("Local volume requires node affinity"));
@@ -276,6 +269,12 @@ fn is_same_source(spec: &Value, old: &Value) -> bool {
         }
         same(source, before)
     })
+}
+
+fn source_of(spec: &Value) -> Value {
+    let source =
+        SOURCES.iter().filter_map(|field| Some(((*field).to_owned(), present(spec, field)?.clone())));
+    source.collect()
 }
 
 fn with_new_labels(affinity: &Value) -> Value {

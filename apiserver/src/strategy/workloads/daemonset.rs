@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{
-    Shown, at_most_all, immutable, int_or_percent, not_decremented, not_negative, not_supported_shown,
+    Shown, at_most_all, immutable, int_or_percent, not_decremented, not_negative, not_supported_shown, nulls,
     number_of, shown,
 };
 use super::super::json::{object_mut, present, restore, set_default, text};
@@ -25,6 +25,7 @@ const SHOWN_COUNTS: [&str; 4] =
 impl Strategy for DaemonSet {
     fn default(&self, set: &mut Value) {
         default_parts(set);
+        nulls(&mut set["status"], "conditions", &["lastTransitionTime"]);
         default_counts(&mut set["status"]);
         let spec = &mut set["spec"];
         set_default(spec, "revisionHistoryLimit", 10);

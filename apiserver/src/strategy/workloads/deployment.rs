@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::checks::{
     Shown, at_most_all, immutable, int_or_percent, not_decremented, not_more_than, not_negative,
-    not_supported_shown, number_of, shown,
+    not_supported_shown, nulls, number_of, shown,
 };
 use super::super::json::{int, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
@@ -21,6 +21,7 @@ const ROLLING: &str = "RollingUpdate";
 impl Strategy for Deployment {
     fn default(&self, deployment: &mut Value) {
         default_parts(deployment);
+        nulls(&mut deployment["status"], "conditions", &["lastUpdateTime", "lastTransitionTime"]);
         let spec = &mut deployment["spec"];
         set_default(spec, "replicas", 1);
         set_default(spec, "revisionHistoryLimit", 10);

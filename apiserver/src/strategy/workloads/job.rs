@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::checks::{immutable, invalid_shown, same};
+use super::super::checks::{immutable, invalid_shown, nulls, same};
 use super::super::json::{entries, flag, int, object_mut, present, restore, set_default, text, text_at};
 use super::super::path::Path;
 use super::super::{Strategy, labels, names, status};
@@ -19,6 +19,7 @@ const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 impl Strategy for Job {
     fn default(&self, job: &mut Value) {
         default_parts(job);
+        nulls(&mut job["status"], "conditions", &["lastProbeTime", "lastTransitionTime"]);
         let spec = &mut job["spec"];
         if present(spec, "completions").is_none() && present(spec, "parallelism").is_none() {
             set_default(spec, "completions", 1);
@@ -124,12 +125,17 @@ fn default_labels(job: &mut Value) {
 fn generate_selector(job: &mut Value) {
     let uid = text_at(job, "/metadata/uid").to_owned();
     let name = text_at(job, "/metadata/name").to_owned();
+    // A job that has its template's labels gets those that are added too: upstream keeps one map for both.
+    let is_shared = job["metadata"].get("labels") == job["spec"]["template"]["metadata"].get("labels");
     let metadata = &mut job["spec"]["template"]["metadata"];
     if let Some(labels) = object_mut(metadata, "labels") {
         for (keys, value) in [(NAME_LABELS, &name), (UID_LABELS, &uid)] {
             for key in keys {
                 labels.entry(key).or_insert_with(|| value.as_str().into());
             }
+        }
+        if is_shared {
+            job["metadata"]["labels"] = labels.clone().into();
         }
     }
     object_mut(&mut job["spec"], "selector");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::checks::{immutable, not_more_than, not_negative};
+use super::super::checks::{immutable, not_more_than, not_negative, nulls};
 use super::super::json::{entries, int, object_mut, present, restore, set_default};
 use super::super::{Strategy, status};
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
@@ -20,6 +20,7 @@ const COUNTS: [&str; 5] =
 impl Strategy for ReplicaSet {
     fn default(&self, set: &mut Value) {
         default_parts(set);
+        nulls(&mut set["status"], "conditions", &["lastTransitionTime"]);
         set_default(&mut set["status"], "replicas", 0);
         set_default(&mut set["spec"], "replicas", 1);
         template::default(&mut set["spec"], "template");
@@ -71,6 +72,7 @@ impl Strategy for ReplicaSet {
 impl Strategy for ReplicationController {
     fn default(&self, controller: &mut Value) {
         default_parts(controller);
+        nulls(&mut controller["status"], "conditions", &["lastTransitionTime"]);
         set_default(&mut controller["status"], "replicas", 0);
         let spec = &mut controller["spec"];
         set_default(spec, "replicas", 1);

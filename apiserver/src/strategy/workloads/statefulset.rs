@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{
-    Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative,
+    Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative, nulls,
     number_of, one_of, same, shown,
 };
 use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
@@ -37,6 +37,7 @@ const NO_OTHER_CHANGE: &str = "updates to statefulset spec for fields other than
 impl Strategy for StatefulSet {
     fn default(&self, set: &mut Value) {
         default_parts(set);
+        nulls(&mut set["status"], "conditions", &["lastTransitionTime"]);
         default_counts(&mut set["status"]);
         let spec = &mut set["spec"];
         set_default(spec, "podManagementPolicy", ORDERED);
@@ -184,7 +185,7 @@ fn check_pods(spec: &Value, causes: &mut Vec<Cause>) {
 /// The template with the volumes that each pod gets, and without what each pod gets a name of its own for.
 fn template_with_claims(spec: &Value) -> Value {
     let mut template = spec["template"].clone();
-    let pod = &mut template["spec"];
+    let Some(pod) = template.get_mut("spec").filter(|pod| pod.is_object()) else { return template };
     remove(pod, "subdomain");
     remove(pod, "hostname");
     let claims = list(spec, "volumeClaimTemplates");

@@ -101,6 +101,12 @@ pub fn is_empty(selector: &Value) -> bool {
 
 /// Only what decides on nodes may change in the template of a suspended job.
 pub fn take_scheduling_directives(template: &Value, old: &mut Value) {
+    for field in ["metadata", "spec"] {
+        object_mut(old, field);
+    }
+    if !old.is_object() {
+        return;
+    }
     for field in ["labels", "annotations"] {
         restore(&mut old["metadata"], &template["metadata"], field);
     }
@@ -118,7 +124,8 @@ pub fn take_scheduling_directives(template: &Value, old: &mut Value) {
 pub fn take_resources(template: &Value, old: &mut Value) {
     for field in ["containers", "initContainers"] {
         let containers = list(&template["spec"], field);
-        let before = list_mut(&mut old["spec"], field);
+        let Some(spec) = old.get_mut("spec") else { return };
+        let before = list_mut(spec, field);
         if before.len() != containers.len() {
             continue;
         }

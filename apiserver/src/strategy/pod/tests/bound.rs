@@ -1,10 +1,11 @@
 //! Pods that change, get a node, and go.
 
 use super::super::super::json::{remove, set_default};
+use super::super::super::path::Path;
 use super::*;
 
 /// The object with a merge patch of one field.
-fn patched(object: &Value, field: &str, change: &Value) -> Value {
+pub(super) fn patched(object: &Value, field: &str, change: &Value) -> Value {
     let mut new = object.clone();
     merge(&mut new[field], change);
     new
@@ -27,12 +28,12 @@ fn merge(object: &mut Value, change: &Value) {
     }
 }
 
-fn first_lines(causes: &[Cause]) -> Value {
+pub(super) fn first_lines(causes: &[Cause]) -> Value {
     let line = |cause: &Cause| cause.message.lines().next().unwrap_or_default().to_owned();
     causes.iter().map(|cause| json!([cause.reason, cause.field, line(cause)])).collect()
 }
 
-fn cases(text: &str) -> Vec<Value> {
+pub(super) fn cases(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("cases")
 }
 
@@ -291,7 +292,7 @@ fn pods_without_a_node_and_pods_that_are_over_go_at_once() {
     let mut pod = created(&json!({"terminationGracePeriodSeconds": 7}));
     assert_eq!((grace_period(&pod, None), grace_period(&pod, Some(5))), (0, 0));
     pod["spec"]["nodeName"] = "n".into();
-    assert_eq!((Pods.default_grace_period(&pod), grace_period(&pod, Some(5))), (7, 5));
+    assert_eq!((grace_period(&pod, None), grace_period(&pod, Some(5))), (7, 5));
     assert_eq!(grace_period(&pod, Some(-1)), 1);
     pod["status"]["phase"] = "Succeeded".into();
     assert_eq!(grace_period(&pod, Some(5)), 0);
@@ -303,4 +304,27 @@ fn fields_that_can_be_selected_have_values() {
     set_default(&mut pod["status"], "podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "::1"}]));
     let values: Vec<String> = Pods.selectable_fields().iter().map(|field| Pods.field(&pod, field)).collect();
     assert_eq!(values, ["n", "Always", "default-scheduler", "sa", "false", "Pending", "10.0.0.1", ""]);
+}
+
+#[test]
+fn a_template_is_sound_without_what_only_pods_get() {
+    let mut spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": " i", "ports": [{"containerPort": 1}]}]});
+    defaults::pod_spec(&mut spec);
+    assert_eq!(
+        (spec["containers"][0]["ports"][0].get("hostPort"), spec.get("enableServiceLinks")),
+        (None, None)
+    );
+    let mut causes = Vec::new();
+    validate::spec(&spec, validate::Owner { pod: None }, &Path::root("spec"), &mut causes);
+    assert_eq!(causes, []);
+}
+
+#[test]
+fn what_is_empty_is_as_good_as_not_there() {
+    let same = super::super::update::same;
+    assert!(same(&json!({"a": [], "b": {"c": ""}}), &json!({"b": {}, "d": null})));
+    assert!(same(&json!([{"a": false}]), &json!([{}])));
+    assert!(!same(&json!({"a": 0}), &json!({})));
+    assert!(!same(&json!({}), &json!({"a": {"b": [1]}})));
+    assert!(!same(&json!([1]), &json!([1, null])));
 }

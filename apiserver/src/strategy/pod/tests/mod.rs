@@ -2,6 +2,8 @@
 
 mod bound;
 mod evicted;
+mod limited;
+mod resized;
 
 use std::collections::HashMap;
 
@@ -161,7 +163,8 @@ fn mangle(root: &Value, pointer: &str, check: &mut dyn FnMut(Value)) {
 fn objects_of_no_sense_are_refused_and_nothing_panics() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("created.json")).expect("cases");
     let objects = Objects::system();
-    for case in cases.iter().filter(|case| case["code"] == 201) {
+    // The first have one of everything.
+    for case in cases.iter().filter(|case| case["code"] == 201).take(13) {
         let sound = created(&case["pod"]["spec"]);
         let mut tries = 0;
         mangle(&case["pod"], "", &mut |pod| {
@@ -173,6 +176,11 @@ fn objects_of_no_sense_are_refused_and_nothing_panics() {
             let _ = Pods.validate_update(&sound, &new);
             Pods.prepare_for_status_update(&mut new, &sound);
             let _ = Pods.validate_status_update(&new, &pod);
+            resize::prepare(&mut new, &sound);
+            let _ = resize::validate(&new, &sound);
+            let _ = resize::validate(&sound, &pod);
+            resize::prepare_ephemeral(&mut new, &sound);
+            let _ = resize::validate_ephemeral(&new, &pod);
             let _ = binding::bind(&mut new, &pod, &objects);
             let _ = eviction::decide(&new, &objects);
             let _ = pdb::compute_status(&pod, &[new], &objects);

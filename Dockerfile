@@ -1,0 +1,82 @@
+# The scheduler's image: one static program and its licence. No shell, no libraries, no root.
+#
+#     docker build -t ghcr.io/supercargo-dev/supercargo:0.1.0 .
+#     docker buildx build --platform linux/amd64,linux/arm64 -t IMAGE --push .
+#
+# It needs BuildKit, which sets BUILDPLATFORM, BUILDARCH and TARGETARCH. The compiler runs on the builder's own platform
+# for every target; nothing is emulated. tests/packaging holds this file to the workspace and the manifests.
+
+ARG RUST_VERSION=1.95
+
+FROM --platform=$BUILDPLATFORM rust:${RUST_VERSION}-slim-bookworm AS tools
+WORKDIR /build
+# glibc is linked in. Not musl, whose C compiler Debian has for the builder's own platform only (ring needs one) and whose
+# allocator is slow with threads. Cargo gives these flags to build scripts too unless a target is named, as it is below.
+# Without debug information the program is a quarter of the size; backtraces keep their names.
+ENV RUSTFLAGS="-C target-feature=+crt-static" \
+    CARGO_PROFILE_RELEASE_DEBUG=none
+
+FROM tools AS for-amd64
+ENV CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu \
+    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc \
+    CROSS_PACKAGES="gcc-x86-64-linux-gnu libc6-dev-amd64-cross"
+
+FROM tools AS for-arm64
+ENV CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+    CROSS_PACKAGES="gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+
+FROM for-$TARGETARCH AS build
+ARG BUILDARCH
+ARG TARGETARCH
+RUN rustup target add "$CARGO_BUILD_TARGET" \
+    && if [ "$BUILDARCH" != "$TARGETARCH" ]; then \
+        apt-get update \
+        && apt-get install --yes --no-install-recommends $CROSS_PACKAGES \
+        && rm -rf /var/lib/apt/lists/*; \
+    fi
+
+# The dependencies, in a layer that stays until a manifest or the lock file changes: built for empty crates in the places
+# of ours. Cargo wants the manifest of every member of the workspace, of those that are not built, too.
+COPY Cargo.toml Cargo.lock ./
+COPY apiserver/Cargo.toml apiserver/
+COPY benches/Cargo.toml benches/
+COPY framework/Cargo.toml framework/
+COPY informer/Cargo.toml informer/
+COPY plugins/Cargo.toml plugins/
+COPY scheduler/Cargo.toml scheduler/
+COPY tests/controlplane/Cargo.toml tests/controlplane/
+RUN for manifest in $(find . -name Cargo.toml); do \
+        mkdir -p "${manifest%/*}/src" && : > "${manifest%/*}/src/lib.rs" || exit 1; \
+    done \
+    && echo 'fn main() {}' > src/main.rs \
+    && cargo build --release --locked --bin supercargo
+
+COPY apiserver/src apiserver/src
+COPY framework/src framework/src
+COPY informer/src informer/src
+COPY plugins/src plugins/src
+COPY scheduler/src scheduler/src
+COPY src src
+# Cargo goes by the time of a file, and these are older than the empty ones were. A program that asks for an interpreter
+# would not start without a C library.
+RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
+    && cargo build --release --locked --bin supercargo \
+    && cp "target/$CARGO_BUILD_TARGET/release/supercargo" supercargo \
+    && readelf --program-headers supercargo > headers \
+    && if grep INTERP headers; then exit 1; fi
+
+FROM scratch
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="supercargo" \
+      org.opencontainers.image.description="A Kubernetes scheduler in Rust, built on informers" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION"
+COPY LICENSE /LICENSE
+COPY --from=build /build/supercargo /supercargo
+# Authorities come from the service account or the kubeconfig; the image has none of its own.
+USER 65532:65532
+ENTRYPOINT ["/supercargo"]
+CMD ["run"]

@@ -1,0 +1,174 @@
+//! The state as YAML: saved, and loaded again; also what `kubectl get … -o yaml` (or `-o json`) prints.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::body::type_of;
+use crate::kinds::{Kind, Verbs};
+use crate::prune::prune;
+use crate::rest::{Writer, text, timestamp};
+use crate::server::ApiServer;
+use crate::strategy;
+
+/// Why something cannot be loaded. What came before it has been.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// It is no YAML.
+    #[error("{0}")]
+    Syntax(String),
+    /// Something in it is no object that is served.
+    #[error("object {position} ({name}): {why}")]
+    Object {
+        /// The how-manieth object it is, from 1.
+        position: usize,
+        /// Its kind and name, as far as it says.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ApiServer {
+    /// Every object as YAML, a document each. It can be loaded into another server.
+    pub fn save(&self) -> String {
+        let state = self.shared.state.lock();
+        let mut saved = String::new();
+        for table in state.store.resources() {
+            let (Some(kind), Some(objects)) = (state.registry.stored(&table), state.store.table(&table))
+            else {
+                continue;
+            };
+            for object in objects.range("", None) {
+                saved.push_str("---\n");
+                // What JSON holds YAML does.
+                saved.push_str(&serde_saphyr::to_string(&object.value(kind)).unwrap_or_default());
+            }
+        }
+        saved
+    }
+
+    /// Takes objects in as they are, status and UID included, in place of those of the same name. Namespaces that they
+    /// need and nobody mentions are made. Returns how many objects there were.
+    ///
+    /// It reads YAML and JSON: documents, and lists as `kubectl get` prints them. Nothing is checked but that the kind is
+    /// served and its fields have the right types; defaults are filled in.
+    pub fn load(&self, text: &str) -> Result<usize, LoadError> {
+        let mut objects = parse(text)?;
+        // Whatever the order in the file: what others need first.
+        objects.sort_by_key(|(_, object)| rank(object));
+        let mut state = self.shared.state.lock();
+        let mut writer = self.shared.writer(&mut state, "load");
+        let count = objects.len();
+        for (position, object) in objects {
+            let name = described(&object);
+            writer.restore(object).map_err(|why| LoadError::Object { position, name, why })?;
+        }
+        Ok(count)
+    }
+}
+
+/// The objects of a file, with their positions in it.
+fn parse(text: &str) -> Result<Vec<(usize, Value)>, LoadError> {
+    // JSON is read much faster than YAML; what begins like it may still be YAML.
+    let json = text.trim_start().starts_with('{').then(|| {
+        serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>().ok()
+    });
+    let documents: Vec<Value> = match json.flatten() {
+        Some(documents) => documents,
+        None => serde_saphyr::from_multiple(text).map_err(|error| LoadError::Syntax(error.to_string()))?,
+    };
+    let mut objects = Vec::new();
+    for document in documents {
+        flatten(document, &mut objects);
+    }
+    Ok(objects.into_iter().enumerate().map(|(at, object)| (at + 1, object)).collect())
+}
+
+/// A list is its items, which say what they are or are what the list is of.
+fn flatten(document: Value, objects: &mut Vec<Value>) {
+    let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    match document {
+        Value::Null => {}
+        mut list if is_list && list["items"].is_array() => {
+            let (api_version, kind) = (list["apiVersion"].take(), list["kind"].take());
+            let Value::Array(items) = list["items"].take() else { return };
+            for mut item in items {
+                if item.get("kind").is_none() && item.is_object() {
+                    let kind = kind.as_str().unwrap_or_default();
+                    item["kind"] = kind.trim_end_matches("List").into();
+                    item["apiVersion"] = api_version.clone();
+                }
+                flatten(item, objects);
+            }
+        }
+        object => objects.push(object),
+    }
+}
+
+fn rank(object: &Value) -> u8 {
+    match object["kind"].as_str() {
+        Some("CustomResourceDefinition") => 0,
+        Some("Namespace") => 1,
+        Some("Node") => 2,
+        _ => 3,
+    }
+}
+
+fn described(object: &Value) -> String {
+    let (kind, name) = (text(object, &["kind"]), text(object, &["metadata", "name"]));
+    match text(object, &["metadata", "namespace"]) {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+impl Writer<'_> {
+    /// Puts an object where it was.
+    fn restore(&mut self, mut object: Value) -> Result<(), String> {
+        let (api_version, kind) = (text(&object, &["apiVersion"]), text(&object, &["kind"]));
+        let kind = self.state.registry.of(api_version, kind).filter(|kind| kind.verbs == Verbs::All);
+        let Some(kind) = kind.cloned() else {
+            return Err(format!("no {} in {api_version:?} is served here", text(&object, &["kind"])));
+        };
+        if text(&object, &["metadata", "name"]).is_empty() {
+            return Err("it has no metadata.name".to_owned());
+        }
+        if let Some(type_id) = type_of(&kind) {
+            prune(type_id, &mut object).map_err(|error| error.to_string())?;
+        }
+        self.complete(&kind, &mut object);
+        strategy::of(&kind).default(&mut object);
+        let namespace = text(&object, &["metadata", "namespace"]).to_owned();
+        if kind.namespaced {
+            self.ensure_namespace(&namespace)?;
+        }
+        self.keep_as_is(&kind, object);
+        Ok(())
+    }
+
+    /// Fills in what only the system says, where the object does not.
+    fn complete(&mut self, kind: &Kind, object: &mut Value) {
+        let uid = self.state.random.uid();
+        let now = timestamp(self.now);
+        let Some(metadata) = object["metadata"].as_object_mut() else { return };
+        metadata.entry("uid").or_insert_with(|| uid.into());
+        metadata.entry("creationTimestamp").or_insert_with(|| now.into());
+        if kind.namespaced {
+            metadata.entry("namespace").or_insert_with(|| "default".into());
+        } else {
+            metadata.remove("namespace");
+        }
+    }
+
+    fn ensure_namespace(&mut self, name: &str) -> Result<(), String> {
+        let namespaces = self.state.registry.find("", "v1", "namespaces").cloned();
+        let namespaces: Arc<Kind> = namespaces.map_err(|status| status.message)?;
+        if self.state.get(&namespaces, "", name).is_ok() {
+            return Ok(());
+        }
+        let namespace = json!({"metadata": {"name": name}});
+        self.create(&namespaces, "", namespace).map(|_| ()).map_err(|status| status.message)
+    }
+}

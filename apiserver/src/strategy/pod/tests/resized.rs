@@ -1,0 +1,73 @@
+//! Pods whose containers take more or less, and pods that get ephemeral containers.
+
+use super::bound::{cases, first_lines, patched};
+use super::*;
+
+#[test]
+fn pods_are_resized_as_on_the_real_server() {
+    let mut wrong: Vec<String> = Vec::new();
+    for case in cases(include_str!("resized.json")) {
+        let old = created(&case["spec"]);
+        let mut new = patched(&old, "spec", &case["change"]);
+        new["metadata"]["labels"] = json!({"a": "b"});
+        Pods.default(&mut new);
+        resize::prepare(&mut new, &old);
+        let causes = resize::validate(&new, &old);
+        let (found, expected) = if causes.is_empty() {
+            assert_eq!((&new["status"], new["metadata"].get("labels")), (&old["status"], None));
+            (
+                json!([200, new["metadata"]["generation"], new["spec"]]),
+                json!([case["code"], case["generation"], case["changed"]]),
+            )
+        } else {
+            (json!([422, first_lines(&causes)]), json!([case["code"], case["causes"]]))
+        };
+        if found != expected {
+            wrong.push(format!("\n{}\n  here: {found}\n  real: {expected}\n", case["case"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+#[test]
+fn pods_on_nodes_that_do_not_tell_are_not_resized() {
+    let mut old = created(&json!({}));
+    old["status"]["containerStatuses"] = json!([{"name": "c", "state": {"running": {}}}]);
+    let causes = resize::validate(&old, &old);
+    assert_eq!(
+        triples(&causes),
+        json!([["FieldValueForbidden", "spec", "Forbidden: Pod running on node without support for resize"]])
+    );
+    old["status"]["containerStatuses"][0]["resources"] = json!({});
+    assert_eq!(resize::validate(&old, &old), []);
+}
+
+#[test]
+fn ephemeral_containers_come_and_stay_as_they_are() {
+    let old = created(&json!({}));
+    let change = |old: &Value, own: Value| {
+        let mut new = old.clone();
+        new["spec"]["ephemeralContainers"] = own;
+        new["spec"]["nodeName"] = "not looked at".into();
+        Pods.default(&mut new);
+        resize::prepare_ephemeral(&mut new, old);
+        (resize::validate_ephemeral(&new, old), new)
+    };
+    let one = json!({"name": "e", "image": "i"});
+    let (causes, old) = change(&old, json!([one]));
+    assert_eq!(causes, []);
+    assert_eq!((&old["metadata"]["generation"], old["spec"].get("nodeName")), (&json!(2), None));
+    let refused = |own| change(&old, own).0.into_iter().map(|cause| cause.message).collect::<Vec<_>>();
+    assert_eq!(refused(json!([])), ["Forbidden: existing ephemeral containers \"e\" may not be removed\n"]);
+    let other = refused(json!([{"name": "e", "image": "j"}]));
+    assert!(
+        other[0].starts_with("Forbidden: existing ephemeral containers \"e\" may not be changed\n@@ -1,"),
+        "{other:?}"
+    );
+    let second =
+        json!({"name": "c", "image": "i", "targetContainerName": "z", "ports": [{"containerPort": 1}]});
+    assert_eq!(
+        refused(json!([one, second])),
+        ["Duplicate value: \"c\"", "Not found: \"z\"", "Forbidden: cannot be set for an Ephemeral Container"]
+    );
+}

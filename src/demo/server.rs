@@ -1,0 +1,44 @@
+//! The API server that the demo's cluster consists of.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use supercargo_apiserver::{ApiServer, Endpoint, Listen, sim};
+use tempfile::TempDir;
+
+use crate::api::connect;
+
+/// An API server on loopback. It ends with this value, and so do the folder and the kubeconfig in it.
+pub(crate) struct Server {
+    connection: kube::Config,
+    kubeconfig: PathBuf,
+    /// Pods run, nodes live.
+    _simulation: sim::Simulation,
+    _endpoint: Endpoint,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Starts one.
+    pub(crate) async fn start() -> Result<Self> {
+        let api = ApiServer::default();
+        let simulation = api.simulate(&sim::Options::default());
+        let endpoint = api.listen(Listen::default()).await.context("cannot listen on loopback")?;
+        let folder = tempfile::Builder::new().prefix("supercargo-demo-").tempdir();
+        let folder = folder.context("cannot make a folder for the kubeconfig")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        endpoint.write_kubeconfig(&kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+        let connection = connect(Some(&kubeconfig)).await?;
+        Ok(Self { connection, kubeconfig, _simulation: simulation, _endpoint: endpoint, _folder: folder })
+    }
+
+    /// How to reach it, for this process.
+    pub(crate) fn connection(&self) -> kube::Config {
+        self.connection.clone()
+    }
+
+    /// How to reach it, for others.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+}

@@ -1,0 +1,134 @@
+//! Keeps the model in step with the cluster, as any client of the API would.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use kube_informers::{Deleted, EventHandler, HandlerOptions, Indexers, SharedInformerFactory};
+use parking_lot::{Mutex, MutexGuard};
+use supercargo_framework::{NodeRecord, PodInfo};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::model::Model;
+use crate::run::watching_client;
+use crate::wire::{NodeKind, PodKind};
+
+/// The model, the clock that it goes by, and word of changes.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Inner>);
+
+struct Inner {
+    model: Mutex<Model>,
+    started: Instant,
+    changed: watch::Sender<()>,
+    phase: Mutex<&'static str>,
+}
+
+impl Shared {
+    /// The clock starts now.
+    pub(crate) fn new(model: Model) -> Self {
+        let (changed, _) = watch::channel(());
+        Self(Arc::new(Inner {
+            model: Mutex::new(model),
+            started: Instant::now(),
+            changed,
+            phase: Mutex::new("starting"),
+        }))
+    }
+
+    /// Since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    /// What goes on.
+    pub(crate) fn phase(&self) -> &'static str {
+        *self.0.phase.lock()
+    }
+
+    /// Something else goes on now.
+    pub(crate) fn set_phase(&self, phase: &'static str) {
+        *self.0.phase.lock() = phase;
+    }
+
+    /// The model, for reading.
+    pub(crate) fn read(&self) -> MutexGuard<'_, Model> {
+        self.0.model.lock()
+    }
+
+    /// Changes the model, and says so.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Model, Duration)) {
+        change(&mut self.0.model.lock(), self.elapsed());
+        self.0.changed.send_replace(());
+    }
+
+    /// Told of changes from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.0.changed.subscribe()
+    }
+}
+
+struct Pods(Shared);
+
+impl EventHandler<PodInfo> for Pods {
+    fn on_add(&mut self, pod: &Arc<PodInfo>, _is_in_initial_list: bool) {
+        self.0.change(|model, at| model.see_pod(at, pod));
+    }
+
+    fn on_update(&mut self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
+        self.0.change(|model, at| {
+            if old.uid != new.uid {
+                model.lose_pod(at, &old.key());
+            }
+            model.see_pod(at, new);
+        });
+    }
+
+    fn on_delete(&mut self, deleted: &Deleted<PodInfo>) {
+        if let Some(pod) = deleted.object() {
+            self.0.change(|model, at| model.lose_pod(at, &pod.key()));
+        }
+    }
+}
+
+struct Nodes(Shared);
+
+impl EventHandler<NodeRecord> for Nodes {
+    fn on_add(&mut self, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
+        self.0.change(|model, at| model.see_node(at, node, is_in_initial_list));
+    }
+
+    fn on_update(&mut self, _old: &Arc<NodeRecord>, new: &Arc<NodeRecord>) {
+        self.0.change(|model, at| model.see_node(at, new, false));
+    }
+
+    fn on_delete(&mut self, deleted: &Deleted<NodeRecord>) {
+        if let Some(node) = deleted.object() {
+            self.0.change(|model, at| model.lose_node(at, &node.name));
+        }
+    }
+}
+
+/// Watches pods and nodes. Returns once the model has what exists.
+pub(crate) async fn watch(
+    connection: kube::Config,
+    shared: &Shared,
+    stop: &CancellationToken,
+) -> Result<SharedInformerFactory> {
+    let factory = SharedInformerFactory::new(watching_client(connection)?);
+    let no_annotations: [&str; 0] = [];
+    // Pods that have ended are watched, too: they count as bound.
+    let pods = factory
+        .informer_for(Arc::new(PodKind::new(no_annotations)), |parts| parts.build(Indexers::default()));
+    let nodes = factory
+        .informer_for(Arc::new(NodeKind::new(no_annotations)), |parts| parts.build(Indexers::default()));
+    pods.add_event_handler(Pods(shared.clone()), HandlerOptions::named("demo's pods"))?;
+    nodes.add_event_handler(Nodes(shared.clone()), HandlerOptions::named("demo's nodes"))?;
+    factory.start(stop);
+    let synced = factory.wait_for_handlers_sync(stop).await;
+    if let Some(failure) = synced.failed.first().filter(|_| !stop.is_cancelled()) {
+        bail!("{} cannot be watched: {}", failure.resource, failure.reason.as_deref().unwrap_or("no answer"));
+    }
+    Ok(factory)
+}

@@ -1,0 +1,309 @@
+//! The cluster that the demo makes up, and what arrives in it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::plan::{Action, Object, Plan, Step};
+use super::random::Random;
+use super::text::count;
+
+/// The zones.
+pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// What a node is for.
+const POOL: &str = "example.com/pool";
+const GPU: &str = "example.com/gpu";
+/// With fewer nodes than this there are no pools of their own for databases and for the edge.
+const NODES_FOR_POOLS: usize = 8;
+/// With fewer nodes than this none joins later.
+const NODES_FOR_A_LATE_ONE: usize = 4;
+
+const GATES_LIFTED: Duration = Duration::from_millis(4500);
+const LATE_NODE_JOINS: Duration = Duration::from_millis(5500);
+
+/// What a workload is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// How many nodes, the one that joins later included.
+    pub(crate) nodes: usize,
+    /// How many pods.
+    pub(crate) pods: usize,
+    /// What makes one workload differ from another.
+    pub(crate) seed: u64,
+}
+
+/// A deployment's worth of pods.
+struct App {
+    name: &'static str,
+    /// Its share of the pods.
+    weight: usize,
+    /// Between these times they arrive, in milliseconds.
+    from: u64,
+    to: u64,
+    cpu: &'static str,
+    memory: &'static str,
+    /// What else is in its pods' spec.
+    spec: fn(&mut Value, pools: bool),
+}
+
+const fn app(
+    name: &'static str,
+    weight: usize,
+    (from, to): (u64, u64),
+    (cpu, memory): (&'static str, &'static str),
+    spec: fn(&mut Value, bool),
+) -> App {
+    App { name, weight, from, to, cpu, memory, spec }
+}
+
+/// The first is the one that takes what rounding leaves.
+const APPS: &[App] = &[
+    app("web", 63, (0, 3000), ("500m", "512Mi"), |_, _| {}),
+    app("api", 40, (300, 4000), ("750m", "1Gi"), in_two_zones),
+    app("worker", 34, (1000, 7000), ("1", "2Gi"), |_, _| {}),
+    app("nightly", 24, (800, 1800), ("1", "1Gi"), gated),
+    app("cache", 18, (500, 3500), ("500m", "6Gi"), rather_with_ssd),
+    app("db", 9, (100, 2500), ("2", "12Gi"), on_database_nodes),
+    app("ingress", 5, (200, 1500), ("500m", "256Mi"), on_the_edge),
+    app("train", 4, (1500, 2500), ("2", "8Gi"), with_gpu),
+    app("mars", 2, (2600, 3000), ("250m", "128Mi"), in_no_zone),
+    app("giant", 1, (2200, 2200), ("64", "8Gi"), |_, _| {}),
+];
+
+fn in_two_zones(spec: &mut Value, _pools: bool) {
+    let zones = json!([{ "key": ZONE, "operator": "In", "values": ["a", "b"] }]);
+    let required = json!({ "nodeSelectorTerms": [{ "matchExpressions": zones }] });
+    spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = required;
+}
+
+fn rather_with_ssd(spec: &mut Value, _pools: bool) {
+    let ssd = json!([{ "key": "example.com/disk", "operator": "In", "values": ["ssd"] }]);
+    let preferred = json!([{ "weight": 50, "preference": { "matchExpressions": ssd } }]);
+    spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred;
+}
+
+fn on_database_nodes(spec: &mut Value, pools: bool) {
+    if pools {
+        spec["nodeSelector"] = json!({ POOL: "db" });
+        spec["tolerations"] =
+            json!([{ "key": POOL, "operator": "Equal", "value": "db", "effect": "NoSchedule" }]);
+    }
+}
+
+fn on_the_edge(spec: &mut Value, pools: bool) {
+    if pools {
+        spec["nodeSelector"] = json!({ POOL: "edge" });
+    }
+    spec["containers"][0]["ports"] = json!([{ "containerPort": 8443, "hostPort": 443 }]);
+}
+
+fn gated(spec: &mut Value, _pools: bool) {
+    spec["schedulingGates"] = json!([{ "name": "example.com/quota" }]);
+}
+
+fn with_gpu(spec: &mut Value, _pools: bool) {
+    let resources = &mut spec["containers"][0]["resources"];
+    resources["requests"][GPU] = json!("1");
+    resources["limits"][GPU] = json!("1");
+    spec["tolerations"] = json!([{ "key": GPU, "operator": "Exists", "effect": "NoSchedule" }]);
+}
+
+fn in_no_zone(spec: &mut Value, _pools: bool) {
+    spec["nodeSelector"] = json!({ ZONE: "mars" });
+}
+
+/// The whole plan for pods of this scheduler.
+pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
+    let mut random = Random::new(size.seed);
+    let mut nodes = nodes(size.nodes, &mut random);
+    let late = (size.nodes >= NODES_FOR_A_LATE_ONE).then(|| nodes.pop()).flatten();
+    let mut steps = pods(size, scheduler, &mut random);
+    steps.extend(late.map(|node| Step { at: LATE_NODE_JOINS, action: Action::Create(node) }));
+    let gated = steps.iter().filter_map(|step| match &step.action {
+        Action::Create(pod) if pod.value["spec"]["schedulingGates"].is_array() => {
+            Some((pod.namespace().to_owned(), pod.name().to_owned()))
+        }
+        _ => None,
+    });
+    let gated: Vec<_> = gated.collect();
+    if !gated.is_empty() {
+        let note = format!("the scheduling gates of {} are lifted", count(gated.len(), "pod"));
+        steps.push(Step { at: GATES_LIFTED, action: Action::LiftGates { note, pods: gated } });
+    }
+    steps.sort_by_key(|step| step.at);
+    Plan { first: nodes, steps, notes: Vec::new() }
+}
+
+/// The nodes, and last the one that joins later, if one does.
+pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Object> {
+    nodes(count, &mut Random::new(seed))
+}
+
+fn nodes(count: usize, random: &mut Random) -> Vec<Object> {
+    let digits = count.div_ceil(ZONES.len()).to_string().len().max(2);
+    let pool = if count >= NODES_FOR_POOLS { (count / 10).max(1) } else { 0 };
+    let late = usize::from(count >= NODES_FOR_A_LATE_ONE);
+    let mut nodes = Vec::with_capacity(count);
+    for index in 0..count {
+        let zone = ZONES[index % ZONES.len()];
+        let number = format!("{:0digits$}", index / ZONES.len() + 1);
+        let from_end = count - 1 - index;
+        let node = if from_end < late {
+            let mut node = node(&format!("{zone}-gpu"), zone, "gpu", 16, 64);
+            node["spec"]["taints"] = json!([{ "key": GPU, "effect": "NoSchedule" }]);
+            for amounts in ["capacity", "allocatable"] {
+                node["status"][amounts][GPU] = json!("8");
+            }
+            node
+        } else if from_end < late + pool {
+            let mut node = node(&format!("{zone}-db{number}"), zone, "db", 16, 128);
+            node["spec"]["taints"] = json!([{ "key": POOL, "value": "db", "effect": "NoSchedule" }]);
+            node
+        } else if from_end < late + 2 * pool {
+            let mut node = node(&format!("{zone}-edge{number}"), zone, "edge", 4, 16);
+            node["spec"]["taints"] = json!([{ "key": POOL, "value": "edge", "effect": "PreferNoSchedule" }]);
+            node
+        } else {
+            let (cpu, memory) = [(4, 16), (8, 32), (8, 32), (16, 64)][random.below(4) as usize];
+            let mut node = node(&format!("{zone}-{number}"), zone, "general", cpu, memory);
+            if random.below(3) == 0 {
+                node["metadata"]["labels"]["example.com/disk"] = json!("ssd");
+            }
+            node
+        };
+        nodes.push(Object::new(node));
+    }
+    nodes
+}
+
+fn node(name: &str, zone: &str, pool: &str, cpu: u32, memory: u32) -> Value {
+    let amounts = json!({ "cpu": cpu.to_string(), "memory": format!("{memory}Gi"), "pods": "110" });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": name, "labels": { ZONE: zone, POOL: pool, HOSTNAME: name } },
+        "spec": {},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
+        },
+    })
+}
+
+/// The pods of all apps, each at its time.
+fn pods(size: Size, scheduler: &str, random: &mut Random) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(size.pods);
+    for (app, replicas) in APPS.iter().zip(shares(size.pods)) {
+        let digits = replicas.to_string().len();
+        for number in 0..replicas {
+            let spread = (app.to - app.from) * number as u64 / replicas as u64;
+            let at = Duration::from_millis(app.from + spread + random.below(80));
+            let name = format!("{}-{:0digits$}", app.name, number + 1);
+            let action = Action::Create(Object::new(pod(app, &name, scheduler, size.nodes)));
+            steps.push(Step { at, action });
+        }
+    }
+    steps
+}
+
+/// How many pods each app has: together all of them.
+fn shares(pods: usize) -> Vec<usize> {
+    let weights: usize = APPS.iter().map(|app| app.weight).sum();
+    let mut shares: Vec<usize> = APPS.iter().map(|app| pods * app.weight / weights).collect();
+    let rest = pods - shares.iter().sum::<usize>();
+    // Those of which there would be none otherwise, in order, then the first.
+    let missing = shares.iter_mut().filter(|share| **share == 0).take(rest);
+    let given = missing.map(|share| *share = 1).count();
+    shares[0] += rest - given;
+    shares
+}
+
+fn pod(app: &App, name: &str, scheduler: &str, nodes: usize) -> Value {
+    let requests = json!({ "cpu": app.cpu, "memory": app.memory });
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default", "labels": { "app": app.name } },
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{
+                "name": "main",
+                "image": format!("registry.example.com/{}:1", app.name),
+                "resources": { "requests": requests },
+            }],
+        },
+    });
+    (app.spec)(&mut pod["spec"], nodes >= NODES_FOR_POOLS);
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sized(nodes: usize, pods: usize, seed: u64) -> Plan {
+        plan(Size { nodes, pods, seed }, "supercargo")
+    }
+
+    fn of_app<'a>(plan: &'a Plan, app: &'a str) -> impl Iterator<Item = &'a Object> {
+        plan.objects().filter(move |object| object.value["metadata"]["labels"]["app"] == app)
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_workload_and_another_another() {
+        assert_eq!(sized(30, 200, 1), sized(30, 200, 1));
+        assert_ne!(sized(30, 200, 1), sized(30, 200, 2));
+    }
+
+    #[test]
+    fn the_default_workload_has_something_of_everything() {
+        let plan = sized(30, 200, 1);
+        let zones: BTreeSet<_> =
+            plan.first.iter().map(|node| node.value["metadata"]["labels"][ZONE].to_string()).collect();
+        assert_eq!((plan.first.len(), zones.len()), (29, 3));
+        for app in APPS {
+            assert!(of_app(&plan, app.name).count() > 0, "{}", app.name);
+        }
+        // More of them than there are nodes that they may be on.
+        let edge = plan.first.iter().filter(|node| node.value["metadata"]["labels"][POOL] == "edge").count();
+        assert!(edge > 0 && of_app(&plan, "ingress").count() > edge);
+        let lifted = plan.steps.iter().find_map(|step| match &step.action {
+            Action::LiftGates { pods, .. } => Some((step.at, pods.len())),
+            Action::Create(_) => None,
+        });
+        assert_eq!(lifted, Some((GATES_LIFTED, of_app(&plan, "nightly").count())));
+        let last = plan.steps.last().unwrap().at;
+        assert!(last > LATE_NODE_JOINS && last < Duration::from_secs(8), "{last:?}");
+        // Every gate is there before it is lifted.
+        assert!(
+            APPS.iter().all(|app| app.name != "nightly" || Duration::from_millis(app.to + 80) < GATES_LIFTED)
+        );
+    }
+
+    #[test]
+    fn one_node_and_one_pod_are_enough() {
+        let plan = sized(1, 1, 9);
+        assert_eq!((plan.first.len(), plan.steps.len()), (1, 1));
+        assert!(sized(1, 0, 9).steps.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn there_are_as_many_nodes_and_pods_as_asked_for(
+            nodes in 1_usize..300, pods in 0_usize..600, seed: u64
+        ) {
+            let plan = sized(nodes, pods, seed);
+            prop_assert_eq!((plan.count("Node"), plan.count("Pod")), (nodes, pods));
+            let names: BTreeSet<_> = plan.objects().map(|o| (o.kind(), o.name())).collect();
+            prop_assert_eq!(names.len(), nodes + pods);
+            prop_assert!(plan.steps.is_sorted_by_key(|step| step.at));
+        }
+    }
+}

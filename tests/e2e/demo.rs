@@ -1,0 +1,230 @@
+//! `supercargo demo` as its users see it: on a terminal, in a pipe, with their own manifests.
+
+mod terminal;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{command, eventually, output};
+use terminal::Terminal;
+
+/// How long a demo may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// What it prints on a pipe, and whether it succeeds.
+fn printed(args: &[&str]) -> (Option<i32>, String, String) {
+    let args: Vec<&str> = ["demo"].iter().chain(args).copied().collect();
+    let output = output(&args);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Ends with the value.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn terminate(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", r#"kill -TERM "$1""#, "kill", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn in_a_pipe_it_prints_lines_and_a_summary_and_ends() {
+    let (code, out, err) = printed(&["--speed", "8"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with("supercargo demo: seed 1, 30 nodes, 200 pods\n"), "{out}");
+    assert!(!out.contains('\x1b') && out.is_ascii(), "{out}");
+    for line in
+        ["  * node c-gpu joins\n", "  * the scheduling gates of 24 pods are lifted\n", "train-1 -> c-gpu  ("]
+    {
+        assert!(out.contains(line), "{line:?}: {out}");
+    }
+    let summary = &out[out.find("\n\n").unwrap()..];
+    assert!(summary.contains("195 of 200 pods bound, on 30 nodes in 3 zones.\n"), "{out}");
+    let waiting = &summary[summary.find("5 pods wait:\n").unwrap()..];
+    for part in
+        ["2  mars-1, mars-2\n", "1  giant-1\n", "Insufficient cpu", "didn't have free ports", "ingress-"]
+    {
+        assert!(waiting.contains(part), "{part:?}: {out}");
+    }
+    assert!(summary.lines().all(|line| line.chars().count() <= 80), "{out}");
+}
+
+#[test]
+fn own_manifests_are_scheduled() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "cluster.yaml",
+        "apiVersion: v1\nkind: Node\nmetadata: {name: mine}\nstatus: {capacity: {cpu: 2, memory: 4Gi, pods: 10}}\n",
+    );
+    write(
+        "app.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  replicas: 3\n  \
+         selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers:\n      \
+         - {name: c, image: example.com/web, resources: {requests: {cpu: 900m}}}\n",
+    );
+    let path = folder.path().display().to_string();
+    let (code, out, err) = printed(&["--manifests", &path]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    for part in [
+        "3 pods were given spec.schedulerName supercargo here",
+        "shop/web-1 -> mine",
+        "2 of 3 pods bound, on 1 node.\n",
+        "1  shop/web-3\n       0/1 nodes are available: 1 Insufficient cpu.",
+    ] {
+        assert!(out.contains(part), "{part:?}: {out}");
+    }
+}
+
+#[test]
+fn a_manifest_that_the_server_refuses_is_named_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "---\n\napiVersion: v1\nkind: Pod\nmetadata: {name: Bad_Name}\nspec: {containers: [{name: c, image: i}]}\n";
+    fs::write(folder.path().join("bad.yaml"), text).unwrap();
+    let (code, _, err) = printed(&["--manifests", &folder.path().display().to_string()]);
+    assert_eq!(code, Some(1));
+    let place = "bad.yaml:3:1: pod Bad_Name: the API server says: ";
+    assert!(err.starts_with("supercargo: ") && err.contains(place), "{err}");
+    assert!(err.contains("metadata.name: Invalid value"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.yaml");
+    fs::write(&bad, "kind: Pod\nmetadata: {name: [x\n").unwrap();
+    let error = |args: &[&str]| {
+        let output = output(args);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = error(&["demo", "--manifests", &bad.display().to_string()]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("bad.yaml:") && text.contains("this is not YAML"), "{text}");
+    let (code, text) = error(&["demo", "--manifests", "/nowhere"]);
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(1), "supercargo: --manifests /nowhere: No such file or directory (os error 2)\n")
+    );
+    for (args, expected) in [
+        (["demo", "--nodes", "0"], "0 is not in 1..=5000"),
+        (["demo", "--speed", "0"], "must be a number from 0.01 to 1000"),
+        (["demo", "--pods", "99999999"], "99999999 is not in 0..=50000"),
+    ] {
+        let (code, text) = error(&args);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = command();
+    command.args(["demo", "--speed", "20"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("supercargo demo"), "{first}");
+    let status = eventually("it ends", PATIENCE, || process.0.try_wait().unwrap(), String::new);
+    let error = std::io::read_to_string(process.0.stderr.take().unwrap()).unwrap();
+    assert_eq!((status.code(), error.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn with_keep_it_stays_up_and_says_how_to_look_at_it() {
+    let mut command = command();
+    let args = ["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"];
+    command.args(args).stdout(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    let mut said = Vec::new();
+    let path = loop {
+        let line = lines.next().unwrap_or_else(|| panic!("{said:?}")).unwrap();
+        if let Some(path) = line.strip_prefix("  export KUBECONFIG=") {
+            break path.to_owned();
+        }
+        said.push(line);
+    };
+    assert!(said.contains(&"5 of 5 pods bound, on 3 nodes in 3 zones.".to_owned()), "{said:?}");
+    assert!(Path::new(&path).is_file(), "{path}");
+    assert!(process.0.try_wait().unwrap().is_none());
+    terminate(&process.0);
+    let status = eventually("it ends", PATIENCE, || process.0.try_wait().unwrap(), String::new);
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn on_a_terminal_there_is_a_picture_and_ctrl_c_leaves_it_clean() {
+    let mut terminal = Terminal::start(80, 24, &["demo"]);
+    terminal.wait_for("bound pods are shown", |screen| {
+        screen.row(0).starts_with("supercargo demo")
+            && screen.text().contains(" → ")
+            && screen.text().contains("zone a")
+    });
+    assert!(terminal.is_alternate() && !terminal.shows_cursor() && !terminal.is_as_found());
+    // What is typed does not show.
+    terminal.type_keys("x\r");
+    terminal.resize(120, 40);
+    terminal.wait_for("the picture is as large as the terminal", |screen| {
+        screen.row(0).chars().count() > 80
+            && screen
+                .text()
+                .lines()
+                .any(|line| line.starts_with("why pods wait") && line.contains("decisions"))
+    });
+    terminal.type_keys("\x03");
+    let status = terminal.wait();
+    assert_eq!(status.code(), Some(0), "{}", terminal.sent());
+    assert!(!terminal.is_alternate() && terminal.shows_cursor(), "{:?}", terminal.sent());
+    assert!(terminal.is_as_found());
+    let last = terminal.sent();
+    let after = &last[last.rfind("\x1b[?1049l").unwrap()..];
+    assert!(after.contains("Ended early.") && after.contains("pods bound, on "), "{after}");
+}
+
+#[test]
+fn sigterm_and_q_leave_the_terminal_clean_too() {
+    for key in [None, Some("q")] {
+        let mut terminal = Terminal::start(40, 10, &["demo", "--pods", "50"]);
+        terminal.wait_for("there is a picture", |screen| screen.row(0).starts_with("supercargo demo"));
+        match key {
+            Some(key) => terminal.type_keys(key),
+            None => terminate(terminal.child()),
+        }
+        assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
+        assert!(!terminal.is_alternate() && terminal.shows_cursor(), "{:?}", terminal.sent());
+    }
+}
+
+#[test]
+fn without_colour_there_is_none() {
+    let mut terminal = small_demo(("NO_COLOR", "1"));
+    assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
+    let sent = terminal.sent();
+    assert!(sent.contains("\x1b[?1049h") && !sent.contains("\x1b[0;3"), "{sent:?}");
+}
+
+#[test]
+fn on_a_dumb_terminal_there_is_no_picture() {
+    let mut terminal = small_demo(("TERM", "dumb"));
+    assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
+    assert!(
+        terminal.sent().contains("4 of 4 pods bound") && !terminal.sent().contains('\x1b'),
+        "{:?}",
+        terminal.sent()
+    );
+}
+
+fn small_demo(variable: (&str, &str)) -> Terminal {
+    let args = ["demo", "--nodes", "3", "--pods", "4", "--speed", "50"];
+    Terminal::start_with(80, 24, &args, &[variable])
+}

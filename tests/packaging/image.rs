@@ -1,0 +1,259 @@
+//! The Dockerfile agrees with the workspace that it compiles and with the manifests that run it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use clap::Parser as _;
+use serde_json::Value;
+use supercargo::cli::Cli;
+
+use super::dockerfile::{Dockerfile, Instruction};
+use super::install;
+use crate::rbac::manifests::{self, text};
+use crate::tidy::{self, Workspace, items};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn dockerfile() -> Dockerfile {
+    Dockerfile::parse(&fs::read_to_string(root().join("Dockerfile")).unwrap())
+}
+
+/// A path of the workspace, from its root; of a file in the root itself, only its name.
+fn inside(path: &Value) -> String {
+    Path::new(text(path)).strip_prefix(root()).expect("inside the workspace").display().to_string()
+}
+
+/// What the build stage copies before its first compilation, and what between that and the second.
+fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
+    let parts: Vec<&[Instruction]> =
+        file.stage("build").instructions.split(|instruction| instruction.cargo_build().is_some()).collect();
+    assert_eq!(parts.len(), 3, "it compiles twice: the dependencies, and then all");
+    assert!(parts[2].is_empty(), "what comes after the last compilation is not in it");
+    let copied = |part: &[Instruction]| -> BTreeSet<String> {
+        let mut paths = BTreeSet::new();
+        for (sources, target) in part.iter().filter_map(Instruction::copies) {
+            for source in sources {
+                // Where it is from there it is to be.
+                let (folder, name) = source.rsplit_once('/').unwrap_or((".", source));
+                let is_file = target.trim_end_matches('/') == folder && target.ends_with('/');
+                assert!(is_file || target == source, "{source} goes to {target}, not {folder}/{name}");
+                paths.insert(source.to_owned());
+            }
+        }
+        paths
+    };
+    [copied(parts[0]), copied(parts[1])]
+}
+
+#[test]
+fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that_changes_more_often() {
+    let workspace = Workspace::load();
+    let mut needed: BTreeSet<String> =
+        workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
+    assert!(needed.contains("Cargo.toml") && needed.contains("tests/controlplane/Cargo.toml"), "{needed:?}");
+    needed.insert("Cargo.lock".to_owned());
+    let [before, _] = copied(&dockerfile());
+    assert_eq!(before, needed, "left: the Dockerfile, right: the workspace");
+}
+
+#[test]
+fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_compiled() {
+    let workspace = Workspace::load();
+    let reached = workspace.reach("supercargo");
+    let [_, sources] = copied(&dockerfile());
+    let parts: Vec<&Value> =
+        workspace.members().into_iter().filter(|member| reached.contains(text(&member["name"]))).collect();
+    assert!(parts.len() >= 5, "{reached:?}");
+    for part in parts {
+        for target in items(&part["targets"]) {
+            let kind = text(&target["kind"][0]);
+            if !["lib", "bin", "proc-macro", "custom-build"].contains(&kind) {
+                continue;
+            }
+            let path = inside(&target["src_path"]);
+            let is_there = sources.iter().any(|source| Path::new(&path).starts_with(source));
+            assert!(is_there, "{path} is compiled, and the Dockerfile copies {sources:?}");
+        }
+    }
+    for source in &sources {
+        assert!(root().join(source).is_dir(), "{source} is no folder");
+    }
+}
+
+#[test]
+fn files_that_are_compiled_in_are_among_what_is_copied() {
+    let [_, sources] = copied(&dockerfile());
+    for path in sources.iter().flat_map(|folder| tidy::sources(folder)) {
+        if tidy::is_test(&path) {
+            continue;
+        }
+        let code = fs::read_to_string(root().join(&path)).unwrap();
+        for name in included(&code) {
+            let file = normal(&path.with_file_name(name));
+            let is_there = sources.iter().any(|source| file.starts_with(source));
+            assert!(is_there, "{} includes {}, which is not copied", path.display(), file.display());
+        }
+    }
+}
+
+/// The files that a source includes outside its tests, as it names them.
+fn included(source: &str) -> Vec<&str> {
+    let mut files = Vec::new();
+    for (_, line) in tidy::code(source) {
+        for with in ["include_str!(\"", "include_bytes!(\"", "include!(\""] {
+            files.extend(line.split(with).skip(1).filter_map(|rest| rest.split('"').next()));
+        }
+    }
+    files
+}
+
+/// A path without `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            assert!(normal.pop(), "{} leaves the workspace", path.display());
+        } else {
+            normal.push(part);
+        }
+    }
+    normal
+}
+
+#[test]
+fn included_files_are_found_and_those_of_tests_are_not() {
+    let source = "const A: &str = include_str!(\"a/b.txt\");\nconst B: &[u8] = include_bytes!(\"../c\");\n\
+        #[cfg(test)]\nconst C: &str = include_str!(\"d\");\n";
+    assert_eq!(included(source), ["a/b.txt", "../c"]);
+    assert_eq!(normal(Path::new("src/wire/tests/../x")), Path::new("src/wire/x"));
+}
+
+#[test]
+fn the_context_is_what_is_copied_and_nothing_else() {
+    let file = dockerfile();
+    let instructions = file.stages.iter().flat_map(|stage| &stage.instructions);
+    let copied: BTreeSet<String> = instructions
+        .filter_map(Instruction::copies)
+        .flat_map(|(sources, _)| sources)
+        .map(str::to_owned)
+        .collect();
+    let ignore = fs::read_to_string(root().join(".dockerignore")).unwrap();
+    let mut patterns = ignore.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    assert_eq!(patterns.next(), Some("*"), "first nothing is let in");
+    let admitted: BTreeSet<String> =
+        patterns.map(|line| line.strip_prefix('!').unwrap_or_else(|| panic!("{line}")).to_owned()).collect();
+    assert_eq!(admitted, copied, "left: .dockerignore, right: the Dockerfile");
+    for path in admitted {
+        assert!(root().join(&path).exists(), "there is no {path}");
+    }
+}
+
+#[test]
+fn both_compilations_are_the_same_command_or_the_first_would_be_for_nothing() {
+    let file = dockerfile();
+    let commands: Vec<&str> =
+        file.stage("build").instructions.iter().filter_map(Instruction::cargo_build).collect();
+    assert_eq!(commands.len(), 2);
+    assert_eq!(commands[0], commands[1]);
+    for flag in ["--release", "--locked"] {
+        assert!(commands[0].contains(flag), "{} without {flag}", commands[0]);
+    }
+}
+
+#[test]
+fn the_compiler_is_new_enough() {
+    let file = dockerfile();
+    let argument =
+        file.arguments.iter().find_map(|instruction| instruction.rest.strip_prefix("RUST_VERSION="));
+    let image = version(argument.expect("ARG RUST_VERSION"));
+    assert!(file.stage("tools").base.starts_with("rust:${RUST_VERSION}-"));
+    for member in Workspace::load().members() {
+        let wanted = version(text(&member["rust_version"]));
+        assert!(image >= wanted, "{} wants Rust {wanted:?}, the image has {image:?}", member["name"]);
+    }
+}
+
+fn version(text: &str) -> Vec<u64> {
+    text.split('.').map(|part| part.parse().unwrap_or_else(|_| panic!("{text} is no version"))).collect()
+}
+
+#[test]
+fn every_architecture_is_compiled_to_a_static_program_by_its_own_linker() {
+    let file = dockerfile();
+    assert!(file.stage("tools").has("ENV", "-C target-feature=+crt-static"));
+    assert_eq!(file.stage("build").base, "for-$TARGETARCH");
+    let architectures: BTreeSet<&str> =
+        file.stages.iter().filter_map(|stage| stage.name.strip_prefix("for-")).collect();
+    assert_eq!(architectures, ["amd64", "arm64"].into());
+    for (architecture, cpu) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
+        let stage = file.stage(&format!("for-{architecture}"));
+        assert_eq!(stage.base, "tools");
+        // Named, because without it the flags would be for build scripts, too.
+        assert!(stage.has("ENV", &format!("CARGO_BUILD_TARGET={cpu}-unknown-linux-gnu ")));
+        let variable = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_LINKER", cpu.to_uppercase());
+        assert!(stage.has("ENV", &format!("{variable}={cpu}-linux-gnu-gcc ")), "{variable}");
+        assert!(stage.has("ENV", &format!("libc6-dev-{architecture}-cross")));
+    }
+    assert!(file.stage("build").has("RUN", "grep INTERP"), "nothing checks that it is static");
+}
+
+#[test]
+fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() {
+    let file = dockerfile();
+    let image = file.last();
+    assert_eq!(image.base, "scratch");
+    assert!(image.has("COPY", "--from=build /build/supercargo /supercargo"));
+    assert!(!image.instructions.iter().any(|instruction| instruction.name == "RUN"));
+
+    let pod = manifests::scheduler_pod();
+    let security = &pod["spec"]["securityContext"];
+    let user = format!("{}:{}", security["runAsUser"], security["runAsGroup"]);
+    assert_eq!(image.only("USER").unwrap().rest, user);
+    assert!(!user.starts_with('0'));
+}
+
+#[test]
+fn the_image_runs_what_the_deployment_gives_arguments_to() {
+    let file = dockerfile();
+    let image = file.last();
+    let entrypoint = image.only("ENTRYPOINT").unwrap().exec();
+    assert_eq!(entrypoint, ["/supercargo"]);
+    let command = image.only("CMD").unwrap().exec();
+    Cli::try_parse_from(entrypoint.iter().chain(&command)).unwrap();
+
+    let container = &manifests::scheduler_pod()["spec"]["containers"][0];
+    assert!(container["command"].is_null(), "the entry point is the image's");
+    assert_eq!(command, manifests::args()[..1]);
+
+    let ports = container["ports"].as_array().into_iter().flatten();
+    let ports: BTreeSet<String> = ports.map(|port| port["containerPort"].to_string()).collect();
+    let exposed = image.instructions.iter().filter(|instruction| instruction.name == "EXPOSE");
+    let exposed: BTreeSet<String> =
+        exposed.flat_map(|ports| ports.rest.split(' ').map(str::to_owned)).collect();
+    assert_eq!(exposed, ports, "left: the Dockerfile, right: the Deployment");
+}
+
+#[test]
+fn the_labels_say_what_cargo_says() {
+    let file = dockerfile();
+    let image = file.last();
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(image.has("ARG", &format!("VERSION={version}")));
+    let label = |name: &str, value: &str| {
+        let label = format!("org.opencontainers.image.{name}=\"{value}\"");
+        assert!(image.has("LABEL", &label), "{label}");
+    };
+    label("title", env!("CARGO_PKG_NAME"));
+    label("description", env!("CARGO_PKG_DESCRIPTION"));
+    label("licenses", env!("CARGO_PKG_LICENSE"));
+    label("version", "$VERSION");
+    label("revision", "$REVISION");
+    let head = fs::read_to_string(root().join("Dockerfile")).unwrap();
+    assert!(
+        head.contains(&format!("docker build -t {} .", install::image())),
+        "the usage names another image"
+    );
+}

@@ -1,0 +1,65 @@
+//! What a scenario runs on: a real control plane, or the API server in memory.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::Value;
+use supercargo_controlplane::{ControlPlane, Method, Response};
+
+/// How long between two looks at a control plane, whose other processes say nothing of when they are done.
+const PAUSE: Duration = Duration::from_millis(15);
+
+/// An API server with a scheduler at work.
+pub(super) trait Cluster {
+    /// Sends a request. Patches are merge patches.
+    fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response>;
+
+    /// The scheduler's time, since no matter when.
+    fn now(&self) -> Duration;
+
+    /// Waits until the scheduler has done what there is to do now, if that can be known.
+    fn settle(&self) -> Result<()>;
+
+    /// Waits a little, after a look that did not show what is wanted.
+    fn pause(&self) -> Result<()>;
+
+    /// Lets so much of the scheduler's time pass.
+    fn elapse(&self, time: Duration) -> Result<()>;
+}
+
+/// A control plane, whose scheduler lives in real time.
+pub(super) struct Real {
+    pub(super) plane: ControlPlane,
+    began: Instant,
+}
+
+impl Real {
+    pub(super) fn new(plane: ControlPlane) -> Self {
+        Self { plane, began: Instant::now() }
+    }
+}
+
+impl Cluster for Real {
+    fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response> {
+        self.plane.request(method, path, body)
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn pause(&self) -> Result<()> {
+        thread::sleep(PAUSE);
+        Ok(())
+    }
+
+    fn elapse(&self, time: Duration) -> Result<()> {
+        thread::sleep(time);
+        Ok(())
+    }
+}

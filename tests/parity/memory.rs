@@ -1,0 +1,186 @@
+//! The API server in memory, and supercargo beside it in this process. Nothing here waits for time to pass: once
+//! everything has come to rest, the scheduler's clock is put forward to when it wants to go on.
+
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::{Request, header};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use supercargo::config::Config;
+use supercargo::run::{Clients, schedule_by};
+use supercargo_apiserver::ApiServer;
+use supercargo_controlplane::{Method, Response};
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::cluster::Cluster;
+use super::side::Side;
+use super::skipping::SkippingClock;
+
+/// How long anything may take to come to rest, however busy the machine is.
+const UNREST: Duration = Duration::from_secs(15);
+/// What is due later than this is not waited for: no backoff is longer.
+const LONGEST_SKIP: Duration = Duration::from_secs(12);
+/// How much time passes when nothing is due, and how long that takes.
+const STEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(5));
+/// So often every task of the runtime gets its turn before they count as done: more often than a change of an
+/// object is handed on from task to task between the server and the scheduler.
+const TURNS: usize = 40;
+
+/// An API server in memory that supercargo schedules on.
+pub(super) struct Memory {
+    server: ApiServer,
+    tasks: Handle,
+    clock: SkippingClock,
+}
+
+/// supercargo in this process. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Embedded {
+    stop: CancellationToken,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Memory {
+    /// Starts both.
+    pub(super) fn start(config: &Arc<Config>) -> Result<(Self, Embedded)> {
+        let runtime = Builder::new_current_thread().enable_all().build().context("make a runtime")?;
+        let memory = Self {
+            server: ApiServer::default(),
+            tasks: runtime.handle().clone(),
+            clock: SkippingClock::default(),
+        };
+        let stop = CancellationToken::new();
+        let (config, service, stopped) = (Arc::clone(config), memory.server.service(), stop.clone());
+        let clock = Box::new(memory.clock.clone());
+        let thread = thread::Builder::new().name("supercargo".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let clients = Clients::one("in memory", kube::Client::new(service, "default"));
+                schedule_by(&config, clients, clock, None, &stopped).await
+            })
+        })?;
+        Ok((memory, Embedded { stop, thread: Some(thread) }))
+    }
+
+    /// How much time has been skipped.
+    pub(super) fn skipped(&self) -> Duration {
+        self.clock.skipped()
+    }
+
+    /// What changes whenever anybody does anything.
+    fn activity(&self) -> (u64, u64) {
+        (self.server.resource_version(), self.clock.activity())
+    }
+
+    /// Waits until every task has had its turns. They hand on what they are given without waiting for time.
+    fn let_tasks_run(&self) -> Result<()> {
+        let (sender, done) = mpsc::channel();
+        self.tasks.spawn(async move {
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+            // Who asked is waiting.
+            let _ = sender.send(());
+        });
+        done.recv_timeout(UNREST).context("supercargo's runtime has ended or hangs")
+    }
+}
+
+impl Cluster for Memory {
+    fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response> {
+        let content_type = match (method, body) {
+            (Method::Patch, Some(Value::Array(_))) => "application/json-patch+json",
+            (Method::Patch, _) => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder()
+            .method(method.to_string().as_str())
+            .uri(path)
+            .header(header::CONTENT_TYPE, content_type)
+            .header(header::ACCEPT, "application/json")
+            .body(body.map_or_else(String::new, Value::to_string))?;
+        self.tasks.block_on(async {
+            let answer = self.server.service().oneshot(request).await?;
+            let status = answer.status().as_u16();
+            let body = answer.into_body().collect().await?.to_bytes();
+            Ok(Response { status, body: String::from_utf8(body.into())? })
+        })
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.time()
+    }
+
+    /// Nothing has changed, the scheduler has looked twice whether there is anything for it, and the tasks between
+    /// it and the server have had their turns before and after.
+    fn settle(&self) -> Result<()> {
+        let deadline = Instant::now() + UNREST;
+        loop {
+            let before = self.activity();
+            self.let_tasks_run()?;
+            self.clock.await_idleness(deadline)?;
+            self.let_tasks_run()?;
+            if self.activity() == before {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "supercargo does not come to rest");
+        }
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.settle()?;
+        let idle = self.clock.idle();
+        if idle <= LONGEST_SKIP {
+            self.clock.skip(idle);
+        } else {
+            self.clock.skip(STEP.0);
+            thread::sleep(STEP.1);
+        }
+        Ok(())
+    }
+
+    fn elapse(&self, time: Duration) -> Result<()> {
+        let end = self.now() + time;
+        loop {
+            self.settle()?;
+            let rest = end.saturating_sub(self.now());
+            if rest.is_zero() {
+                return Ok(());
+            }
+            self.clock.skip(self.clock.idle().min(rest));
+        }
+    }
+}
+
+impl Embedded {
+    /// An error with its own, if it has ended.
+    pub(super) fn check_alive(&mut self) -> Result<()> {
+        let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else { return Ok(()) };
+        match thread.join() {
+            Ok(result) => result.context("supercargo has ended")?,
+            Err(_) => bail!("supercargo has panicked"),
+        }
+        bail!("supercargo has ended unasked")
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // What became of it was checked while it mattered.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The configuration of the parity profiles, for as many schedulers as one likes: plugins keep no state.
+pub(super) fn config() -> Result<Arc<Config>> {
+    let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
+    let config = Config::parse("config.yaml", &Side::Supercargo.config(), &registry, defaults)?;
+    Ok(Arc::new(config))
+}
