@@ -72,7 +72,7 @@ impl Feed {
             None => false,
         };
         if !is_served {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -15,6 +15,18 @@
 //!   that says no capacity gets some. It is ready unless the annotation [`SIMULATE`] says `not-ready`; the taints that follow
 //!   from conditions and from `spec.unschedulable` come and go. Not simulated: periodic writes of the node's status,
 //!   eviction of pods by taints.
+//!
+//! Controllers of workloads ([`Options::workloads`]) make pods, and write statuses that `kubectl rollout status` and
+//! `kubectl wait` look at. They control what they made; they adopt nothing.
+//! * Deployments: one replica set for each template, rolling updates within `maxSurge` and `maxUnavailable`, `Recreate`, pausing,
+//!   revisions to go back to. Not simulated: scaling in proportion during a rollout, progress deadlines.
+//! * Replica sets and replication controllers. Not simulated: pod deletion cost.
+//! * Stateful sets, in order or in parallel, with their claims. Not simulated: controller revisions (a pod is always made of the
+//!   newest template), claim retention.
+//! * Daemon sets, whose pods the scheduler binds. Not simulated: `maxSurge`, controller revisions.
+//! * Jobs, indexed or not, suspended or not. Not simulated: back-off between attempts, deadlines, time to live, limits per
+//!   index, failure and success policies.
+//! * Disruption budgets: their status. Not simulated: cron jobs, autoscalers, endpoints.
 
 mod affinity;
 mod conditions;
@@ -24,6 +36,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod workloads;
 
 use std::time::Duration;
 
@@ -32,6 +45,7 @@ use tokio::task::JoinSet;
 use crate::server::ApiServer;
 use kubelets::Kubelets;
 use kubelets::heartbeat::Heartbeats;
+use workloads::Workloads;
 
 pub use kubelets::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 
@@ -40,6 +54,8 @@ pub use kubelets::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 pub struct Options {
     /// Whether pods run and nodes live.
     pub kubelets: bool,
+    /// Whether workloads have pods: deployments, replica sets, stateful sets, daemon sets, jobs.
+    pub workloads: bool,
     /// How long it takes until a bound pod runs.
     pub start_delay: Duration,
     /// How long it takes until a pod that is deleted has ended.
@@ -54,6 +70,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             kubelets: true,
+            workloads: true,
             start_delay: Duration::from_millis(200),
             stop_delay: Duration::from_millis(100),
             run_time: Duration::from_secs(5),
@@ -81,6 +98,9 @@ impl ApiServer {
             if let Some(heartbeats) = Heartbeats::new(&self.shared, period).filter(|_| !period.is_zero()) {
                 tasks.spawn(heartbeats.run());
             }
+        }
+        if let Some(workloads) = Workloads::new(&self.shared).filter(|_| options.workloads) {
+            tasks.spawn(workloads.run());
         }
         Simulation { _tasks: tasks }
     }

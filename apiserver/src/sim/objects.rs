@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::rest::{DeleteOptions, Part, State, Writer, timestamp};
 use crate::server::Shared;
 use crate::status::{Result, Status};
-use crate::strategy::json::text_at;
+use crate::strategy::json::{text, text_at};
 
 /// The server's objects, for one of its simulated clients.
 #[derive(Clone, Debug)]
@@ -22,11 +22,23 @@ pub(super) struct Objects {
 
 /// One object among those of its kind.
 #[derive(Clone, Debug)]
-pub(super) struct Name<'a> {
+pub(super) struct Identity<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     /// Another object of the same name is left alone.
     pub(super) uid: &'a str,
+}
+
+impl<'a> Identity<'a> {
+    /// An object as JSON.
+    pub(super) fn of(object: &'a Value) -> Self {
+        let metadata = &object["metadata"];
+        Self {
+            namespace: text(metadata, "namespace"),
+            name: text(metadata, "name"),
+            uid: text(metadata, "uid"),
+        }
+    }
 }
 
 impl Objects {
@@ -72,7 +84,7 @@ impl Objects {
     pub(super) fn update(
         &self,
         kind: &Kind,
-        name: &Name<'_>,
+        name: &Identity<'_>,
         part: Part,
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Object>> {
@@ -89,7 +101,7 @@ impl Objects {
     }
 
     /// Deletes an object, with the grace that it has by itself or with another.
-    pub(super) fn delete(&self, kind: &Kind, name: &Name<'_>, grace: Option<i64>) -> Result<()> {
+    pub(super) fn delete(&self, kind: &Kind, name: &Identity<'_>, grace: Option<i64>) -> Result<()> {
         let options = DeleteOptions { grace, uid: Some(name.uid.to_owned()), ..DeleteOptions::default() };
         self.write(|writer| writer.delete(kind, name.namespace, name.name, &options)).map(drop)
     }

@@ -55,7 +55,7 @@ impl Client {
         Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
 
-    async fn request(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+    pub(crate) async fn request(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
         let content_type = match (&method, body) {
             (&Method::PATCH, Value::Array(_)) => "application/json-patch+json",
             (&Method::PATCH, _) => "application/merge-patch+json",

@@ -10,7 +10,7 @@ use super::node_status::{self, Facts};
 use super::{Action, Kubelets, Node, NodeName, Stage, Uid};
 use crate::object::Object;
 use crate::rest::Part;
-use crate::sim::objects::Name;
+use crate::sim::objects::Identity;
 use crate::strategy::json::text_at;
 
 /// For how long pods outlive their node, as upstream's pod garbage collector has it.
@@ -58,7 +58,7 @@ impl Kubelets {
     /// Writes the node as it is to be, if it is not so.
     fn write_node(&self, object: &Object, value: Value, facts: &Facts) {
         let now = self.objects.stamp();
-        let name = Name { namespace: "", name: &object.name, uid: &object.uid };
+        let name = Identity { namespace: "", name: &object.name, uid: &object.uid };
         let mut new = value.clone();
         node_status::set_status(&mut new, facts, &now);
         if new != value {

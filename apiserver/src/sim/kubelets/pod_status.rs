@@ -267,5 +267,6 @@ fn image_id(image: &str) -> String {
 /// 64 digits that look like a digest.
 fn digest(of: &impl std::hash::Hash) -> String {
     let mut random = Random::new(FxBuildHasher.hash_one(of));
-    (0..4).map(|_| format!("{:016x}", random.next())).collect()
+    let parts: [u64; 4] = std::array::from_fn(|_| random.next());
+    format!("{:016x}{:016x}{:016x}{:016x}", parts[0], parts[1], parts[2], parts[3])
 }

@@ -11,7 +11,7 @@ use super::pod_status::{self, Place};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
 use crate::object::Object;
 use crate::rest::Part;
-use crate::sim::objects::Name;
+use crate::sim::objects::Identity;
 use crate::strategy::json::{flag, int, text_at};
 
 /// How long crashed containers wait at first, and at most.
@@ -170,8 +170,8 @@ impl Kubelets {
     }
 
     pub(super) fn deadline(&mut self, uid: &Uid) {
-        let is_active = |pod: &&Pod| matches!(pod.stage, Stage::Running | Stage::Crashed) && !pod.stops;
-        if self.pods.get(uid).filter(is_active).is_none() {
+        let is_active = |pod: &Pod| matches!(pod.stage, Stage::Running | Stage::Crashed) && !pod.stops;
+        if !self.pods.get(uid).is_some_and(is_active) {
             return;
         }
         let now = self.objects.stamp();
@@ -241,7 +241,7 @@ impl Kubelets {
             self.write(uid, Stage::Over, |pod| pod_status::end(pod, 0, &now));
         }
         let Some(pod) = self.pods.get(uid) else { return };
-        let name = Name { namespace: &pod.namespace, name: &pod.name, uid };
+        let name = Identity { namespace: &pod.namespace, name: &pod.name, uid };
         if let Err(status) = self.objects.delete(&self.pod_kind, &name, Some(0)) {
             tracing::debug!(message = status.message, "not deleted");
         }
@@ -250,7 +250,7 @@ impl Kubelets {
     /// Writes a pod's status, and takes it to a stage.
     fn write(&mut self, uid: &Uid, stage: Stage, change: impl FnOnce(&mut Value)) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        let name = Name { namespace: &pod.namespace, name: &pod.name, uid };
+        let name = Identity { namespace: &pod.namespace, name: &pod.name, uid };
         let result = self.objects.update(&self.pod_kind, &name, Part::Status, change);
         if let Some(object) = Self::log(result) {
             pod.written = object.version();

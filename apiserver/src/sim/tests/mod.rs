@@ -1,8 +1,10 @@
 //! Simulations of a whole server.
 
+mod deployments;
 mod nodes;
 mod pods;
 mod scale;
+mod workloads;
 
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Options, Simulation};
+use crate::ApiServer;
 use crate::strategy::json::{list, text};
 use crate::tests::Client;
 
@@ -19,7 +22,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 /// A server with a simulation in it. The time is tokio's, which tests pause.
 struct World {
     client: Client,
-    _simulation: Simulation,
+    simulation: Simulation,
 }
 
 impl World {
@@ -30,7 +33,33 @@ impl World {
     fn with(options: &Options) -> Self {
         let client = Client::new();
         let simulation = client.server.simulate(options);
-        Self { client, _simulation: simulation }
+        Self { client, simulation }
+    }
+
+    /// A server with nodes, and with a scheduler of the simplest kind: it looks only at whether a pod asks for a node by name.
+    async fn scheduled(nodes: usize) -> (Self, AbortOnDrop) {
+        let world = Self::new();
+        for node in 0..nodes {
+            world.node(&format!("n{node}")).await;
+        }
+        let scheduler = tokio::spawn(schedule(world.client.server.clone(), nodes));
+        (world, AbortOnDrop(scheduler))
+    }
+
+    /// The objects of a collection.
+    async fn list(&self, collection: &str) -> Vec<Value> {
+        list(&self.client.get(collection).await.1, "items").to_vec()
+    }
+
+    /// The names of the pods that are not going.
+    async fn pod_names(&self) -> Vec<String> {
+        let pods = self.list(PODS).await;
+        let stays = pods.iter().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none());
+        stays.map(|pod| text(&pod["metadata"], "name").to_owned()).collect()
+    }
+
+    async fn delete(&self, path: &str) {
+        self.client.ok(Method::DELETE, path, &Value::Null).await;
     }
 
     async fn node(&self, name: &str) -> Value {
@@ -71,10 +100,8 @@ impl World {
                 }
             }
         };
-        match tokio::time::timeout(Duration::from_mins(10), wait).await {
-            Ok(object) => object,
-            Err(_) => panic!("{collection}/{name} did not come to be so; it is {last}"),
-        }
+        let found = tokio::time::timeout(Duration::from_mins(10), wait).await;
+        found.unwrap_or_else(|_| panic!("{collection}/{name} did not come to be so; it is {last}"))
     }
 
     async fn until_phase(&self, name: &str, phase: &str) -> Value {
@@ -109,4 +136,48 @@ impl World {
 fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
     let conditions = list(&object["status"], "conditions");
     conditions.iter().find(|condition| text(condition, "type") == kind).map_or("", |one| text(one, "status"))
+}
+
+/// Ends a task when the test does.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Binds each pod to the node that it asks for, or to one after the other.
+async fn schedule(server: ApiServer, nodes: usize) {
+    const NAME: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+    let client = Client { server };
+    let mut events = client.watch("/api/v1/pods?watch=true&fieldSelector=spec.nodeName=").await;
+    let mut next = 0;
+    while let Some(event) = events.next().await {
+        if event["type"] != "ADDED" {
+            continue;
+        }
+        let pod = &event["object"];
+        let node = match pod.pointer(NAME) {
+            Some(node) => node.clone(),
+            None => format!("n{}", next % nodes).into(),
+        };
+        next += 1;
+        let name = text(&pod["metadata"], "name");
+        let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
+        // It may be gone by now.
+        let _ = client.request(Method::POST, &format!("{PODS}/{name}/binding"), &binding).await;
+    }
+}
+
+/// A template of pods of an app.
+fn template(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": image}], "terminationGracePeriodSeconds": 1},
+    })
+}
+
+fn number(object: &Value, field: &str) -> i64 {
+    object["status"][field].as_i64().unwrap_or_default()
 }

@@ -184,7 +184,7 @@ async fn a_simulation_takes_over_what_another_began() {
     world.node("n").await;
     world.bound("a", "n", json!({})).await;
     let before = world.until_phase("a", "Running").await;
-    world._simulation = world.client.server.simulate(&Options::default());
+    world.simulation = world.client.server.simulate(&Options::default());
     world.bound("b", "n", json!({})).await;
     let pod = world.until_phase("b", "Running").await;
     assert_ne!(pod["status"]["podIP"], before["status"]["podIP"]);

@@ -1,0 +1,65 @@
+//! Disruption budgets.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{BUDGET_PAUSE, Key, Workloads};
+use crate::object::Object;
+use crate::strategy::json::int;
+use crate::strategy::labels;
+use crate::strategy::pod::pdb;
+
+impl Workloads {
+    pub(super) fn budget_changed(&mut self, key: &Key, object: &Object) {
+        let value = object.value(self.kind(key.managed));
+        let selector = value["spec"]["selector"].clone();
+        self.budgets.entry(key.namespace.clone()).or_default().insert(key.name.clone(), selector);
+    }
+
+    /// Looks at the budgets of a pod again, soon.
+    pub(super) fn pod_concerns_budgets(&mut self, pod: &Object) {
+        let Some(budgets) = self.budgets.get(&pod.namespace).filter(|budgets| !budgets.is_empty()) else {
+            return;
+        };
+        let labels = labels_of(pod);
+        let concerned = budgets.iter().filter(|(_, selector)| selects(selector, &labels));
+        let key = |name: &str| Key {
+            managed: super::Managed::Budget,
+            namespace: pod.namespace.clone(),
+            name: name.into(),
+        };
+        let concerned: Vec<Key> = concerned.map(|(name, _)| key(name)).collect();
+        for key in concerned {
+            if self.budgets_due.insert(key.clone()) {
+                self.enqueue_at(Instant::now() + BUDGET_PAUSE, &key);
+            }
+        }
+    }
+
+    pub(super) fn reconcile_budget(&mut self, key: &Key, budget: &Value) {
+        let selector = &budget["spec"]["selector"];
+        let table = self.pod_kind.table();
+        let covered = |pod: &&Arc<Object>| selects(selector, &labels_of(pod));
+        let pods: Vec<Arc<Object>> = self.objects.with(|state| {
+            let pods = state.store.table(&table).map(|table| table.range(&key.namespace, None));
+            pods.into_iter().flatten().filter(covered).cloned().collect()
+        });
+        let pods: Vec<Value> = pods.iter().map(|pod| pod.value(&self.pod_kind)).collect();
+        let mut status = self.objects.with(|state| pdb::compute_status(budget, &pods, state));
+        status["observedGeneration"] = int(&budget["metadata"], "generation").unwrap_or_default().into();
+        pdb::set_condition(&mut status);
+        self.set_status(key, budget, |budget| budget["status"] = status);
+    }
+}
+
+fn labels_of(object: &Object) -> Value {
+    let labels = object.labels.iter().map(|(key, value)| (key.to_string(), Value::from(&**value)));
+    Value::Object(labels.collect::<Map<String, Value>>())
+}
+
+/// A budget without a selector is about nothing.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    selector.is_object() && labels::selects(selector, labels)
+}

@@ -1,0 +1,379 @@
+//! The controllers that make pods of templates, as small as they can be: each brings one object's pods closer to what it says,
+//! again and again.
+
+mod budget;
+mod daemonset;
+mod deployment;
+mod job;
+mod nodes;
+mod pods;
+mod replicaset;
+mod rollout;
+mod statefulset;
+mod template;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::select_all;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::feed::{Feed, News};
+use super::objects::{Identity, Objects};
+use super::timers::Timers;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::rest::Part;
+use crate::server::Shared;
+use crate::store::ChangeType;
+use crate::strategy::json::{int, list, text};
+use nodes::Nodes;
+use pods::{Pods, Uid};
+
+/// How many objects a workload makes or deletes at a time.
+const BURST: usize = 250;
+/// Changes are gathered for so long: what many pods do is looked at once.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Disruption budgets look at whole pods, so they are looked at less often.
+const BUDGET_PAUSE: Duration = Duration::from_millis(500);
+/// What could not be written is tried again after this.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What there is a controller for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Managed {
+    Budget,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+}
+
+const MANAGED: [(Managed, &str, &str); 7] = [
+    (Managed::Budget, "policy", "poddisruptionbudgets"),
+    (Managed::DaemonSet, "apps", "daemonsets"),
+    (Managed::Deployment, "apps", "deployments"),
+    (Managed::Job, "batch", "jobs"),
+    (Managed::ReplicaSet, "apps", "replicasets"),
+    (Managed::ReplicationController, "", "replicationcontrollers"),
+    (Managed::StatefulSet, "apps", "statefulsets"),
+];
+
+/// An object and its controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    managed: Managed,
+    namespace: Box<str>,
+    name: Box<str>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Pods,
+    Nodes,
+    Managed(Managed),
+}
+
+/// All controllers of workloads.
+#[derive(Debug)]
+pub(super) struct Workloads {
+    objects: Objects,
+    kinds: FxHashMap<Managed, Arc<Kind>>,
+    pod_kind: Arc<Kind>,
+    feeds: Vec<(Source, Feed)>,
+    pods: Pods,
+    nodes: Nodes,
+    /// The workloads that there are, by UID.
+    keys: FxHashMap<Uid, Key>,
+    /// Selectors of disruption budgets, by namespace and name.
+    budgets: FxHashMap<Box<str>, BTreeMap<Box<str>, Value>>,
+    /// What jobs have to remember of pods that may be gone.
+    jobs: FxHashMap<Uid, job::Tally>,
+    queue: VecDeque<Key>,
+    queued: FxHashSet<Key>,
+    later: Timers<Key>,
+    budgets_due: FxHashSet<Key>,
+}
+
+impl Workloads {
+    /// `None` where the resources are not served.
+    pub(super) fn new(shared: &Arc<Shared>) -> Option<Self> {
+        let objects = Objects::new(shared, "kube-controller-manager");
+        let (pod_kind, node_kind) = (objects.kind("", "pods")?, objects.kind("", "nodes")?);
+        let mut kinds = FxHashMap::default();
+        let mut feeds = vec![
+            (Source::Nodes, Feed::new(&objects, &node_kind)),
+            (Source::Pods, Feed::new(&objects, &pod_kind)),
+        ];
+        for (managed, group, resource) in MANAGED {
+            let kind = objects.kind(group, resource)?;
+            feeds.push((Source::Managed(managed), Feed::new(&objects, &kind)));
+            kinds.insert(managed, kind);
+        }
+        Some(Self {
+            nodes: Nodes::new(node_kind),
+            objects,
+            kinds,
+            pod_kind,
+            feeds,
+            pods: Pods::default(),
+            keys: FxHashMap::default(),
+            budgets: FxHashMap::default(),
+            jobs: FxHashMap::default(),
+            queue: VecDeque::new(),
+            queued: FxHashSet::default(),
+            later: Timers::new(),
+            budgets_due: FxHashSet::default(),
+        })
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            self.read().await;
+            while let Some(key) = self.later.take(Instant::now()) {
+                self.enqueue(key);
+            }
+            if self.queue.is_empty() {
+                let news = select_all(self.feeds.iter_mut().map(|(_, feed)| feed.changed().boxed()));
+                tokio::select! {
+                    _ = news => {}
+                    () = self.later.due() => {}
+                }
+                continue;
+            }
+            // What comes in meanwhile is looked at afterwards.
+            for _ in 0..self.queue.len() {
+                let Some(key) = self.queue.pop_front() else { break };
+                self.queued.remove(&key);
+                self.reconcile(&key);
+                tokio::task::yield_now().await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn enqueue(&mut self, key: Key) {
+        self.budgets_due.remove(&key);
+        if self.queued.insert(key.clone()) {
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Looks at an object again later.
+    fn enqueue_at(&mut self, at: Instant, key: &Key) {
+        self.later.set(at, key.clone());
+    }
+
+    fn retry(&mut self, key: &Key) {
+        self.enqueue_at(Instant::now() + RETRY, key);
+    }
+
+    fn reconcile(&mut self, key: &Key) {
+        let Some(object) = self.value(key) else { return };
+        match key.managed {
+            Managed::Budget => self.reconcile_budget(key, &object),
+            Managed::DaemonSet => self.reconcile_daemon_set(key, &object),
+            Managed::Deployment => self.reconcile_deployment(key, &object),
+            Managed::Job => self.reconcile_job(key, &object),
+            Managed::ReplicaSet | Managed::ReplicationController => {
+                self.reconcile_replica_set(key, &object);
+            }
+            Managed::StatefulSet => self.reconcile_stateful_set(key, &object),
+        }
+    }
+
+    /// Reads all news.
+    async fn read(&mut self) {
+        for at in 0..self.feeds.len() {
+            loop {
+                let (source, feed) = &mut self.feeds[at];
+                let source = *source;
+                match feed.read() {
+                    News::None => break,
+                    News::All(objects) => {
+                        self.forget(source);
+                        for object in objects {
+                            self.changed(source, &object);
+                        }
+                    }
+                    News::Changes(changes) => {
+                        for change in changes {
+                            if change.what == ChangeType::Deleted {
+                                self.gone(source, &change.object);
+                            } else {
+                                self.changed(source, &change.object);
+                            }
+                        }
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// All objects of a resource are read anew.
+    fn forget(&mut self, source: Source) {
+        match source {
+            Source::Pods => self.pods.clear(),
+            Source::Nodes => self.nodes.clear(),
+            Source::Managed(Managed::Budget) => self.budgets.clear(),
+            Source::Managed(managed) => self.keys.retain(|_, key| key.managed != managed),
+        }
+        // What has gone may concern any of them.
+        let all: Vec<Key> = self.keys.values().cloned().collect();
+        for key in all {
+            self.enqueue(key);
+        }
+    }
+
+    fn changed(&mut self, source: Source, object: &Arc<Object>) {
+        match source {
+            Source::Pods => {
+                let concerned = self.pods.put(object, Instant::now());
+                self.enqueue_all(&concerned);
+                self.pod_concerns_budgets(object);
+            }
+            Source::Nodes => {
+                if self.nodes.put(object) {
+                    self.nodes_changed();
+                }
+            }
+            Source::Managed(managed) => self.workload_changed(managed, object),
+        }
+    }
+
+    fn gone(&mut self, source: Source, object: &Arc<Object>) {
+        match source {
+            Source::Pods => {
+                let concerned = self.pods.remove(object);
+                self.enqueue_all(&concerned);
+                self.pod_concerns_budgets(object);
+            }
+            Source::Nodes => {
+                self.nodes.remove(&object.name);
+                self.nodes_changed();
+            }
+            Source::Managed(managed) => {
+                self.keys.remove(&object.uid);
+                self.jobs.remove(&object.uid);
+                if managed == Managed::Budget
+                    && let Some(budgets) = self.budgets.get_mut(&object.namespace)
+                {
+                    budgets.remove(&object.name);
+                }
+                self.enqueue_all(&object.owners);
+            }
+        }
+    }
+
+    fn workload_changed(&mut self, managed: Managed, object: &Arc<Object>) {
+        let key = Key { managed, namespace: object.namespace.clone(), name: object.name.clone() };
+        if managed == Managed::Budget {
+            self.budget_changed(&key, object);
+        } else {
+            self.keys.insert(object.uid.clone(), key.clone());
+        }
+        // What a replica set does concerns its deployment.
+        self.enqueue_all(&object.owners);
+        self.enqueue(key);
+    }
+
+    fn enqueue_all(&mut self, owners: &[Uid]) {
+        for owner in owners {
+            if let Some(key) = self.keys.get(owner).cloned() {
+                self.enqueue(key);
+            }
+        }
+    }
+
+    fn nodes_changed(&mut self) {
+        let is_concerned = |key: &&Key| key.managed == Managed::DaemonSet;
+        let concerned: Vec<Key> = self.keys.values().filter(is_concerned).cloned().collect();
+        for key in concerned {
+            self.enqueue(key);
+        }
+    }
+
+    fn kind(&self, managed: Managed) -> &Arc<Kind> {
+        &self.kinds[&managed]
+    }
+
+    /// An object, unless it is gone or going: then nothing is made of it any more.
+    fn value(&self, key: &Key) -> Option<Value> {
+        let kind = self.kind(key.managed);
+        let object = self.objects.get(kind, &key.namespace, &key.name).filter(|object| !object.deleting)?;
+        Some(object.value(kind))
+    }
+
+    /// Writes an object's status, if it is different.
+    fn set_status(&mut self, key: &Key, object: &Value, change: impl FnOnce(&mut Value)) {
+        let kind = Arc::clone(self.kind(key.managed));
+        if let Err(status) = self.objects.update(&kind, &Identity::of(object), Part::Status, change) {
+            tracing::debug!(message = status.message, "status not written");
+            self.retry(key);
+        }
+    }
+
+    /// Creates pods until there are enough or one is refused.
+    fn create_pods(&mut self, key: &Key, pods: impl IntoIterator<Item = Value>) {
+        for pod in pods.into_iter().take(BURST) {
+            if let Err(status) = self.objects.create(&self.pod_kind, &key.namespace, pod) {
+                tracing::debug!(message = status.message, "pod not created");
+                self.retry(key);
+                return;
+            }
+        }
+    }
+
+    fn delete_pod(&self, object: &Object) {
+        let name = Identity { namespace: &object.namespace, name: &object.name, uid: &object.uid };
+        if let Err(status) = self.objects.delete(&self.pod_kind, &name, None) {
+            tracing::debug!(message = status.message, "pod not deleted");
+        }
+    }
+}
+
+/// Writes numbers into a status as Go does: those that are nothing are left out, but for some.
+fn set_counts(status: &mut Value, always: &[(&str, i64)], otherwise: &[(&str, i64)]) {
+    let Some(fields) = status.as_object_mut() else { return };
+    for (field, number) in always {
+        fields.insert((*field).to_owned(), (*number).into());
+    }
+    for (field, number) in otherwise {
+        if *number == 0 {
+            fields.remove(*field);
+        } else {
+            fields.insert((*field).to_owned(), (*number).into());
+        }
+    }
+}
+
+/// A number, or a part of a whole in percent.
+fn scaled(value: &Value, whole: i64, rounds_up: bool) -> i64 {
+    if let Some(number) = value.as_i64() {
+        return number;
+    }
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse().ok());
+    let product = whole.saturating_mul(percent.unwrap_or_default());
+    product / 100 + i64::from(rounds_up && product % 100 > 0)
+}
+
+/// How long a pod must have been ready to be available.
+fn min_ready(spec: &Value) -> Duration {
+    Duration::from_secs(
+        int(spec, "minReadySeconds").and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default(),
+    )
+}
+
+/// Whether one object controls another.
+fn controls(owner: &str, object: &Value) -> bool {
+    list(&object["metadata"], "ownerReferences")
+        .iter()
+        .any(|reference| reference["controller"] == true && text(reference, "uid") == owner)
+}

@@ -1,0 +1,221 @@
+//! How a deployment goes from one replica set to the next.
+
+use serde_json::Value;
+
+use super::scaled;
+use crate::strategy::json::{int, text_at};
+
+/// A replica set.
+#[derive(Clone, Debug)]
+pub(super) struct Set {
+    pub(super) value: Value,
+    /// How many pods it is to have.
+    pub(super) replicas: i64,
+    /// How many it has.
+    pub(super) actual: i64,
+    pub(super) ready: i64,
+    pub(super) available: i64,
+    pub(super) terminating: i64,
+}
+
+impl Set {
+    pub(super) fn of(value: Value) -> Self {
+        let number = |field| int(&value["status"], field).unwrap_or_default();
+        Self {
+            replicas: int(&value["spec"], "replicas").unwrap_or(1),
+            actual: number("replicas"),
+            ready: number("readyReplicas"),
+            available: number("availableReplicas"),
+            terminating: number("terminatingReplicas"),
+            value,
+        }
+    }
+
+    pub(super) fn revision(&self) -> i64 {
+        let text = &self.value["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+        text.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// How many pods there may be at least and at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) replicas: i64,
+    pub(super) max_surge: i64,
+    pub(super) max_unavailable: i64,
+    /// Whether new pods come before the old ones are gone.
+    pub(super) surges: bool,
+    observes: bool,
+}
+
+impl Plan {
+    pub(super) fn of(deployment: &Value) -> Self {
+        let spec = &deployment["spec"];
+        let replicas = int(spec, "replicas").unwrap_or(1);
+        let surges = text_at(spec, "/strategy/type") != "Recreate";
+        let rolling = &spec["strategy"]["rollingUpdate"];
+        let (surge, unavailable) = if surges {
+            let surge = scaled(&rolling["maxSurge"], replicas, true);
+            let unavailable = scaled(&rolling["maxUnavailable"], replicas, false);
+            // Both may come to nothing by rounding; then nothing could ever change.
+            (surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable })
+        } else {
+            (0, 0)
+        };
+        let observes = int(&deployment["status"], "observedGeneration").unwrap_or_default()
+            >= int(&deployment["metadata"], "generation").unwrap_or_default();
+        Self { replicas, max_surge: surge, max_unavailable: unavailable.min(replicas), surges, observes }
+    }
+
+    /// With how many pods a replica set begins when there are so many of others.
+    pub(super) fn first_replicas(&self, others: i64) -> i64 {
+        if self.surges {
+            (self.replicas + self.max_surge - others).clamp(0, self.replicas)
+        } else {
+            self.replicas
+        }
+    }
+
+    pub(super) fn is_complete(&self, sets: &[Set], newest: usize) -> bool {
+        let sum = |of: fn(&Set) -> i64| sets.iter().map(of).sum::<i64>();
+        self.observes
+            && sets[newest].actual == self.replicas
+            && sum(|set| set.actual) == self.replicas
+            && sum(|set| set.available) == self.replicas
+    }
+
+    /// Which replica sets are to have how many pods now.
+    pub(super) fn targets(
+        &self,
+        sets: &[Set],
+        newest: Option<usize>,
+        is_paused: bool,
+        old_are_gone: bool,
+    ) -> Vec<(usize, i64)> {
+        let mut targets: Vec<i64> = sets.iter().map(|set| set.replicas).collect();
+        if is_paused {
+            // Nothing is rolled out, but the one that is there is scaled.
+            let active: Vec<usize> = (0..sets.len()).filter(|at| sets[*at].replicas > 0).collect();
+            let only = match active.as_slice() {
+                [] => newest,
+                [only] => Some(*only),
+                _ => None,
+            };
+            if let Some(only) = only {
+                targets[only] = self.replicas;
+            }
+        } else if self.surges {
+            self.roll(sets, newest, &mut targets);
+        } else {
+            for (at, target) in targets.iter_mut().enumerate() {
+                if Some(at) != newest {
+                    *target = 0;
+                } else if old_are_gone {
+                    *target = self.replicas;
+                }
+            }
+        }
+        let changed = targets.into_iter().enumerate().filter(|(at, target)| *target != sets[*at].replicas);
+        changed.collect()
+    }
+
+    fn roll(&self, sets: &[Set], newest: Option<usize>, targets: &mut [i64]) {
+        let Some(newest) = newest else { return };
+        let total: i64 = targets.iter().sum();
+        let set = &sets[newest];
+        if set.replicas > self.replicas {
+            targets[newest] = self.replicas;
+            return;
+        }
+        // Those that a replica set has yet to delete take room too.
+        let there: i64 = sets.iter().map(|set| set.replicas.max(set.actual)).sum();
+        let room = self.replicas + self.max_surge - there;
+        if set.replicas < self.replicas && room > 0 {
+            targets[newest] = (set.replicas + room).min(self.replicas);
+            return;
+        }
+        let least = self.replicas - self.max_unavailable;
+        let mut surplus = total - least - (set.replicas - set.available);
+        if surplus <= 0 {
+            return;
+        }
+        let old: Vec<usize> = (0..sets.len()).filter(|at| *at != newest).collect();
+        // Those that are of no use go first.
+        for at in &old {
+            let unavailable = (targets[*at] - sets[*at].available).clamp(0, surplus);
+            targets[*at] -= unavailable;
+            surplus -= unavailable;
+        }
+        // Those that a replica set has yet to delete are as good as gone.
+        let available: i64 = sets.iter().map(|set| set.available.min(set.replicas)).sum();
+        let mut surplus = (available - least).max(0);
+        for at in &old {
+            let taken = targets[*at].min(surplus);
+            targets[*at] -= taken;
+            surplus -= taken;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(replicas: i64, available: i64) -> Set {
+        let status =
+            json!({"replicas": replicas, "readyReplicas": available, "availableReplicas": available});
+        Set::of(json!({"spec": {"replicas": replicas}, "status": status}))
+    }
+
+    fn plan(kind: &str, replicas: i64, surge: Value, unavailable: Value) -> Plan {
+        let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
+        Plan::of(
+            &json!({"spec": {"replicas": replicas, "strategy": {"type": kind, "rollingUpdate": rolling}}}),
+        )
+    }
+
+    #[test]
+    fn old_pods_go_only_as_new_ones_become_available() {
+        let plan = plan("RollingUpdate", 10, json!("25%"), json!("25%"));
+        assert_eq!((plan.max_surge, plan.max_unavailable), (3, 2));
+        let targets = |old: Set, new: Set| plan.targets(&[old, new], Some(1), false, false);
+        assert_eq!(plan.first_replicas(10), 3);
+        assert_eq!(targets(set(10, 10), set(3, 0)), [(0, 8)]);
+        assert_eq!(targets(set(8, 8), set(3, 0)), [(1, 5)]);
+        assert_eq!(targets(set(8, 8), set(5, 0)), []);
+        assert_eq!(targets(set(8, 8), set(5, 3)), [(0, 5)]);
+        assert_eq!(targets(set(0, 0), set(10, 10)), []);
+        // What the status says of pods that are to go counts for nothing, and yet they take room.
+        let stale = Set { actual: 8, ..set(7, 8) };
+        assert_eq!(targets(stale.clone(), set(5, 4)), [(0, 4)]);
+        assert_eq!(targets(stale, set(5, 2)), [(0, 6)]);
+        // Those that are of no use are not waited for.
+        assert_eq!(targets(set(8, 3), set(5, 5)), [(0, 3)]);
+    }
+
+    #[test]
+    fn a_rollout_goes_on_when_both_bounds_come_to_nothing() {
+        let plan = plan("RollingUpdate", 1, json!(0), json!("25%"));
+        assert_eq!(plan.max_unavailable, 1);
+        assert_eq!(plan.first_replicas(1), 0);
+        assert_eq!(plan.targets(&[set(1, 1), set(0, 0)], Some(1), false, false), [(0, 0)]);
+    }
+
+    #[test]
+    fn to_recreate_is_to_wait_until_the_old_are_gone() {
+        let plan = plan("Recreate", 2, Value::Null, Value::Null);
+        assert_eq!(plan.targets(&[set(2, 2)], None, false, false), [(0, 0)]);
+        let sets = [set(0, 0), set(0, 0)];
+        assert_eq!(plan.targets(&sets, Some(1), false, false), []);
+        assert_eq!(plan.targets(&sets, Some(1), false, true), [(1, 2)]);
+    }
+
+    #[test]
+    fn a_paused_deployment_is_scaled_all_the_same() {
+        let plan = plan("RollingUpdate", 5, json!(1), json!(0));
+        assert_eq!(plan.targets(&[set(2, 2)], None, true, false), [(0, 5)]);
+        assert_eq!(plan.targets(&[set(2, 2), set(1, 0)], Some(1), true, false), []);
+    }
+}
