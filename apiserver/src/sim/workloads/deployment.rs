@@ -54,9 +54,9 @@ impl Workloads {
         let kind = self.kind(Managed::ReplicaSet);
         let table = kind.table();
         let objects = self.objects.with(|state| {
-            let keys = state.store.dependents(uid).into_iter().filter(|(own, _)| *own == table);
+            let keys = state.store.dependents(uid).filter(|(own, _)| *own == table);
             let table = state.store.table(&table);
-            keys.filter_map(|(_, key)| table?.get(&key).cloned()).collect::<Vec<_>>()
+            keys.filter_map(|(_, key)| table?.get(key).cloned()).collect::<Vec<_>>()
         });
         let values = objects.iter().filter(|object| !object.deleting).map(|object| object.value(kind));
         let mut sets: Vec<Set> = values.filter(|value| controls(uid, value)).map(Set::of).collect();
