@@ -77,7 +77,7 @@ impl View {
             (Form::Whole, Encoding::Protobuf) => {
                 let items: Vec<Bytes> =
                     list.objects.iter().filter_map(|object| self.message(object)).collect();
-                let metadata = list_metadata(list, self.kind.custom);
+                let metadata = list_metadata(list, self.kind.custom && self.media.form == Form::Whole);
                 proto::encode_list(&self.kind.api_version(), &self.kind.list_kind(), &metadata, &items)
                     .unwrap_or_default()
             }
@@ -85,7 +85,7 @@ impl View {
                 let values: Vec<Value> = list.objects.iter().map(|object| object.value(&self.kind)).collect();
                 self.value(&self.printer.table(
                     &values,
-                    list_metadata(list, self.kind.custom),
+                    list_metadata(list, self.kind.custom && self.media.form == Form::Whole),
                     self.include,
                     self.now,
                 ))
@@ -96,14 +96,14 @@ impl View {
                     items.map(|object| partial_object_metadata(&object.value(&self.kind))).collect();
                 self.value(&json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": list_metadata(list, self.kind.custom), "items": items,
+                    "metadata": list_metadata(list, self.kind.custom && self.media.form == Form::Whole), "items": items,
                 }))
             }
             _ => {
                 let items = list.objects.iter().map(|object| object.value(&self.kind));
                 self.value(&json!({
                     "kind": self.kind.list_kind(), "apiVersion": self.kind.api_version(),
-                    "metadata": list_metadata(list, self.kind.custom), "items": items.collect::<Vec<_>>(),
+                    "metadata": list_metadata(list, self.kind.custom && self.media.form == Form::Whole), "items": items.collect::<Vec<_>>(),
                 }))
             }
         }
@@ -115,7 +115,9 @@ impl View {
         let listed = Kind { kind: self.kind.list_kind().into(), ..(*self.kind).clone() };
         write_type(&mut out, &listed);
         out.extend_from_slice(b"\"metadata\":");
-        out.extend_from_slice(list_metadata(list, self.kind.custom).to_string().as_bytes());
+        out.extend_from_slice(
+            list_metadata(list, self.kind.custom && self.media.form == Form::Whole).to_string().as_bytes(),
+        );
         out.extend_from_slice(b",\"items\":[");
         for (at, object) in list.objects.iter().enumerate() {
             if at > 0 {

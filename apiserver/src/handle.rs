@@ -248,15 +248,9 @@ impl Act<'_> {
         let dry_run = self.request.options.dry_run().map_err(|cause| invalid_write_options(verb, cause))?;
         let mut state = self.shared.state.lock();
         let manager = self.request.manager();
-        let random = state.random.clone();
         let mut writer = self.shared.writer(&mut state, &manager);
         writer.dry_run = dry_run;
-        let answer = act(&mut writer);
-        if writer.dry_run {
-            // What was made up was never there.
-            state.random = random;
-        }
-        answer
+        act(&mut writer)
     }
 
     /// The object in the body, with only what the kind has.

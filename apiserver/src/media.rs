@@ -75,16 +75,23 @@ impl Media {
     ///
     /// `protobuf` says whether the answer can be had in protobuf; custom resources cannot.
     pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Self> {
-        let mut accepted =
-            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
-        if accepted.peek().is_none() {
+        let ranges: Vec<&str> = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(',').map(str::trim))
+            .filter(|range| !range.is_empty())
+            .collect();
+        if ranges.is_empty() {
             return Ok(Self::JSON);
         }
-        accepted
-            .flat_map(|line| line.split(','))
-            .filter(|range| !range.trim().is_empty())
-            .find_map(|range| Self::parse(range, protobuf))
-            .ok_or_else(|| Status::not_acceptable(if protobuf { &ALL } else { &ALL[..2] }))
+        let all = if protobuf { &ALL[..] } else { &ALL[..2] };
+        ranges.iter().find_map(|range| Self::parse(range, protobuf)).ok_or_else(|| {
+            // Upstream's router knows the types, and its handlers the forms.
+            let name = |range: &str| range.split(';').next().unwrap_or_default().trim().to_owned();
+            let is_known = ranges.iter().any(|range| Encoding::parse(&name(range)).is_some());
+            if is_known { Status::form_not_acceptable(all) } else { Status::not_acceptable(all) }
+        })
     }
 
     fn parse(range: &str, protobuf: bool) -> Option<Self> {

@@ -60,6 +60,11 @@ impl Registry {
         }
         self.undefine(group, resource);
         self.kinds.extend(defined.into_iter().map(Arc::new));
+        // As upstream's discovery: groups that nobody has given a place come by name.
+        self.kinds.sort_by(|one, other| {
+            let place = |kind: &Kind| kind.custom.then(|| (kind.group.clone(), kind.resource.clone()));
+            place(one).cmp(&place(other))
+        });
     }
 
     /// Ends serving a custom resource.

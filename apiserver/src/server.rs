@@ -128,7 +128,12 @@ impl ApiServer {
         for kind in registry.kinds() {
             store.add_table(kind.table());
         }
-        let state = State { store, registry, random: Random::new(settings.seed) };
+        let state = State {
+            store,
+            registry,
+            random: Random::new(settings.seed),
+            dry_random: Random::new(!settings.seed),
+        };
         let shared = Shared {
             settings,
             state: Mutex::new(state),

@@ -170,6 +170,12 @@ impl Status {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).generic()
     }
 
+    /// 406: the content type can be had, but not in the form that the caller wants.
+    pub fn form_not_acceptable(accepted: &[&str]) -> Self {
+        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
     /// 410: the resourceVersion or the continue token is older than what is remembered.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)

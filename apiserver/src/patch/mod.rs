@@ -122,6 +122,7 @@ fn rejected() -> Status {
 
 fn unsupported() -> Status {
     status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "415: Unsupported Media Type")
+        .generic()
 }
 
 /// Reads JSON; the error is worded as Go's, where the two parsers have a common word.

@@ -75,7 +75,7 @@ impl Writer<'_> {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, message));
         }
-        let uid = self.state.random.uid();
+        let uid = self.random().uid();
         let Some(metadata) = object["metadata"].as_object_mut() else { return Ok(()) };
         if !namespace.is_empty() {
             metadata.insert("namespace".to_owned(), namespace.into());
@@ -106,7 +106,7 @@ impl Writer<'_> {
         let end = prefix.char_indices().nth(LONGEST_PREFIX).map_or(prefix.len(), |(at, _)| at);
         let mut name = String::new();
         for _ in 0..NAME_ATTEMPTS {
-            name = format!("{}{}", &prefix[..end], self.state.random.suffix());
+            name = format!("{}{}", &prefix[..end], self.random().suffix());
             if !self.exists(kind, namespace, &name) {
                 object["metadata"]["name"] = name.into();
                 return Ok(());

@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) random: Random,
+    /// For what is not kept: it must not change what is.
+    pub(crate) dry_random: Random,
 }
 
 /// Who changes something, when, and how.
@@ -100,6 +102,11 @@ impl Lookup for State {
 }
 
 impl Writer<'_> {
+    /// Where names and UIDs come from.
+    pub(crate) fn random(&mut self) -> &mut Random {
+        if self.dry_run { &mut self.state.dry_random } else { &mut self.state.random }
+    }
+
     /// Who owns the fields that this writes.
     pub(crate) fn field_manager<'b>(
         &'b self,
