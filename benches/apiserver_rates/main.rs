@@ -168,18 +168,17 @@ fn resident() -> Option<u64> {
 
 fn show(scale: Scale, load: &Load, columns: &[Column]) -> String {
     let count = |number: usize| grouped(number as u64);
-    let mut out = format!(
+    let out = format!(
         "{} nodes and {} pods load in {:.2} s in process, {:.2} s over HTTPS",
         count(load.scale.nodes),
         count(load.scale.pods),
         load.in_process.as_secs_f64(),
         load.https.as_secs_f64()
     );
-    if let Some(bytes) = load.bytes_per_pod {
-        out += &format!("; {:.1} KiB a pod", bytes as f64 / 1024.0);
-    }
+    let memory = load.bytes_per_pod.map(|bytes| format!("; {:.1} KiB a pod", bytes as f64 / 1024.0));
     out + &format!(
-        "\n\n{} nodes, {} pods, {} connections, {} watchers, {} processors\n\n{}",
+        "{}\n\n{} nodes, {} pods, {} connections, {} watchers, {} processors\n\n{}",
+        memory.unwrap_or_default(),
         count(scale.nodes),
         count(scale.pods),
         scale.connections,

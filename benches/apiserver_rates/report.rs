@@ -1,5 +1,6 @@
 //! What is said: progress on a terminal, and the table.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
 
@@ -92,22 +93,23 @@ impl Measure {
 /// others are.
 pub(crate) fn table(columns: &[Column]) -> String {
     let Some((last, others)) = columns.split_last() else { return String::new() };
+    // A String takes all that is written to it.
     let mut out = format!("{:<34}", "");
     for column in columns {
-        out += &format!("{:>11}", column.name);
+        _ = write!(out, "{:>11}", column.name);
     }
     if !others.is_empty() {
-        out += &format!("{:>13}", format!("× {}", last.name));
+        _ = write!(out, "{:>13}", format!("× {}", last.name));
     }
     out.push('\n');
     for (row, measure) in last.measures.iter().enumerate() {
-        out += &format!("{:<30}{:>4}", measure.name, measure.unit);
+        _ = write!(out, "{:<30}{:>4}", measure.name, measure.unit);
         for column in columns {
-            out += &format!("{:>11}", column.measures[row].shown());
+            _ = write!(out, "{:>11}", column.measures[row].shown());
         }
         if !others.is_empty() {
             let times = others.iter().filter_map(|other| other.measures[row].times(measure)).map(ratio);
-            out += &format!("{:>13}", times.collect::<Vec<_>>().join("  "));
+            _ = write!(out, "{:>13}", times.collect::<Vec<_>>().join("  "));
         }
         out.truncate(out.trim_end().len());
         out.push('\n');
