@@ -22,13 +22,13 @@ use serde_json::{Value, json};
 use crate::kinds::{Kind, Subresource, Verbs};
 
 /// The content type of aggregated discovery.
-pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The Kubernetes version whose behaviour is served, with a note that it is not the real one.
-pub const GIT_VERSION: &str = "v1.36.3+supercargo";
+pub(crate) const GIT_VERSION: &str = "v1.36.3+supercargo";
 
 /// `/api`: the versions of the core group. The address is the listener's, as `127.0.0.1:6443`.
-pub fn api_versions(server_address: &str) -> Value {
+pub(crate) fn api_versions(server_address: &str) -> Value {
     json!({
         "kind": "APIVersions", "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
@@ -36,14 +36,14 @@ pub fn api_versions(server_address: &str) -> Value {
 }
 
 /// `/apis`: every group but the core one, in the order in which the kinds name them.
-pub fn api_group_list<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
+pub(crate) fn api_group_list<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     let groups: Vec<Value> =
         groups(kinds).iter().skip_while(|group| group.name.is_empty()).map(Group::to_json).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/GROUP`; `None` when nothing is served in the group.
-pub fn api_group<'a>(kinds: impl IntoIterator<Item = &'a Kind>, name: &str) -> Option<Value> {
+pub(crate) fn api_group<'a>(kinds: impl IntoIterator<Item = &'a Kind>, name: &str) -> Option<Value> {
     let groups = groups(kinds.into_iter().filter(|kind| kind.group == name && !name.is_empty()));
     let mut group = groups.first()?.to_json();
     group["kind"] = "APIGroup".into();
@@ -52,7 +52,7 @@ pub fn api_group<'a>(kinds: impl IntoIterator<Item = &'a Kind>, name: &str) -> O
 }
 
 /// `/api/v1` (for the group `""`) and `/apis/GROUP/VERSION`; `None` when nothing is served there.
-pub fn api_resource_list<'a>(
+pub(crate) fn api_resource_list<'a>(
     kinds: impl IntoIterator<Item = &'a Kind>,
     group: &str,
     version: &str,
@@ -69,17 +69,17 @@ pub fn api_resource_list<'a>(
 }
 
 /// `/api` in aggregated form.
-pub fn aggregated_core<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
+pub(crate) fn aggregated_core<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     aggregated(groups(kinds.into_iter().filter(|kind| kind.group.is_empty())))
 }
 
 /// `/apis` in aggregated form.
-pub fn aggregated_groups<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
+pub(crate) fn aggregated_groups<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     aggregated(groups(kinds.into_iter().filter(|kind| !kind.group.is_empty())))
 }
 
 /// `/version`. Clients take the minor version for what the server can do.
-pub fn version() -> Value {
+pub(crate) fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
@@ -90,7 +90,7 @@ pub fn version() -> Value {
 }
 
 /// The text of a health endpoint (`healthz`, `livez`, `readyz`) whose checks all pass: `ok`, or each check.
-pub fn health(endpoint: &str, checks: &[&str], verbose: bool) -> String {
+pub(crate) fn health(endpoint: &str, checks: &[&str], verbose: bool) -> String {
     if !verbose {
         return "ok".to_owned();
     }
@@ -175,7 +175,7 @@ fn sorted<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Vec<&'a Kind> {
 
 /// Which version is preferred (and so less): stable ones before beta before alpha, each with the greatest number
 /// first; names of another form come last, by the alphabet.
-pub fn compare_versions(one: &str, other: &str) -> Ordering {
+pub(crate) fn compare_versions(one: &str, other: &str) -> Ordering {
     match (maturity(one), maturity(other)) {
         (Some(one), Some(other)) => other.cmp(&one),
         (Some(_), None) => Ordering::Less,
@@ -267,7 +267,7 @@ fn subresources(kind: &Kind) -> Vec<Subresource> {
 }
 
 /// What can be done with a resource, in the words of discovery.
-pub fn verbs(kind: &Kind) -> &'static [&'static str] {
+pub(crate) fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.verbs {
         Verbs::Create => &["create"],
         Verbs::All if kind.custom => {
@@ -291,7 +291,10 @@ fn subresource_verbs(subresource: Subresource) -> &'static [&'static str] {
 }
 
 /// The kind that a subresource speaks, with its group and version where they are another's.
-pub fn response_kind(kind: &Kind, subresource: Subresource) -> (Option<(&'static str, &'static str)>, &str) {
+pub(crate) fn response_kind(
+    kind: &Kind,
+    subresource: Subresource,
+) -> (Option<(&'static str, &'static str)>, &str) {
     match subresource {
         Subresource::Scale => (Some(("autoscaling", "v1")), "Scale"),
         Subresource::Eviction => (Some(("policy", "v1")), "Eviction"),

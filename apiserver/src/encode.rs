@@ -16,7 +16,7 @@ use crate::prune::empty;
 use crate::rest::List;
 use crate::schema::Schema;
 use crate::status::Status;
-use crate::table::{IncludeObject, Printer, partial_object_metadata};
+use crate::table::{IncludeObject, Printer, partial_object_metadata, partial_object_metadata_list};
 use crate::watch::bookmark_metadata;
 
 /// What happened, as watchers are told.
@@ -91,13 +91,11 @@ impl View {
                 ))
             }
             (Form::Metadata, _) => {
-                let items = list.objects.iter();
-                let items: Vec<Value> =
-                    items.map(|object| partial_object_metadata(&object.value(&self.kind))).collect();
-                self.value(&json!({
-                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": list_metadata(list, self.kind.custom && self.media.form == Form::Whole), "items": items,
-                }))
+                let values: Vec<Value> = list.objects.iter().map(|object| object.value(&self.kind)).collect();
+                self.value(&partial_object_metadata_list(
+                    &values,
+                    list_metadata(list, self.kind.custom && self.media.form == Form::Whole),
+                ))
             }
             _ => {
                 let items = list.objects.iter().map(|object| object.value(&self.kind));

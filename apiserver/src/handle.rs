@@ -14,6 +14,7 @@ use crate::media::{Encoding, Form, Media};
 use crate::object::Object;
 use crate::patch::managed::{FieldManager, manager_name};
 use crate::patch::{self, Patch};
+use crate::proto::STREAM_CONTENT_TYPE;
 use crate::request::{Options, Resource, Target};
 use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token,
@@ -122,7 +123,7 @@ fn of_resource(
         Reply::Watch(watch) => {
             let mut response = Response::new(watch.into_body());
             let content_type = match media.encoding {
-                Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+                Encoding::Protobuf => STREAM_CONTENT_TYPE,
                 Encoding::Json | Encoding::Yaml => "application/json",
             };
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -37,12 +37,12 @@
 //! ```
 //!
 //! How a request goes: [`Service`] or [`Endpoint`] → faults → `handle` (which verb on which kind) → `rest` (what the verb does,
-//! with the kind's [`strategy`]) → `store` (one sequence of resourceVersions) → `encode`. Objects are kept as the JSON they are
+//! with the kind's strategy) → `store` (one sequence of resourceVersions) → `encode`. Objects are kept as the JSON they are
 //! sent as, encoded once.
 
 mod body;
 mod depth;
-pub mod discovery;
+mod discovery;
 mod encode;
 pub mod faults;
 mod handle;
@@ -50,16 +50,16 @@ pub mod kinds;
 mod listen;
 mod media;
 mod nonresource;
-pub mod object;
-pub mod openapi;
-pub mod patch;
-pub mod proto;
-pub mod prune;
+mod object;
+mod openapi;
+mod patch;
+mod proto;
+mod prune;
 mod random;
 mod registry;
 mod request;
 mod rest;
-pub mod schema;
+mod schema;
 mod selector;
 mod server;
 mod service;
@@ -67,8 +67,8 @@ pub mod sim;
 mod state;
 pub mod status;
 mod store;
-pub mod strategy;
-pub mod table;
+mod strategy;
+mod table;
 #[cfg(test)]
 mod tests;
 mod watch;

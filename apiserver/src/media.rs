@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, header};
 
+use crate::proto::CONTENT_TYPE as PROTOBUF;
 use crate::status::{Result, Status};
 
 /// How an object is written.
@@ -34,7 +35,6 @@ pub(crate) struct Media {
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
-pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const ALL: [&str; 3] = [JSON, YAML, PROTOBUF];
 
 impl Encoding {

@@ -17,7 +17,7 @@ pub(crate) type SelectableField = (&'static str, Box<str>);
 
 /// One version of an object. It never changes.
 #[derive(Debug)]
-pub struct Object {
+pub(crate) struct Object {
     version: u64,
     /// Its namespace; empty in none.
     pub namespace: Box<str>,
@@ -72,17 +72,17 @@ impl Object {
     }
 
     /// Its resourceVersion.
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
     /// What it is sorted by within its resource, and what continue tokens name: `namespace/name`, or the name alone.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         key(&self.namespace, &self.name)
     }
 
     /// The object as JSON, of this kind's group version.
-    pub fn value(&self, kind: &Kind) -> Value {
+    pub(crate) fn value(&self, kind: &Kind) -> Value {
         let mut value: Value =
             serde_json::from_slice(&self.body).expect("what was written by serde_json is read by it");
         value["apiVersion"] = kind.api_version().into();

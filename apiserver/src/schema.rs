@@ -16,7 +16,7 @@ const TABLE: &str = include_str!("schema.json");
 
 /// All types.
 #[derive(Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     types: Vec<Type>,
     names: FxHashMap<String, TypeId>,
     kinds: FxHashMap<String, TypeId>,
@@ -24,11 +24,11 @@ pub struct Schema {
 
 /// Which type, as an index into the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TypeId(pub u16);
+pub(crate) struct TypeId(pub u16);
 
 /// An object type: a struct in Go, a message in protobuf.
 #[derive(Debug)]
-pub struct Type {
+pub(crate) struct Type {
     /// As in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
     /// Its fields, in Go's order.
@@ -41,7 +41,7 @@ pub struct Type {
 
 /// A field of a type.
 #[derive(Debug)]
-pub struct Field {
+pub(crate) struct Field {
     /// As in JSON: `nodeName`.
     pub name: String,
     /// Its number in protobuf; 0 for none.
@@ -70,7 +70,7 @@ pub struct Field {
 
 /// What a field holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// true or false.
     Bool,
     /// 32 bits, signed.
@@ -103,7 +103,7 @@ pub enum Shape {
 
 /// How a strategic merge patch treats a field, from Go's `patchStrategy` and `patchMergeKey` tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PatchStrategy {
+pub(crate) struct PatchStrategy {
     /// A list of objects is merged by `merge_key`, one of scalars as a set; else it is replaced.
     pub merge: bool,
     /// Keys that the patch does not name go.
@@ -114,7 +114,7 @@ pub struct PatchStrategy {
 
 /// How server-side apply treats a list, map or object, from `x-kubernetes-list-type` and its kin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum MergeType {
+pub(crate) enum MergeType {
     /// Maps and objects field by field, lists as a whole: the default of each.
     #[default]
     Default,
@@ -128,7 +128,7 @@ pub enum MergeType {
 
 impl Schema {
     /// The table.
-    pub fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
             Schema::parse(TABLE).expect("the table is part of the program, and a test reads it")
         });
@@ -136,29 +136,30 @@ impl Schema {
     }
 
     /// A type by its index.
-    pub fn get_type(&self, id: TypeId) -> &Type {
+    pub(crate) fn get_type(&self, id: TypeId) -> &Type {
         &self.types[usize::from(id.0)]
     }
 
     /// The type of a built-in kind's objects; `None` for custom resources.
-    pub fn of(&self, kind: &Kind) -> Option<TypeId> {
+    pub(crate) fn of(&self, kind: &Kind) -> Option<TypeId> {
         if kind.custom { None } else { self.kind(&kind.api_version(), &kind.kind) }
     }
 
     /// The type of a kind by its names in JSON: those that are served, their lists, and what requests and answers have
     /// beside them (`v1` `Status`, `policy/v1` `Eviction`, `DeleteOptions` of any group, as upstream's clients send it).
-    pub fn kind(&self, api_version: &str, kind: &str) -> Option<TypeId> {
+    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<TypeId> {
         let api_version = if kind == "DeleteOptions" { "v1" } else { api_version };
         self.kinds.get(&format!("{api_version} {kind}")).copied()
     }
 
     /// A type by its name in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
-    pub fn named(&self, name: &str) -> Option<TypeId> {
+    pub(crate) fn named(&self, name: &str) -> Option<TypeId> {
         self.names.get(name).copied()
     }
 
     /// Every type, ordered by name.
-    pub fn types(&self) -> impl ExactSizeIterator<Item = (TypeId, &Type)> {
+    #[cfg(test)]
+    pub(crate) fn types(&self) -> impl ExactSizeIterator<Item = (TypeId, &Type)> {
         // There are far fewer than 65,536: `parse` refuses more.
         #[expect(clippy::cast_possible_truncation)]
         self.types.iter().enumerate().map(|(index, one)| (TypeId(index as u16), one))
@@ -180,24 +181,24 @@ impl Schema {
 
 impl Type {
     /// A field by its name in JSON.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.field_index(name).map(|index| &self.fields[index])
     }
 
     /// The fields that Go writes even when they are empty.
-    pub fn always(&self) -> impl Iterator<Item = &Field> {
+    pub(crate) fn always(&self) -> impl Iterator<Item = &Field> {
         self.always.iter().map(|index| &self.fields[usize::from(*index)])
     }
 
     /// Where in `fields` a field is, by its name in JSON.
-    pub fn field_index(&self, name: &str) -> Option<usize> {
+    pub(crate) fn field_index(&self, name: &str) -> Option<usize> {
         let field = |index: &u16| self.fields[usize::from(*index)].name.as_str();
         let found = self.by_name.binary_search_by(|index| field(index).cmp(name)).ok()?;
         Some(usize::from(self.by_name[found]))
     }
 
     /// The Go type's name: `PodSpec`.
-    pub fn go_name(&self) -> &str {
+    pub(crate) fn go_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 }

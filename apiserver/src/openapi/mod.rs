@@ -27,7 +27,7 @@ use crate::kinds::Kind;
 use types::Components;
 
 /// The `openAPIV3Schema` of a custom kind, from its definition; `None` without one.
-pub type CustomSchema<'a> = &'a dyn Fn(&Kind) -> Option<Value>;
+pub(crate) type CustomSchema<'a> = &'a dyn Fn(&Kind) -> Option<Value>;
 
 /// Which version of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ enum Form {
 }
 
 /// `/openapi/v3`: where the document of each group version is.
-pub fn v3_index<'a>(kinds: impl IntoIterator<Item = &'a Kind>, custom: CustomSchema<'_>) -> Value {
+pub(crate) fn v3_index<'a>(kinds: impl IntoIterator<Item = &'a Kind>, custom: CustomSchema<'_>) -> Value {
     let mut hashers: Vec<(String, DefaultHasher)> = Vec::new();
     for kind in kinds {
         let root = kind.root();
@@ -64,7 +64,7 @@ pub fn v3_index<'a>(kinds: impl IntoIterator<Item = &'a Kind>, custom: CustomSch
 }
 
 /// `/openapi/v3/api/v1` (for the group `""`) and `/openapi/v3/apis/GROUP/VERSION`; `None` when nothing is served there.
-pub fn v3<'a>(
+pub(crate) fn v3<'a>(
     kinds: impl IntoIterator<Item = &'a Kind>,
     group: &str,
     version: &str,
@@ -82,11 +82,11 @@ pub fn v3<'a>(
 }
 
 /// The content type of [`v2_protobuf`].
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// `/openapi/v2` in protobuf, which is how kubectl asks for it where v3 does not help (for a List, say): a document without
 /// definitions. By that kubectl leaves validation to the server.
-pub fn v2_protobuf() -> Vec<u8> {
+pub(crate) fn v2_protobuf() -> Vec<u8> {
     /// A field of text or of a message: fields 1 and 2 of the document are `swagger` and `info`, of info `title` and `version`.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         // All of them are shorter than what takes a second byte of length.
@@ -99,7 +99,7 @@ pub fn v2_protobuf() -> Vec<u8> {
 }
 
 /// `/openapi/v2`: everything in one. Custom kinds have no fields here but those that all have.
-pub fn v2<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
+pub(crate) fn v2<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     let (paths, definitions) = document(kinds, Form::V2, &|_| None);
     json!({
         "swagger": "2.0", "info": {"title": "Kubernetes", "version": GIT_VERSION},

@@ -60,7 +60,7 @@ fn shorten_numbers(value: &mut Value) {
 /// The object that comes of applying `config` to the current one, or to nothing. Its managed fields are set.
 ///
 /// `kind` is the kind that is served where the request went to. The caller checks the name and the resourceVersion.
-pub fn apply(
+pub(crate) fn apply(
     manager: &FieldManager<'_>,
     kind: &str,
     current: Option<&Value>,

@@ -17,7 +17,7 @@ const MAX_COPIED: usize = 3 << 20;
 
 /// One operation. What it lacks is found when its turn comes, as upstream does.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Operation {
+pub(crate) struct Operation {
     op: Option<String>,
     path: Option<String>,
     from: Option<String>,

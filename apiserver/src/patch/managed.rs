@@ -16,7 +16,7 @@ use crate::schema::TypeId;
 
 /// Who writes an object, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct FieldManager<'a> {
+pub(crate) struct FieldManager<'a> {
     /// Its name; [`manager_name`] makes one of a request.
     pub name: &'a str,
     /// In which version: `apps/v1`.
@@ -32,7 +32,7 @@ pub struct FieldManager<'a> {
 }
 
 /// The name of a manager: the `fieldManager` parameter, or the first part of the User-Agent.
-pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
+pub(crate) fn manager_name(field_manager: &str, user_agent: &str) -> String {
     const MAX_BYTES: usize = 128;
     if !field_manager.is_empty() {
         return field_manager.to_owned();
@@ -51,7 +51,7 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
 /// Records in `new` who wrote it. `old` is what it was before; `None` for a new object.
 ///
 /// Upstream does this after defaults have been filled in and before admission.
-pub fn record_update(manager: &FieldManager<'_>, old: Option<&Value>, new: &mut Value) {
+pub(crate) fn record_update(manager: &FieldManager<'_>, old: Option<&Value>, new: &mut Value) {
     let mut owners = owners_before(manager, old, new);
     remove_managed_fields(new);
     if owners.is_empty() && old.is_some() {
@@ -65,7 +65,7 @@ pub fn record_update(manager: &FieldManager<'_>, old: Option<&Value>, new: &mut 
 }
 
 /// Gives `new` the managed fields of `old`, where nothing else has changed but their times.
-pub fn keep_times(old: &Value, new: &mut Value) {
+pub(crate) fn keep_times(old: &Value, new: &mut Value) {
     let (Some(before), Some(after)) = (managed_fields(old), managed_fields(new)) else { return };
     if same_but_for_times(before, after) && same_but_for_managed_fields(old, new) {
         new["metadata"]["managedFields"] = before.clone();

@@ -7,11 +7,11 @@
 //! Left out: `fieldValidation` (bodies are read as with `Warn`, which is the default), CBOR, and duplicate keys, of which
 //! the last counts.
 
-pub mod apply;
+pub(crate) mod apply;
 mod fields;
 mod golang;
 mod json;
-pub mod managed;
+pub(crate) mod managed;
 mod merge;
 mod owners;
 mod strategic;
@@ -20,24 +20,24 @@ mod typed;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-pub use json::Operation;
+pub(crate) use json::Operation;
 
 use crate::schema::TypeId;
 use crate::status::{Cause, Result, Status};
 use golang::Shown;
 
 /// JSON patch, RFC 6902.
-pub const JSON: &str = "application/json-patch+json";
+pub(crate) const JSON: &str = "application/json-patch+json";
 /// JSON merge patch, RFC 7386.
-pub const MERGE: &str = "application/merge-patch+json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
 /// Strategic merge patch.
-pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 /// Server-side apply.
-pub const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// What is to be changed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Patch {
+pub(crate) enum Patch {
     /// Operations, one after the other.
     Json(Vec<Operation>),
     /// Fields to set, or with null to remove.
@@ -49,7 +49,7 @@ pub enum Patch {
 }
 
 /// Reads the body of a patch request. Custom resources have no strategic merge patch.
-pub fn parse(content_type: &str, body: &[u8], custom: bool) -> Result<Patch> {
+pub(crate) fn parse(content_type: &str, body: &[u8], custom: bool) -> Result<Patch> {
     let media_type = content_type.split(';').next().unwrap_or_default();
     match media_type {
         JSON => json::parse(body).map(Patch::Json),
@@ -64,7 +64,7 @@ pub fn parse(content_type: &str, body: &[u8], custom: bool) -> Result<Patch> {
 
 /// The object that a JSON, merge or strategic merge patch makes of the current one. Without a type, as custom resources
 /// are, a strategic merge patch is refused.
-pub fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) -> Result<Value> {
+pub(crate) fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) -> Result<Value> {
     match patch {
         Patch::Json(operations) => json::apply(operations, current),
         Patch::Merge(patch) => Ok(merge::apply(patch, current)),
@@ -77,7 +77,7 @@ pub fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) -> Resu
 }
 
 /// What upstream checks of a patch's options: apply needs a field manager, and only apply can be forced.
-pub fn check_options(patch: &Patch, field_manager: &str, force: Option<bool>) -> Result<()> {
+pub(crate) fn check_options(patch: &Patch, field_manager: &str, force: Option<bool>) -> Result<()> {
     let cause = match patch {
         Patch::Apply(_) if field_manager.is_empty() => {
             Cause::required("fieldManager", "is required for apply patch")
@@ -95,7 +95,7 @@ pub fn check_options(patch: &Patch, field_manager: &str, force: Option<bool>) ->
 }
 
 /// 422: the patched object has a value of the wrong type. `why` is the decoder's word.
-pub fn undecodable(patch: &Patch, patched: &Value, why: &str) -> Status {
+pub(crate) fn undecodable(patch: &Patch, patched: &Value, why: &str) -> Status {
     let value = match patch {
         Patch::Strategic(patch) => Shown::map(patch).to_string(),
         _ => patched.to_string(),

@@ -18,9 +18,9 @@ use serde_json::Value;
 use crate::schema::{Schema, TypeId};
 
 /// The content type of bodies.
-pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The content type of watches.
-pub const STREAM_CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+pub(crate) const STREAM_CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// What a body begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -30,7 +30,7 @@ const LIST_ITEMS: u32 = 2;
 
 /// Why something is no protobuf.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// An object whose kind has no messages.
     #[error("{kind:?} in version {api_version:?} has no protobuf")]
     NoMessage {
@@ -61,17 +61,17 @@ pub enum Error {
 type Result<T> = std::result::Result<T, Error>;
 
 /// Whether objects of a type have messages.
-pub fn has_message(id: TypeId) -> bool {
+pub(crate) fn has_message(id: TypeId) -> bool {
     !Schema::get().get_type(id).name.starts_with("io.k8s.apiextensions-apiserver.")
 }
 
 /// The type of a kind that has messages.
-pub fn message_type(api_version: &str, kind: &str) -> Option<TypeId> {
+pub(crate) fn message_type(api_version: &str, kind: &str) -> Option<TypeId> {
     Schema::get().kind(api_version, kind).filter(|id| has_message(*id))
 }
 
 /// An object or list as a body. It says its `apiVersion` and kind itself.
-pub fn encode(object: &Value) -> Result<Bytes> {
+pub(crate) fn encode(object: &Value) -> Result<Bytes> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let id = message_type(api_version, kind)
@@ -80,14 +80,14 @@ pub fn encode(object: &Value) -> Result<Bytes> {
 }
 
 /// An object as a message, as it is within lists.
-pub fn encode_message(id: TypeId, object: &Value) -> Result<Bytes> {
+pub(crate) fn encode_message(id: TypeId, object: &Value) -> Result<Bytes> {
     let mut out = Vec::with_capacity(512);
     encode::message(Schema::get().get_type(id), object, &mut out)?;
     Ok(out.into())
 }
 
 /// A message as a body.
-pub fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Bytes {
+pub(crate) fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 32);
     out.extend_from_slice(MAGIC);
     unknown(api_version, kind, &mut out, message.len(), |out| out.extend_from_slice(message));
@@ -95,7 +95,12 @@ pub fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Bytes {
 }
 
 /// A list of messages as a body. The metadata is the list's.
-pub fn encode_list(api_version: &str, list_kind: &str, metadata: &Value, items: &[Bytes]) -> Result<Bytes> {
+pub(crate) fn encode_list(
+    api_version: &str,
+    list_kind: &str,
+    metadata: &Value,
+    items: &[Bytes],
+) -> Result<Bytes> {
     let mut head = Vec::new();
     if let Some(id) = Schema::get().named("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta") {
         wire::nested(LIST_METADATA, &mut head, |out| {
@@ -116,7 +121,7 @@ pub fn encode_list(api_version: &str, list_kind: &str, metadata: &Value, items: 
 }
 
 /// One event of a watch with its length before it. The object is a body: of [`encode`] or [`wrap`].
-pub fn watch_frame(event: &str, object: &[u8]) -> Bytes {
+pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Bytes {
     let mut message = Vec::with_capacity(object.len() + event.len() + 24);
     message.extend_from_slice(&[0; 4]);
     wire::bytes(1, event.as_bytes(), &mut message);
@@ -131,7 +136,7 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Bytes {
 }
 
 /// A body as an object. What the wire leaves out is left out: [`crate::prune::prune`] brings the object into form.
-pub fn decode(body: &[u8]) -> Result<Value> {
+pub(crate) fn decode(body: &[u8]) -> Result<Value> {
     let unknown = body.strip_prefix(MAGIC).ok_or(Error::NoPrefix)?;
     let Unknown { api_version, kind, raw, content_type } = Unknown::of(unknown)?;
     if content_type == "application/json" {

@@ -4,8 +4,8 @@
 //! Not represented: the same field twice, and the order of fields where messages name several (JSON is parsed, into sorted
 //! maps, before it comes here); the year 1 in a field that tells it from nothing, which Go shows as null.
 
-pub mod quantity;
-pub mod time;
+pub(crate) mod quantity;
+pub(crate) mod time;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -21,18 +21,18 @@ use time::Precision;
 /// PodSpec.spec.nodeName of type string`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct TypeError(String);
+pub(crate) struct TypeError(String);
 
 impl TypeError {
     /// The message of upstream's answer, a 400.
-    pub fn message(&self, version: &str, kind: &str) -> String {
+    pub(crate) fn message(&self, version: &str, kind: &str) -> String {
         refusal(version, kind, self)
     }
 }
 
 /// What to do about unknown fields: the query's `fieldValidation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     /// Drop them.
     Ignore,
     /// Drop them and say so.
@@ -44,7 +44,7 @@ pub enum FieldValidation {
 
 impl FieldValidation {
     /// What the query says; empty is the default. `None` for what it cannot be.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "Ignore" => Some(Self::Ignore),
             "" | "Warn" => Some(Self::Warn),
@@ -54,7 +54,7 @@ impl FieldValidation {
     }
 
     /// Acts on the paths that [`prune`] gave: the texts of the answer's warnings, or the message of a 400.
-    pub fn act(self, unknown: &[String], version: &str, kind: &str) -> Result<Vec<String>, String> {
+    pub(crate) fn act(self, unknown: &[String], version: &str, kind: &str) -> Result<Vec<String>, String> {
         let mut texts: Vec<String> = Vec::new();
         for path in unknown {
             texts.push(format!("unknown field {path:?}"));
@@ -76,7 +76,7 @@ fn refusal(version: &str, kind: &str, why: impl fmt::Display) -> String {
 
 /// Brings an object of a type into the form that the real server stores. The answer is the paths of the fields that the
 /// type does not have, which are gone then. After an error the object is half done.
-pub fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
+pub(crate) fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
     let mut pruner = Pruner { schema: Schema::get(), unknown: Vec::new(), wrong: None };
     let one = pruner.schema.get_type(id);
     match object {
@@ -94,7 +94,7 @@ pub fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
 }
 
 /// What an object of a type is when nothing is said: the fields that Go writes even when they are empty.
-pub fn empty(id: TypeId) -> Value {
+pub(crate) fn empty(id: TypeId) -> Value {
     empty_object(Schema::get().get_type(id))
 }
 

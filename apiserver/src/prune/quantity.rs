@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// Why text is no quantity. The texts are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// Not a number and a unit.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
@@ -57,12 +57,12 @@ struct Decimal {
 }
 
 /// The quantity as upstream writes it.
-pub fn canonical(text: &str) -> Result<Cow<'_, str>, Error> {
+pub(crate) fn canonical(text: &str) -> Result<Cow<'_, str>, Error> {
     normalise(text, false)
 }
 
 /// The same, rounded up to thousandths, as upstream does with the amounts in lists of resources.
-pub fn canonical_milli(text: &str) -> Result<Cow<'_, str>, Error> {
+pub(crate) fn canonical_milli(text: &str) -> Result<Cow<'_, str>, Error> {
     normalise(text, true)
 }
 

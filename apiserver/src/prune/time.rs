@@ -5,7 +5,7 @@ use jiff::civil::{Date, DateTime};
 
 /// How exact a time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
+pub(crate) enum Precision {
     /// `metav1.Time`. A fraction is read and dropped.
     Seconds,
     /// `metav1.MicroTime`. Six digits of fraction must be there.
@@ -22,7 +22,7 @@ impl Precision {
 }
 
 /// The time in UTC, as the API writes it; `None` for Go's zero time, which is null in JSON. The error is Go's text.
-pub fn normalise(text: &str, precision: Precision) -> Result<Option<String>, String> {
+pub(crate) fn normalise(text: &str, precision: Precision) -> Result<Option<String>, String> {
     if is_normal(text, precision) {
         return Ok(Some(text.to_owned()));
     }
@@ -33,7 +33,7 @@ pub fn normalise(text: &str, precision: Precision) -> Result<Option<String>, Str
 }
 
 /// A time as the API writes it.
-pub fn show(moment: DateTime, precision: Precision) -> String {
+pub(crate) fn show(moment: DateTime, precision: Precision) -> String {
     let seconds = moment.strftime("%Y-%m-%dT%H:%M:%S");
     match precision {
         Precision::Seconds => format!("{seconds}Z"),

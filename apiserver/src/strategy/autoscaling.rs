@@ -9,7 +9,7 @@ use super::{Strategy, names, status};
 use crate::status::Cause;
 
 /// Autoscalers.
-pub struct HorizontalPodAutoscaler;
+pub(crate) struct HorizontalPodAutoscaler;
 
 const SPEC: Path<'static> = Path::root("spec");
 

@@ -9,7 +9,7 @@ use super::path::Path;
 use crate::status::Cause;
 
 /// Why a number less than 0 is refused.
-pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const IMMUTABLE: &str = "field is immutable";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
      regex used for validation is '[0-9]+%')";
@@ -17,7 +17,7 @@ const REASON_LENGTH: usize = 1024;
 const MESSAGE_LENGTH: usize = 32768;
 
 /// Fields that hold numbers of which none may be less than 0.
-pub fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
     for field in fields {
         if let Some(number) = int(object, field).filter(|number| *number < 0) {
             causes.push(path.child(field).invalid(number, NOT_NEGATIVE));
@@ -26,7 +26,7 @@ pub fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &m
 }
 
 /// A number that may not exceed another; both count as 0 when they are not there.
-pub fn not_more_than(
+pub(crate) fn not_more_than(
     object: &Value,
     field: &str,
     limit: &str,
@@ -41,7 +41,13 @@ pub fn not_more_than(
 }
 
 /// A number that may not become less.
-pub fn not_decremented(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn not_decremented(
+    object: &Value,
+    old: &Value,
+    field: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
     let (number, before) = (int(object, field).unwrap_or_default(), int(old, field).unwrap_or_default());
     if number < before {
         causes.push(path.child(field).invalid(number, "cannot be decremented"));
@@ -49,7 +55,7 @@ pub fn not_decremented(object: &Value, old: &Value, field: &str, path: &Path<'_>
 }
 
 /// A field that may not change.
-pub fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let value = object.get(field).unwrap_or(&Value::Null);
     if !same(value, old.get(field).unwrap_or(&Value::Null)) {
         causes.push(path.child(field).invalid(value.clone(), IMMUTABLE));
@@ -57,7 +63,7 @@ pub fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, caus
 }
 
 /// A field of the object itself that may not change.
-pub fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
+pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
     let value = object.get(field).unwrap_or(&Value::Null);
     if !same(value, old.get(field).unwrap_or(&Value::Null)) {
         causes.push(Path::root(field).invalid(value.clone(), IMMUTABLE));
@@ -65,7 +71,7 @@ pub fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec
 }
 
 /// Whether two values are the same to upstream: what is empty equals what is not there.
-pub fn same(left: &Value, right: &Value) -> bool {
+pub(crate) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
             let left_only = left.iter().filter(|(key, _)| !right.contains_key(*key));
@@ -91,12 +97,23 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// One of several values. They are named in the order given.
-pub fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn one_of(
+    object: &Value,
+    field: &str,
+    supported: &[&str],
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
     one_of_here(present(object, field), supported, &path.child(field), causes);
 }
 
 /// The same for the value at a path, when there is one.
-pub fn one_of_here(value: Option<&Value>, supported: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn one_of_here(
+    value: Option<&Value>,
+    supported: &[&str],
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
     if let Some(value) = value.and_then(Value::as_str)
         && !supported.contains(&value)
     {
@@ -105,7 +122,7 @@ pub fn one_of_here(value: Option<&Value>, supported: &[&str], path: &Path<'_>, c
 }
 
 /// A number that is not negative, or a percentage.
-pub fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     match value {
         Value::String(text) if percentage(text).is_none() => {
             causes.push(path.invalid(text.as_str(), PERCENT));
@@ -118,14 +135,14 @@ pub fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// No percentage of more than 100.
-pub fn at_most_all(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn at_most_all(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if value.as_str().and_then(percentage).is_some_and(|percent| percent > 100) {
         causes.push(path.invalid(value.clone(), "must not be greater than 100%"));
     }
 }
 
 /// The number, or the number of a percentage.
-pub fn number_of(value: &Value) -> i64 {
+pub(crate) fn number_of(value: &Value) -> i64 {
     match value {
         Value::String(text) => percentage(text).unwrap_or_else(|| text.parse().unwrap_or_default()),
         _ => value.as_i64().unwrap_or_default(),
@@ -139,7 +156,7 @@ fn percentage(text: &str) -> Option<i64> {
 }
 
 /// Conditions as upstream's `metav1.Condition`.
-pub fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child("conditions");
     let conditions = list(object, "conditions");
     for (i, condition) in conditions.iter().enumerate() {
@@ -184,7 +201,7 @@ fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// The name of a class of some kind, when there is one.
-pub fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let name = text(object, field);
     if !name.is_empty() {
         path.child(field).invalid_all(name, names::dns1123_subdomain(name), causes);
@@ -192,7 +209,7 @@ pub fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &m
 }
 
 /// The name of a CSI driver.
-pub fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (name, path) = (text(object, field), path.child(field));
     if name.is_empty() {
         causes.push(path.required(""));
@@ -205,7 +222,7 @@ pub fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, causes: &
 }
 
 /// A cause that shows a value which is one of upstream's internal types: their fields have capitals and an order.
-pub fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause {
+pub(crate) fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid",
         message: format!("Invalid value: {shown}: {detail}"),
@@ -214,7 +231,7 @@ pub fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause {
 }
 
 /// The same for a value that is none of those that can be.
-pub fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> Cause {
+pub(crate) fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> Cause {
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
     Cause {
         reason: "FieldValueNotSupported",
@@ -224,7 +241,7 @@ pub fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> 
 }
 
 /// The same for a value that is there twice.
-pub fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
+pub(crate) fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
     Cause {
         reason: "FieldValueDuplicate",
         message: format!("Duplicate value: {shown}"),
@@ -233,7 +250,7 @@ pub fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
 }
 
 /// A cause that shows no value.
-pub fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
+pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid",
         message: format!("Invalid value: {detail}"),
@@ -242,7 +259,7 @@ pub fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
 }
 
 /// More items than can be.
-pub fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
+pub(crate) fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
     Cause {
         reason: "FieldValueTooMany",
         message: format!("Too many: {count}: must have at most {limit} items"),
@@ -251,7 +268,7 @@ pub fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
 }
 
 /// An object as upstream's internal types are shown: fields in order, each under the name it has in Go.
-pub fn shown(object: &Value, fields: &[(&str, &str, Shown)]) -> String {
+pub(crate) fn shown(object: &Value, fields: &[(&str, &str, Shown)]) -> String {
     let fields: Vec<String> = fields
         .iter()
         .map(|(name, field, kind)| {
@@ -265,15 +282,13 @@ pub fn shown(object: &Value, fields: &[(&str, &str, Shown)]) -> String {
 
 /// How a field is shown that is not there.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown {
+pub(crate) enum Shown {
     /// `null`: pointers, lists and maps.
     Null,
     /// `""`.
     Text,
     /// `0`.
     Number,
-    /// `false`.
-    Flag,
 }
 
 impl Shown {
@@ -282,13 +297,12 @@ impl Shown {
             Self::Null => "null",
             Self::Text => "\"\"",
             Self::Number => "0",
-            Self::Flag => "false",
         }
     }
 }
 
 /// Fields that upstream writes as null when they are not there, of the items of a list.
-pub fn nulls(object: &mut Value, field: &str, fields: &[&str]) {
+pub(crate) fn nulls(object: &mut Value, field: &str, fields: &[&str]) {
     for item in list_mut(object, field) {
         let Some(item) = item.as_object_mut() else { continue };
         for field in fields {

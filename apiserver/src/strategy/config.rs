@@ -11,16 +11,16 @@ use super::{Strategy, names, status};
 use crate::status::Cause;
 
 /// Config maps.
-pub struct ConfigMap;
+pub(crate) struct ConfigMap;
 
 /// Secrets.
-pub struct Secret;
+pub(crate) struct Secret;
 
 /// Limits and defaults of what a namespace's pods ask for.
-pub struct LimitRange;
+pub(crate) struct LimitRange;
 
 /// What a namespace may use in all.
-pub struct ResourceQuota;
+pub(crate) struct ResourceQuota;
 
 const SIZE: usize = 1024 * 1024;
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";

@@ -9,7 +9,7 @@ use super::{Strategy, names, status};
 use crate::status::Cause;
 
 /// CustomResourceDefinitions.
-pub struct CustomResourceDefinition;
+pub(crate) struct CustomResourceDefinition;
 
 const SPEC: Path<'static> = Path::root("spec");
 const NAMES: [&str; 4] = ["plural", "singular", "kind", "listKind"];
@@ -112,7 +112,7 @@ impl Strategy for CustomResourceDefinition {
 }
 
 /// Says of a definition that its names are accepted and that its resources are served from now on.
-pub fn establish(definition: &mut Value, now: &str) {
+pub(crate) fn establish(definition: &mut Value, now: &str) {
     let names = definition["spec"]["names"].clone();
     object_mut(definition, "status");
     let status = &mut definition["status"];

@@ -9,10 +9,10 @@ use super::{Strategy, labels, names};
 use crate::status::Cause;
 
 /// Events of the core group.
-pub struct CoreEvent;
+pub(crate) struct CoreEvent;
 
 /// Events of `events.k8s.io`, by the time they have the core group's fields.
-pub struct NewEvent;
+pub(crate) struct NewEvent;
 
 /// Fields that the two forms name differently: in the core group, in `events.k8s.io`.
 const RENAMED: [(&str, &str); 7] = [
@@ -30,12 +30,12 @@ const SHORT: usize = 128;
 const LONG: usize = 1024;
 
 /// Turns an event of `events.k8s.io/v1` into one of the core group.
-pub fn to_core(event: &mut Value) {
+pub(crate) fn to_core(event: &mut Value) {
     rename(event, "v1", RENAMED.map(|(core, new)| (new, core)));
 }
 
 /// Turns an event of the core group into one of `events.k8s.io/v1`.
-pub fn to_events_v1(event: &mut Value) {
+pub(crate) fn to_events_v1(event: &mut Value) {
     rename(event, "events.k8s.io/v1", RENAMED);
     default_source(event, "deprecatedSource", "regarding");
 }

@@ -3,37 +3,37 @@
 use serde_json::{Map, Value};
 
 /// The text in a field, or none.
-pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The number in a field.
-pub fn int(object: &Value, field: &str) -> Option<i64> {
+pub(crate) fn int(object: &Value, field: &str) -> Option<i64> {
     object.get(field).and_then(Value::as_i64)
 }
 
 /// Whether a field is true.
-pub fn flag(object: &Value, field: &str) -> bool {
+pub(crate) fn flag(object: &Value, field: &str) -> bool {
     object.get(field).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// The items of the list in a field.
-pub fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
     object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The items of the list in a field, to change.
-pub fn list_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
+pub(crate) fn list_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
 /// The texts of the list in a field.
-pub fn texts<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn texts<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
     list(object, field).iter().filter_map(Value::as_str)
 }
 
 /// The entries of the map in a field, in the order of their keys.
-pub fn entries<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+pub(crate) fn entries<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let map = object.get(field).and_then(Value::as_object);
     let mut entries: Vec<_> = map.into_iter().flatten().map(|(key, value)| (key.as_str(), value)).collect();
     entries.sort_unstable_by_key(|entry| entry.0);
@@ -41,17 +41,17 @@ pub fn entries<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a 
 }
 
 /// A field that is there and is not null.
-pub fn present<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+pub(crate) fn present<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
     object.get(field).filter(|value| !value.is_null())
 }
 
 /// What a pointer as `/spec/nodeName` leads to, as text.
-pub fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The map in a field, made when it is not there. `None` when the object is none.
-pub fn object_mut<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
+pub(crate) fn object_mut<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     let value = object.as_object_mut()?.entry(field).or_insert(Value::Null);
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -60,7 +60,7 @@ pub fn object_mut<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<
 }
 
 /// Sets a field that is not there, or is null or empty text.
-pub fn set_default(object: &mut Value, field: &str, value: impl Into<Value>) {
+pub(crate) fn set_default(object: &mut Value, field: &str, value: impl Into<Value>) {
     let Some(map) = object.as_object_mut() else { return };
     let missing = map.get(field).is_none_or(|value| value.is_null() || value.as_str() == Some(""));
     if missing {
@@ -69,7 +69,7 @@ pub fn set_default(object: &mut Value, field: &str, value: impl Into<Value>) {
 }
 
 /// Sets a field to what it is elsewhere; removes it when it is not there.
-pub fn restore(object: &mut Value, from: &Value, field: &str) {
+pub(crate) fn restore(object: &mut Value, from: &Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     match from.get(field) {
         // Mostly it has not changed, and to see that costs less than a copy.
@@ -84,7 +84,7 @@ pub fn restore(object: &mut Value, from: &Value, field: &str) {
 }
 
 /// Removes a field.
-pub fn remove(object: &mut Value, field: &str) {
+pub(crate) fn remove(object: &mut Value, field: &str) {
     if let Some(map) = object.as_object_mut() {
         map.remove(field);
     }

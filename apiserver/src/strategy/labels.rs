@@ -34,7 +34,7 @@ const VALUE: &str = "a valid label must be an empty string or consist of alphanu
      is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// The key of a label, upstream's qualified name.
-pub fn key(value: &str) -> Wrong {
+pub(crate) fn key(value: &str) -> Wrong {
     let mut wrong = Wrong::new();
     let name = match value.split_once('/') {
         None => value,
@@ -61,7 +61,7 @@ pub fn key(value: &str) -> Wrong {
 }
 
 /// The value of a label.
-pub fn value(value: &str) -> Wrong {
+pub(crate) fn value(value: &str) -> Wrong {
     let mut wrong = names::at_most(PART_LENGTH, value);
     if !value.is_empty() && !is_part(value) {
         wrong.push(Cow::Borrowed(VALUE));
@@ -70,12 +70,12 @@ pub fn value(value: &str) -> Wrong {
 }
 
 /// A label's key at a path.
-pub fn check_key(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_key(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     path.invalid_all(name, key(name), causes);
 }
 
 /// A map of labels.
-pub fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child(field);
     for (key, label) in entries(object, field) {
         check_key(key, &path, causes);
@@ -85,7 +85,7 @@ pub fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes: &mut V
 }
 
 /// A map of annotations: the case of their keys is not looked at.
-pub fn check_annotations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_annotations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child(field);
     let mut size = 0;
     for (name, annotation) in entries(object, field) {
@@ -98,7 +98,7 @@ pub fn check_annotations(object: &Value, field: &str, path: &Path<'_>, causes: &
 }
 
 /// A label selector (`matchLabels` and `matchExpressions`) at a path.
-pub fn check_selector(selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_selector(selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_labels(selector, "matchLabels", path, causes);
     let expressions = path.child("matchExpressions");
     for (i, expression) in list(selector, "matchExpressions").iter().enumerate() {
@@ -128,7 +128,7 @@ fn check_requirement(expression: &Value, path: &Path<'_>, causes: &mut Vec<Cause
 
 /// Whether a label selector selects an object with these labels. An empty selector selects all; what cannot be understood
 /// selects nothing.
-pub fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     entries(selector, "matchLabels").all(|(key, value)| labels.get(key) == Some(value))
         && list(selector, "matchExpressions").iter().all(|expression| {
             let label = labels.get(text(expression, "key")).and_then(Value::as_str);

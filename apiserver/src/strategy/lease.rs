@@ -8,7 +8,7 @@ use super::{Strategy, labels};
 use crate::status::Cause;
 
 /// Leases.
-pub struct Lease;
+pub(crate) struct Lease;
 
 const STRATEGY: &str = "OldestEmulationVersion";
 

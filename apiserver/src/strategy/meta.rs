@@ -15,7 +15,7 @@ const ORPHAN: &str = "orphan";
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 
 /// What is wrong with the metadata of a new object, whose name is made by now.
-pub fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -> Vec<Cause> {
+pub(crate) fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let name = text(metadata, "name");
@@ -32,7 +32,7 @@ pub fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -
 }
 
 /// What is wrong with a change of the metadata.
-pub fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
+pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let old = old.get("metadata").unwrap_or(&Value::Null);
@@ -55,7 +55,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
 }
 
 /// Metadata that are made up of a template's: labels and annotations, but no more.
-pub fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     labels::check_annotations(metadata, "annotations", path, causes);
     labels::check_labels(metadata, "labels", path, causes);
     let others = metadata.as_object().into_iter().flatten();
@@ -67,7 +67,7 @@ pub fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
 }
 
 /// A finalizer of the namespace's spec or of the metadata that has no domain must be one that upstream knows.
-pub fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         causes
             .push(path.invalid(name, "name is neither a standard finalizer name nor is it fully qualified"));

@@ -1,36 +1,36 @@
 //! What a kind adds to the general handling of objects: defaults, checks, and what it never lets a caller write. Upstream's
 //! word is strategy.
 
-pub mod autoscaling;
-pub mod checks;
-pub mod config;
-pub mod crd;
-pub mod event;
-pub mod json;
-pub mod labels;
-pub mod lease;
-pub mod meta;
-pub mod names;
-pub mod namespace;
-pub mod network;
-pub mod node;
-pub mod path;
-pub mod pod;
-pub mod policy;
-pub mod priority_class;
-pub mod quantity;
-pub mod rbac;
-pub mod resource;
-pub mod resources;
-pub mod reviews;
-pub mod runtime_class;
-pub mod scale;
-pub mod selectors;
-pub mod service;
-pub mod status;
-pub mod storage;
-pub mod taints;
-pub mod workloads;
+pub(crate) mod autoscaling;
+pub(crate) mod checks;
+pub(crate) mod config;
+pub(crate) mod crd;
+pub(crate) mod event;
+pub(crate) mod json;
+pub(crate) mod labels;
+pub(crate) mod lease;
+pub(crate) mod meta;
+pub(crate) mod names;
+pub(crate) mod namespace;
+pub(crate) mod network;
+pub(crate) mod node;
+pub(crate) mod path;
+pub(crate) mod pod;
+pub(crate) mod policy;
+pub(crate) mod priority_class;
+pub(crate) mod quantity;
+pub(crate) mod rbac;
+pub(crate) mod resource;
+pub(crate) mod resources;
+pub(crate) mod reviews;
+pub(crate) mod runtime_class;
+pub(crate) mod scale;
+pub(crate) mod selectors;
+pub(crate) mod service;
+pub(crate) mod status;
+pub(crate) mod storage;
+pub(crate) mod taints;
+pub(crate) mod workloads;
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ use crate::status::{Cause, Result};
 use names::Wrong;
 
 /// Objects that a strategy may look up.
-pub trait Lookup {
+pub(crate) trait Lookup {
     /// One object, as JSON.
     fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value>;
 
@@ -62,7 +62,7 @@ pub trait Lookup {
 }
 
 /// What a kind adds. The object is JSON that has been pruned to its schema: known fields have the right types.
-pub trait Strategy: Send + Sync {
+pub(crate) trait Strategy: Send + Sync {
     /// Fills in what the caller left out. Runs on each write, before the checks, on objects old and new.
     fn default(&self, _object: &mut Value) {}
 
@@ -148,7 +148,7 @@ struct Plain;
 impl Strategy for Plain {}
 
 /// The strategy of a kind.
-pub fn of(kind: &Kind) -> &'static dyn Strategy {
+pub(crate) fn of(kind: &Kind) -> &'static dyn Strategy {
     if kind.custom {
         return &Plain;
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// What is wrong with a value.
-pub type Wrong = Vec<Cow<'static, str>>;
+pub(crate) type Wrong = Vec<Cow<'static, str>>;
 
 const LABEL_LENGTH: usize = 63;
 const SUBDOMAIN_LENGTH: usize = 253;
@@ -25,7 +25,7 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
      or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
 /// A DNS-1123 label, as the name of a container or a namespace.
-pub fn dns1123_label(value: &str) -> Wrong {
+pub(crate) fn dns1123_label(value: &str) -> Wrong {
     let mut wrong = at_most(LABEL_LENGTH, value);
     if !is_label(value) {
         let dots = is_subdomain(value);
@@ -35,7 +35,7 @@ pub fn dns1123_label(value: &str) -> Wrong {
 }
 
 /// A DNS-1123 subdomain, as the name of most objects.
-pub fn dns1123_subdomain(value: &str) -> Wrong {
+pub(crate) fn dns1123_subdomain(value: &str) -> Wrong {
     let mut wrong = at_most(SUBDOMAIN_LENGTH, value);
     if !is_subdomain(value) {
         wrong.push(Cow::Borrowed(SUBDOMAIN));
@@ -44,7 +44,7 @@ pub fn dns1123_subdomain(value: &str) -> Wrong {
 }
 
 /// A DNS-1123 subdomain that may have underscores, as the search paths of a pod.
-pub fn dns1123_subdomain_with_underscore(value: &str) -> Wrong {
+pub(crate) fn dns1123_subdomain_with_underscore(value: &str) -> Wrong {
     let mut wrong = at_most(SUBDOMAIN_LENGTH, value);
     let is_part = |part: &str| {
         let part = part.strip_prefix('_').unwrap_or(part);
@@ -59,7 +59,7 @@ pub fn dns1123_subdomain_with_underscore(value: &str) -> Wrong {
 }
 
 /// A DNS-1035 label, as the name of a service.
-pub fn dns1035_label(value: &str) -> Wrong {
+pub(crate) fn dns1035_label(value: &str) -> Wrong {
     let mut wrong = at_most(LABEL_LENGTH, value);
     if !(is_label(value) && value.starts_with(|first: char| first.is_ascii_lowercase())) {
         wrong.push(Cow::Borrowed(LABEL_1035));
@@ -68,7 +68,7 @@ pub fn dns1035_label(value: &str) -> Wrong {
 }
 
 /// The name of a port.
-pub fn port_name(value: &str) -> Wrong {
+pub(crate) fn port_name(value: &str) -> Wrong {
     let mut wrong = at_most(PORT_NAME_LENGTH, value);
     let bytes = value.as_bytes();
     let mut refuse = |is_wrong: bool, why: &'static str| {
@@ -88,12 +88,12 @@ pub fn port_name(value: &str) -> Wrong {
 }
 
 /// A number that ports can have.
-pub fn port_number(port: i64) -> Option<&'static str> {
+pub(crate) fn port_number(port: i64) -> Option<&'static str> {
     (!(1..=65535).contains(&port)).then_some("must be between 1 and 65535, inclusive")
 }
 
 /// The key of a ConfigMap's or Secret's data.
-pub fn config_key(value: &str) -> Wrong {
+pub(crate) fn config_key(value: &str) -> Wrong {
     let mut wrong = at_most(SUBDOMAIN_LENGTH, value);
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if value.is_empty() || !value.bytes().all(is_known) {
@@ -109,7 +109,7 @@ pub fn config_key(value: &str) -> Wrong {
 }
 
 /// The name of an environment variable.
-pub fn env_var(value: &str) -> Wrong {
+pub(crate) fn env_var(value: &str) -> Wrong {
     let mut wrong = Wrong::new();
     if value.is_empty() {
         wrong.push(Cow::Borrowed("environment variable name must be non-empty"));
@@ -123,7 +123,7 @@ pub fn env_var(value: &str) -> Wrong {
 }
 
 /// A name that is one segment of a path, as that of an RBAC role.
-pub fn path_segment(value: &str) -> Wrong {
+pub(crate) fn path_segment(value: &str) -> Wrong {
     match value {
         "." => return vec![Cow::Borrowed("may not be '.'")],
         ".." => return vec![Cow::Borrowed("may not be '..'")],
@@ -140,7 +140,7 @@ pub fn path_segment(value: &str) -> Wrong {
 }
 
 /// What is wrong with the length of a value.
-pub fn at_most(limit: usize, value: &str) -> Wrong {
+pub(crate) fn at_most(limit: usize, value: &str) -> Wrong {
     if value.len() > limit {
         vec![Cow::Owned(format!("must be no more than {limit} characters"))]
     } else {

@@ -10,14 +10,14 @@ use crate::kinds::{Kind, built_in};
 use crate::status::{Cause, Result, Status};
 
 /// Namespaces.
-pub struct Namespace;
+pub(crate) struct Namespace;
 
 /// The label that holds a namespace's name.
-pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The finalizer that stays until a namespace is empty.
-pub const FINALIZER: &str = "kubernetes";
+pub(crate) const FINALIZER: &str = "kubernetes";
 /// The namespaces that cannot be deleted.
-pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+pub(crate) const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 const FINALIZERS: Path<'static> = Path::root("spec");
 
@@ -102,12 +102,12 @@ impl Strategy for Namespace {
 }
 
 /// Restores what callers may not change through the finalize subresource: all but the spec.
-pub fn prepare_for_finalize(namespace: &mut Value, old: &Value) {
+pub(crate) fn prepare_for_finalize(namespace: &mut Value, old: &Value) {
     restore(namespace, old, "status");
 }
 
 /// What is wrong with a change through the finalize subresource.
-pub fn validate_finalize(namespace: &Value) -> Vec<Cause> {
+pub(crate) fn validate_finalize(namespace: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let path = FINALIZERS.child("finalizers");
     for (i, name) in texts(&namespace["spec"], "finalizers").enumerate() {

@@ -11,16 +11,16 @@ use super::{Strategy, labels, names, status};
 use crate::status::Cause;
 
 /// The addresses behind a service.
-pub struct Endpoints;
+pub(crate) struct Endpoints;
 
 /// Some of the addresses behind a service.
-pub struct EndpointSlice;
+pub(crate) struct EndpointSlice;
 
 /// Ways into the cluster.
-pub struct Ingress;
+pub(crate) struct Ingress;
 
 /// Who may talk to whom.
-pub struct NetworkPolicy;
+pub(crate) struct NetworkPolicy;
 
 const SPEC: Path<'static> = Path::root("spec");
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

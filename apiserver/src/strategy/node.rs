@@ -12,7 +12,7 @@ use super::{Strategy, resources, status, taints};
 use crate::status::Cause;
 
 /// Nodes.
-pub struct Node;
+pub(crate) struct Node;
 
 const SPEC: Path<'static> = Path::root("spec");
 const STATUS: Path<'static> = Path::root("status");

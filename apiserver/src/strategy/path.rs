@@ -9,7 +9,7 @@ use crate::status::Cause;
 
 /// A field of an object, as `spec.containers[0].name`.
 #[derive(Clone, Copy, Debug)]
-pub struct Path<'a> {
+pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
     step: Step<'a>,
 }
@@ -23,47 +23,47 @@ enum Step<'a> {
 
 impl<'a> Path<'a> {
     /// A field of the object itself.
-    pub const fn root(name: &'a str) -> Self {
+    pub(crate) const fn root(name: &'a str) -> Self {
         Self { parent: None, step: Step::Child(name) }
     }
 
     /// A field of what is here.
-    pub const fn child(&'a self, name: &'a str) -> Self {
+    pub(crate) const fn child(&'a self, name: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Child(name) }
     }
 
     /// An item of the list that is here.
-    pub const fn index(&'a self, index: usize) -> Self {
+    pub(crate) const fn index(&'a self, index: usize) -> Self {
         Self { parent: Some(self), step: Step::Index(index) }
     }
 
     /// A value of the map that is here.
-    pub const fn key(&'a self, key: &'a str) -> Self {
+    pub(crate) const fn key(&'a self, key: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Key(key) }
     }
 
     /// It must be there.
-    pub fn required(&self, detail: &str) -> Cause {
+    pub(crate) fn required(&self, detail: &str) -> Cause {
         Cause::required(self.to_string(), detail)
     }
 
     /// It cannot be that.
-    pub fn invalid(&self, value: impl Into<Value>, detail: &str) -> Cause {
+    pub(crate) fn invalid(&self, value: impl Into<Value>, detail: &str) -> Cause {
         Cause::invalid(self.to_string(), &value.into(), detail)
     }
 
     /// It is there twice.
-    pub fn duplicate(&self, value: impl Into<Value>) -> Cause {
+    pub(crate) fn duplicate(&self, value: impl Into<Value>) -> Cause {
         Cause::duplicate(self.to_string(), &value.into())
     }
 
     /// It must not be there, or not be changed.
-    pub fn forbidden(&self, detail: &str) -> Cause {
+    pub(crate) fn forbidden(&self, detail: &str) -> Cause {
         Cause::forbidden(self.to_string(), detail)
     }
 
     /// It refers to what is not there.
-    pub fn not_found(&self, value: impl Into<Value>, detail: &str) -> Cause {
+    pub(crate) fn not_found(&self, value: impl Into<Value>, detail: &str) -> Cause {
         let (shown, colon) = (value.into(), if detail.is_empty() { "" } else { ": " });
         Cause {
             reason: "FieldValueNotFound",
@@ -73,7 +73,7 @@ impl<'a> Path<'a> {
     }
 
     /// It is none of those that can be. They are named in the order given, as upstream does.
-    pub fn not_supported(&self, value: impl Into<Value>, supported: &[&str]) -> Cause {
+    pub(crate) fn not_supported(&self, value: impl Into<Value>, supported: &[&str]) -> Cause {
         let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let message =
             format!("Unsupported value: {}: supported values: {}", value.into(), supported.join(", "));
@@ -81,7 +81,7 @@ impl<'a> Path<'a> {
     }
 
     /// It is longer than that, in bytes.
-    pub fn too_long(&self, limit: usize) -> Cause {
+    pub(crate) fn too_long(&self, limit: usize) -> Cause {
         Cause {
             reason: "FieldValueTooLong",
             message: format!("Too long: may not be more than {limit} bytes"),
@@ -90,7 +90,7 @@ impl<'a> Path<'a> {
     }
 
     /// All that is wrong with a value, each as a cause.
-    pub fn invalid_all<'m>(
+    pub(crate) fn invalid_all<'m>(
         &self,
         value: &str,
         wrong: impl IntoIterator<Item = std::borrow::Cow<'m, str>>,

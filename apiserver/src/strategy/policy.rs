@@ -11,7 +11,7 @@ use super::{Strategy, labels, names, status};
 use crate::status::Cause;
 
 /// Disruption budgets.
-pub struct PodDisruptionBudget;
+pub(crate) struct PodDisruptionBudget;
 
 const COUNTS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
 

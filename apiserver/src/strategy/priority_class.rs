@@ -10,13 +10,13 @@ use crate::kinds::built_in;
 use crate::status::{Cause, Result, Status};
 
 /// Priority classes.
-pub struct PriorityClass;
+pub(crate) struct PriorityClass;
 
 /// The highest priority that people may define.
-pub const HIGHEST_USER_DEFINABLE: i64 = 1_000_000_000;
+pub(crate) const HIGHEST_USER_DEFINABLE: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
 /// The classes that there are without anybody defining them: name, value, description.
-pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-node-critical",
         2_000_001_000,

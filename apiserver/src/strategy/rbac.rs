@@ -9,13 +9,13 @@ use super::{Strategy, labels, names};
 use crate::status::Cause;
 
 /// Roles, of a namespace or of the cluster.
-pub struct Role {
+pub(crate) struct Role {
     /// Whether the role is one of a namespace.
     pub namespaced: bool,
 }
 
 /// Who has a role, in a namespace or in the cluster.
-pub struct RoleBinding {
+pub(crate) struct RoleBinding {
     /// Whether the binding is one of a namespace.
     pub namespaced: bool,
 }

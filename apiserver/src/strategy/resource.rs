@@ -11,16 +11,16 @@ use super::{Strategy, names, status, taints};
 use crate::status::Cause;
 
 /// Classes of devices.
-pub struct DeviceClass;
+pub(crate) struct DeviceClass;
 
 /// Claims on devices.
-pub struct ResourceClaim;
+pub(crate) struct ResourceClaim;
 
 /// What claims are made of.
-pub struct ResourceClaimTemplate;
+pub(crate) struct ResourceClaimTemplate;
 
 /// The devices that a driver offers.
-pub struct ResourceSlice;
+pub(crate) struct ResourceSlice;
 
 const SPEC: Path<'static> = Path::root("spec");
 const STATUS: Path<'static> = Path::root("status");

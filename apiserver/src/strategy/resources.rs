@@ -43,7 +43,7 @@ const COUNTED: [&str; 9] = [
 const HUGE_PAGES: &str = "hugepages-";
 
 /// The name of a resource of any object.
-pub fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let wrong = labels::key(name);
     if wrong.is_empty() {
         let is_quota_of_huge_pages =
@@ -57,7 +57,7 @@ pub fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// The name of a resource that a container asks for.
-pub fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_name(name, path, causes);
     if name.contains('/') {
         if !is_native(name) && !is_extended(name) {
@@ -69,7 +69,7 @@ pub fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>
 }
 
 /// An amount of a resource.
-pub fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let amount = Quantity::of(value);
     if amount.is_negative() {
         causes.push(path.invalid(amount, "must be greater than or equal to 0"));
@@ -80,27 +80,27 @@ pub fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec
 }
 
 /// Whether it is in upstream's own namespace: without a prefix, or with one of kubernetes.io.
-pub fn is_native(name: &str) -> bool {
+pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
 /// Whether it is somebody else's, as `example.com/gpu`.
-pub fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && labels::key(&format!("requests.{name}")).is_empty()
 }
 
 /// Whether it is huge pages of some size.
-pub fn is_huge_pages(name: &str) -> bool {
+pub(crate) fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
 /// Whether a container may ask for less of it than its limit.
-pub fn may_be_overcommitted(name: &str) -> bool {
+pub(crate) fn may_be_overcommitted(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
 /// Whether an amount is a number of whole huge pages.
-pub fn is_whole_pages(name: &str, amount: Quantity) -> bool {
+pub(crate) fn is_whole_pages(name: &str, amount: Quantity) -> bool {
     let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
     let size = size.filter(|size| size.is_integer()).map_or(0, Quantity::value);
     size > 0 && amount.value() % size == 0

@@ -10,7 +10,7 @@ use crate::status::{Cause, Result, Status};
 
 /// Who asks.
 #[derive(Clone, Debug)]
-pub struct User {
+pub(crate) struct User {
     /// As `admin`.
     pub name: String,
     /// As `system:masters`.
@@ -20,7 +20,7 @@ pub struct User {
 const SPEC: Path<'static> = Path::root("spec");
 
 /// Answers a review: the request with its status. `token` says whether a token is one that this server takes.
-pub fn answer(
+pub(crate) fn answer(
     kind: &Kind,
     mut review: Value,
     namespace: &str,

@@ -10,7 +10,7 @@ use super::{Strategy, labels, names, taints};
 use crate::status::Cause;
 
 /// Runtime classes.
-pub struct RuntimeClass;
+pub(crate) struct RuntimeClass;
 
 /// The fields of a toleration, as upstream names them.
 const TOLERATION: [(&str, &str, Shown); 5] = [

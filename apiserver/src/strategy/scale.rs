@@ -8,7 +8,7 @@ use crate::status::{Result, Status};
 
 /// Where a kind keeps its number of replicas, as pointers.
 #[derive(Clone, Debug)]
-pub struct ScalePaths {
+pub(crate) struct ScalePaths {
     /// How many there should be.
     pub spec_replicas: String,
     /// How many there are.
@@ -19,14 +19,14 @@ pub struct ScalePaths {
 
 impl ScalePaths {
     /// Those of the built-in kinds.
-    pub fn built_in() -> Self {
+    pub(crate) fn built_in() -> Self {
         let [spec_replicas, status_replicas, selector] =
             ["/spec/replicas", "/status/replicas", "/spec/selector"].map(str::to_owned);
         Self { spec_replicas, status_replicas, selector }
     }
 
     /// Those of a version of a CustomResourceDefinition, if it has a scale.
-    pub fn of_version(version: &Value) -> Option<Self> {
+    pub(crate) fn of_version(version: &Value) -> Option<Self> {
         let scale = present(&version["subresources"], "scale")?;
         Some(Self {
             spec_replicas: pointer(text(scale, "specReplicasPath")),
@@ -42,7 +42,7 @@ fn pointer(path: &str) -> String {
 }
 
 /// The scale of an object.
-pub fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
+pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     let selector = if paths.selector.is_empty() { None } else { object.pointer(&paths.selector) };
     let mut spec = json!({});
@@ -63,7 +63,7 @@ pub fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
 }
 
 /// Gives an object the number of replicas that a scale asks for. The caller sees to the versions and writes the object.
-pub fn set_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<()> {
+pub(crate) fn set_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<()> {
     let replicas = scale.get("spec").and_then(|spec| int(spec, "replicas")).unwrap_or_default();
     if replicas < 0 {
         let path = Path::root("spec");
@@ -86,7 +86,7 @@ pub fn set_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Resul
 }
 
 /// A selector as clients write it: `a=b,c in (d,e),!f`.
-pub fn selector_text(selector: &Value) -> String {
+pub(crate) fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
     }

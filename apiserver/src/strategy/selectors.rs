@@ -9,7 +9,7 @@ use super::path::Path;
 use crate::status::Cause;
 
 /// A node selector: terms of which one must match. `strict` looks at the values of labels too.
-pub fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let terms = list(selector, "nodeSelectorTerms");
     let path = path.child("nodeSelectorTerms");
     if terms.is_empty() {
@@ -21,7 +21,7 @@ pub fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_>, caus
 }
 
 /// Terms with weights that nodes are preferred by.
-pub fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
     for (i, term) in terms.iter().enumerate() {
         let path = path.index(i);
         check_weight(term, &path, causes);
@@ -31,7 +31,7 @@ pub fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut Vec<Caus
 }
 
 /// The weight of a preference.
-pub fn check_weight(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_weight(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let weight = int(term, "weight").unwrap_or_default();
     if !(1..=100).contains(&weight) {
         causes.push(path.child("weight").invalid(weight, "must be in the range 1-100"));

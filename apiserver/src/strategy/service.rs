@@ -13,7 +13,7 @@ use super::{Lookup, Strategy, labels, names, status};
 use crate::status::{Cause, Result};
 
 /// Services.
-pub struct Service;
+pub(crate) struct Service;
 
 const SPEC: Path<'static> = Path::root("spec");
 const NONE: &str = "None";

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::json::{remove, restore};
 
 /// All but the status and the metadata stay as they are.
-pub fn only_status(object: &mut Value, old: &Value) {
+pub(crate) fn only_status(object: &mut Value, old: &Value) {
     let fields: Vec<String> =
         object.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
     let before = old.as_object().into_iter().flat_map(|fields| fields.keys().cloned());
@@ -16,7 +16,7 @@ pub fn only_status(object: &mut Value, old: &Value) {
 }
 
 /// What people write of the metadata stays as it is.
-pub fn keep_metadata(object: &mut Value, old: &Value) {
+pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
     let fields = [
         "annotations",
         "deletionTimestamp",
@@ -33,7 +33,7 @@ pub fn keep_metadata(object: &mut Value, old: &Value) {
 }
 
 /// A new object has no status yet.
-pub fn reset(object: &mut Value) {
+pub(crate) fn reset(object: &mut Value) {
     remove(object, "status");
 }
 

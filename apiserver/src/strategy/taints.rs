@@ -10,7 +10,7 @@ use crate::status::Cause;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A list of taints.
-pub fn check_taints(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_taints(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (taints, path) = (list(object, field), path.child(field));
     for (i, taint) in taints.iter().enumerate() {
         let path = path.index(i);
@@ -33,7 +33,7 @@ pub fn check_taints(object: &Value, field: &str, path: &Path<'_>, causes: &mut V
 }
 
 /// A list of tolerations.
-pub fn check_tolerations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_tolerations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child(field);
     for (i, toleration) in list(object, field).iter().enumerate() {
         check_toleration(toleration, &path.index(i), causes);

@@ -10,7 +10,7 @@ use super::access::{name, number, since, text};
 
 /// One of `additionalPrinterColumns`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PrinterColumn {
+pub(crate) struct PrinterColumn {
     name: String,
     kind: String,
     format: String,
@@ -41,7 +41,7 @@ enum Comparison {
 
 impl PrinterColumn {
     /// Reads one; `None` when its path is none.
-    pub fn parse(column: &Value) -> Option<Self> {
+    pub(crate) fn parse(column: &Value) -> Option<Self> {
         let path = text(column, "/jsonPath");
         let own = text(column, "/description");
         let description = if own.is_empty() { format!("The value at {path}") } else { own.to_owned() };

@@ -8,7 +8,7 @@ const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
 /// As `3d4h`; what lies up to two seconds in the future is now, for the sake of clocks that differ.
-pub fn human_duration(duration: SignedDuration) -> String {
+pub(crate) fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         ..-1 => "<invalid>".to_owned(),

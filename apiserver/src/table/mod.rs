@@ -38,12 +38,11 @@ use serde_json::{Map, Value, json};
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
 use columns::Column;
-pub use custom::PrinterColumn;
-pub use duration::human_duration;
+pub(crate) use custom::PrinterColumn;
 
 /// How much of each object goes beside its row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IncludeObject {
+pub(crate) enum IncludeObject {
     /// Nothing.
     None,
     /// The metadata, as a PartialObjectMetadata.
@@ -55,7 +54,7 @@ pub enum IncludeObject {
 
 impl IncludeObject {
     /// Reads the query parameter; without it, or empty, it is `Metadata`.
-    pub fn parse(value: &str) -> Result<Self> {
+    pub(crate) fn parse(value: &str) -> Result<Self> {
         match value {
             "" | "Metadata" => Ok(Self::Metadata),
             "None" => Ok(Self::None),
@@ -70,7 +69,7 @@ impl IncludeObject {
 
 /// Makes the rows of one kind.
 #[derive(Clone, Debug)]
-pub struct Printer(Rows);
+pub(crate) struct Printer(Rows);
 
 #[derive(Clone, Debug)]
 enum Rows {
@@ -87,7 +86,7 @@ struct Layout {
 
 impl Printer {
     /// That of a built-in kind; for others that of a custom resource whose definition names no columns.
-    pub fn of(kind: &Kind) -> Self {
+    pub(crate) fn of(kind: &Kind) -> Self {
         if kind.custom {
             Self::custom(None)
         } else {
@@ -96,13 +95,13 @@ impl Printer {
     }
 
     /// That of a custom resource, from the `additionalPrinterColumns` of the version in its definition.
-    pub fn custom(additional_printer_columns: Option<&Value>) -> Self {
+    pub(crate) fn custom(additional_printer_columns: Option<&Value>) -> Self {
         Self(Rows::Custom(PrinterColumn::parse_all(additional_printer_columns)))
     }
 
     /// The `metav1.Table` of some objects. The list's metadata becomes the table's; for one object that is its
     /// `resourceVersion`.
-    pub fn table<'a>(
+    pub(crate) fn table<'a>(
         &self,
         objects: impl IntoIterator<Item = &'a Value>,
         list_meta: Value,
@@ -114,7 +113,13 @@ impl Printer {
 
     /// The table of a watch event's object. Only the first event of a watch has the headers. The bookmark that ends the
     /// initial events keeps its metadata even where none is asked for: its annotation is what clients wait for.
-    pub fn row_table(&self, object: &Value, headers: bool, include: IncludeObject, now: Timestamp) -> Value {
+    pub(crate) fn row_table(
+        &self,
+        object: &Value,
+        headers: bool,
+        include: IncludeObject,
+        now: Timestamp,
+    ) -> Value {
         let include = match include {
             IncludeObject::None if access::has(object, INITIAL_EVENTS_END) => IncludeObject::Metadata,
             include => include,
@@ -187,12 +192,12 @@ const META: &str = "meta.k8s.io/v1";
 const INITIAL_EVENTS_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";
 
 /// The metadata of a table of one object.
-pub fn list_meta_of(object: &Value) -> Value {
+pub(crate) fn list_meta_of(object: &Value) -> Value {
     json!({"resourceVersion": access::text(object, "/metadata/resourceVersion")})
 }
 
 /// An object's metadata as a `metav1.PartialObjectMetadata`.
-pub fn partial_object_metadata(object: &Value) -> Value {
+pub(crate) fn partial_object_metadata(object: &Value) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     let mut partial = Map::new();
     partial.insert("kind".to_owned(), "PartialObjectMetadata".into());
@@ -202,17 +207,12 @@ pub fn partial_object_metadata(object: &Value) -> Value {
 }
 
 /// The metadata of a list's objects as a `metav1.PartialObjectMetadataList`.
-pub fn partial_object_metadata_list<'a>(
+pub(crate) fn partial_object_metadata_list<'a>(
     objects: impl IntoIterator<Item = &'a Value>,
     list_meta: Value,
 ) -> Value {
     let items: Vec<Value> = objects.into_iter().map(partial_object_metadata).collect();
-    let mut list = Map::new();
-    list.insert("kind".to_owned(), "PartialObjectMetadataList".into());
-    list.insert("apiVersion".to_owned(), META.into());
-    list.insert("metadata".to_owned(), list_meta);
-    list.insert("items".to_owned(), items.into());
-    Value::Object(list)
+    json!({"kind": "PartialObjectMetadataList", "apiVersion": META, "metadata": list_meta, "items": items})
 }
 
 fn layout(group: &str, resource: &str) -> &'static Layout {

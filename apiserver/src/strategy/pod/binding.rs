@@ -11,7 +11,7 @@ use super::{KIND, admit};
 use crate::status::{Cause, Details, Result, Status};
 
 /// Binds a pod as a `Binding` says, or says why not. Labels of the node's topology come along.
-pub fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup) -> Result<()> {
+pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup) -> Result<()> {
     let name = text_at(pod, "/metadata/name").to_owned();
     if text_at(binding, "/metadata/name") != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));

@@ -9,12 +9,12 @@ use super::image;
 use super::requests::{self, Amount};
 
 /// The fields that hold containers.
-pub const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(crate) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 const FILE_MODE: i64 = 0o644;
 
 /// Fills in a pod. Filling it in again changes nothing.
-pub fn pod(pod: &mut Value) {
+pub(crate) fn pod(pod: &mut Value) {
     addresses(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     for field in ["initContainers", "containers"] {
@@ -36,7 +36,7 @@ pub fn pod(pod: &mut Value) {
 }
 
 /// Fills in the spec of a pod or of a pod template: what both share.
-pub fn pod_spec(spec: &mut Value) {
+pub(crate) fn pod_spec(spec: &mut Value) {
     if !spec.is_object() {
         return;
     }
@@ -282,7 +282,7 @@ fn pod_level_resources(spec: &mut Value) {
 }
 
 /// Amounts are kept to the thousandth, rounded up, and in their shortest form.
-pub fn resource_list(object: &mut Value, field: &str) {
+pub(crate) fn resource_list(object: &mut Value, field: &str) {
     let Some(list) = object.get_mut(field).and_then(Value::as_object_mut) else { return };
     for amount in list.values_mut() {
         let Ok(read) = Quantity::read(amount) else { continue };

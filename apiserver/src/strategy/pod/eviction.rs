@@ -14,7 +14,7 @@ const MOST_DISRUPTED: usize = 2000;
 
 /// What an eviction that is allowed does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Eviction {
+pub(crate) struct Eviction {
     /// The budget with its new status, to be stored before the pod is deleted.
     pub budget: Option<Value>,
     /// Whether the pod may only be deleted as it is now. When it has changed meanwhile, the eviction starts anew.
@@ -22,7 +22,7 @@ pub struct Eviction {
 }
 
 /// Checks an `Eviction` against the name in the path.
-pub fn check(eviction: &Value, name: &str) -> Result<()> {
+pub(crate) fn check(eviction: &Value, name: &str) -> Result<()> {
     if text_at(eviction, "/metadata/name") == name {
         Ok(())
     } else {
@@ -31,7 +31,7 @@ pub fn check(eviction: &Value, name: &str) -> Result<()> {
 }
 
 /// Whether a pod may be evicted, by the budgets of its namespace.
-pub fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
+pub(crate) fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
     let phase = text_at(pod, "/status/phase");
     let is_over = matches!(phase, "Succeeded" | "Failed") || is_going(pod);
     if is_over || phase == "Pending" {
@@ -67,12 +67,12 @@ pub fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
 }
 
 /// Says on a pod that it is evicted.
-pub fn mark(pod: &mut Value) {
+pub(crate) fn mark(pod: &mut Value) {
     conditions::set(pod, "DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting");
 }
 
 /// The refusal when the pod changed while it was to be evicted.
-pub fn being_processed(budget: &Value) -> Status {
+pub(crate) fn being_processed(budget: &Value) -> Status {
     let name = text_at(budget, "/metadata/name");
     let why = format!("The disruption budget {name} is still being processed by the server.");
     refused(why, 10)
@@ -167,6 +167,6 @@ fn forbidden(name: &str, why: &str) -> Status {
 }
 
 /// What a caller is told whose eviction succeeded.
-pub fn success() -> Value {
+pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

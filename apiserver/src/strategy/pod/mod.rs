@@ -2,26 +2,26 @@
 
 mod admit;
 mod affinity;
-pub mod binding;
+pub(crate) mod binding;
 mod conditions;
 mod containers;
 mod create;
-pub mod defaults;
+pub(crate) mod defaults;
 pub(super) mod difference;
 mod environment;
-pub mod eviction;
+pub(crate) mod eviction;
 mod handlers;
 mod image;
 mod limits;
-pub mod pdb;
-pub mod requests;
+pub(crate) mod pdb;
+pub(crate) mod requests;
 pub(super) mod requirements;
-pub mod resize;
+pub(crate) mod resize;
 mod security;
 mod spread;
 mod status;
 mod update;
-pub mod validate;
+pub(crate) mod validate;
 mod volumes;
 
 use serde_json::Value;
@@ -40,7 +40,7 @@ static KIND: LazyLock<Kind> = LazyLock::new(|| {
 });
 
 /// Pods.
-pub struct Pods;
+pub(crate) struct Pods;
 
 impl Strategy for Pods {
     fn default(&self, object: &mut Value) {
@@ -112,7 +112,7 @@ impl Strategy for Pods {
 
 /// How long a pod's deletion waits, in seconds, given what the caller asks for. Pods without a node and pods that are over go
 /// at once.
-pub fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
+pub(crate) fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let own = || pod.get("spec").and_then(|spec| int(spec, "terminationGracePeriodSeconds"));
     let is_over = matches!(text_at(pod, "/status/phase"), "Failed" | "Succeeded");
     if is_over || text_at(pod, "/spec/nodeName").is_empty() {

@@ -17,12 +17,12 @@ use super::{conditions, is_going};
 const PATIENCE_SECONDS: i64 = 120;
 
 /// Whether somebody keeps the status of a budget.
-pub fn is_kept(budget: &Value) -> bool {
+pub(crate) fn is_kept(budget: &Value) -> bool {
     budget.get("status").and_then(|status| int(status, "observedGeneration")).is_some()
 }
 
 /// Whether a budget is about a pod.
-pub fn covers(budget: &Value, pod: &Value) -> bool {
+pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
     let selector = budget.get("spec").and_then(|spec| present(spec, "selector"));
     let labels = pod.pointer("/metadata/labels").unwrap_or(&Value::Null);
     let is_here = text_at(budget, "/metadata/namespace") == text_at(pod, "/metadata/namespace");
@@ -30,7 +30,7 @@ pub fn covers(budget: &Value, pod: &Value) -> bool {
 }
 
 /// The status of a budget by the pods of its namespace; their controllers say how many there are to be.
-pub fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Lookup) -> Value {
+pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Lookup) -> Value {
     let covered: Vec<&Value> = pods.iter().filter(|pod| covers(budget, pod)).collect();
     let disrupted = still_disrupted(budget, &covered);
     let is_healthy = |pod: &&&Value| {
@@ -142,7 +142,7 @@ fn controller(object: &Value, objects: &dyn Lookup) -> Option<(String, i64)> {
 }
 
 /// Says in a condition whether disruptions are allowed.
-pub fn set_condition(status: &mut Value) {
+pub(crate) fn set_condition(status: &mut Value) {
     let allowed = int(status, "disruptionsAllowed").unwrap_or_default() > 0;
     let (state, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let mut condition = json!({

@@ -10,7 +10,7 @@ use super::super::resources::is_huge_pages;
 
 /// Which of a container's amounts.
 #[derive(Clone, Copy, Debug)]
-pub enum Amount {
+pub(crate) enum Amount {
     /// What it takes.
     Request,
     /// What it may take at most.
@@ -29,17 +29,17 @@ impl Amount {
 type Amounts = BTreeMap<String, Quantity>;
 
 /// Whether a pod as a whole can ask for a resource.
-pub fn is_pod_level(name: &str) -> bool {
+pub(crate) fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_pages(name)
 }
 
 /// Whether an init container stays while the others run.
-pub fn is_sidecar(container: &Value) -> bool {
+pub(crate) fn is_sidecar(container: &Value) -> bool {
     text(container, "restartPolicy") == "Always"
 }
 
 /// The most that the containers of a pod take at one time.
-pub fn of_containers(spec: &Value, amount: Amount) -> Amounts {
+pub(crate) fn of_containers(spec: &Value, amount: Amount) -> Amounts {
     let mut all = Amounts::new();
     for container in list(spec, "containers") {
         add(&mut all, &of(container, amount));
@@ -61,7 +61,7 @@ pub fn of_containers(spec: &Value, amount: Amount) -> Amounts {
 }
 
 /// The class of a pod's quality of service.
-pub fn quality_of_service(spec: &Value) -> &'static str {
+pub(crate) fn quality_of_service(spec: &Value) -> &'static str {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut is_limited = true;
     if let Some(resources) = present(spec, "resources") {

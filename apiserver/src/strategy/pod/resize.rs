@@ -23,7 +23,7 @@ const METADATA: [&str; 7] = [
 ];
 
 /// Restores all that does not go by `pods/resize`.
-pub fn prepare(pod: &mut Value, old: &Value) {
+pub(crate) fn prepare(pod: &mut Value, old: &Value) {
     let null = Value::Null;
     let before = old.get("spec").unwrap_or(&null);
     let has_all = KINDS.into_iter().all(|kind| {
@@ -53,7 +53,7 @@ pub fn prepare(pod: &mut Value, old: &Value) {
 }
 
 /// Restores all that does not go by `pods/ephemeralcontainers`.
-pub fn prepare_ephemeral(pod: &mut Value, old: &Value) {
+pub(crate) fn prepare_ephemeral(pod: &mut Value, old: &Value) {
     let mut spec = old.get("spec").cloned().unwrap_or_default();
     if spec.is_object() && pod.is_object() {
         restore(&mut spec, pod.get("spec").unwrap_or(&Value::Null), "ephemeralContainers");
@@ -80,7 +80,7 @@ fn finish(pod: &mut Value, old: &Value) {
 }
 
 /// What is wrong with a change of the ephemeral containers.
-pub fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
+pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
     const FIELD: &str = "ephemeralContainers";
     if validate::is_mirror(old) {
         return vec![NOWHERE.forbidden("static pods do not support ephemeral containers")];
@@ -106,7 +106,7 @@ pub fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
 }
 
 /// What is wrong with a change of what the containers take.
-pub fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
+pub(crate) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     let null = Value::Null;
     let (spec, before) = (pod.get("spec").unwrap_or(&null), old.get("spec").unwrap_or(&null));
     if validate::is_mirror(old) {

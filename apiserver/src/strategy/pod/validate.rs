@@ -18,13 +18,13 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Whose spec it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner<'a> {
+pub(crate) struct Owner<'a> {
     /// The pod's annotations and name; `None` for a template.
     pub pod: Option<&'a Value>,
 }
 
 /// What is wrong with a new pod.
-pub fn create(pod: &Value) -> Vec<Cause> {
+pub(crate) fn create(pod: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     metadata_and_spec(pod, &mut causes);
     let Some(spec) = pod.get("spec") else { return causes };
@@ -39,7 +39,7 @@ pub fn create(pod: &Value) -> Vec<Cause> {
 }
 
 /// What is wrong with a pod, new or changed.
-pub fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
+pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
     annotations(pod, causes);
     let null = Value::Null;
     let own = pod.get("spec").unwrap_or(&null);
@@ -56,7 +56,7 @@ pub fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// What is wrong with the spec of a pod or of a pod template.
-pub fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if int(spec, "terminationGracePeriodSeconds").is_none() {
         causes.push(path.child("terminationGracePeriodSeconds").required(""));
     }
@@ -128,7 +128,7 @@ fn annotations(pod: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Whether the pod only mirrors one that a kubelet runs by itself.
-pub fn is_mirror(pod: &Value) -> bool {
+pub(crate) fn is_mirror(pod: &Value) -> bool {
     pod.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some())
 }
 
@@ -147,7 +147,7 @@ fn tokens_without_account(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// A field that must have one of some values.
-pub fn one_of(object: &Value, field: &str, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn one_of(object: &Value, field: &str, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
     match text(object, field) {
         "" => causes.push(path.child(field).required("")),
         value if known.contains(&value) => {}
@@ -330,7 +330,7 @@ fn operating_system(name: &str, spec: &Value, path: &Path<'_>, causes: &mut Vec<
 }
 
 /// The names of a pod's resource claims.
-pub fn claim_names(spec: &Value) -> Vec<&str> {
+pub(crate) fn claim_names(spec: &Value) -> Vec<&str> {
     let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     claims.filter(|name| !name.is_empty()).collect()
 }

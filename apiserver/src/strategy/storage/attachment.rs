@@ -9,7 +9,7 @@ use super::super::{Strategy, names, status};
 use crate::status::Cause;
 
 /// Volumes that are to be attached to nodes.
-pub struct VolumeAttachment;
+pub(crate) struct VolumeAttachment;
 
 const SPEC: Path<'static> = Path::root("spec");
 const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";

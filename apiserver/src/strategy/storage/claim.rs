@@ -14,7 +14,7 @@ use crate::kinds::{Kind, built_in};
 use crate::status::{Cause, Result, Status};
 
 /// Claims on volumes.
-pub struct PersistentVolumeClaim;
+pub(crate) struct PersistentVolumeClaim;
 
 const SPEC: Path<'static> = Path::root("spec");
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -113,7 +113,7 @@ impl Strategy for PersistentVolumeClaim {
 }
 
 /// Fills in the claims that a stateful set makes.
-pub fn default_template(claim: &mut Value) {
+pub(crate) fn default_template(claim: &mut Value) {
     let Some(fields) = claim.as_object_mut() else { return };
     fields.insert("apiVersion".to_owned(), "v1".into());
     fields.insert("kind".to_owned(), "PersistentVolumeClaim".into());
@@ -129,7 +129,7 @@ fn default_claim(claim: &mut Value) {
 }
 
 /// Fills in the spec of a claim.
-pub fn default_spec(spec: &mut Value) {
+pub(crate) fn default_spec(spec: &mut Value) {
     set_default(spec, "volumeMode", "Filesystem");
     for source in ["dataSource", "dataSourceRef"] {
         if let Some(source) = spec.get_mut(source).and_then(Value::as_object_mut) {
@@ -143,7 +143,7 @@ pub fn default_spec(spec: &mut Value) {
 }
 
 /// What is wrong with the spec of a claim.
-pub fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if list(spec, "accessModes").is_empty() {
         causes.push(path.child("accessModes").required("at least 1 access mode is required"));
     }

@@ -9,7 +9,7 @@ use super::super::{Lookup, Strategy, labels};
 use crate::status::Cause;
 
 /// Storage classes.
-pub struct StorageClass;
+pub(crate) struct StorageClass;
 
 const DEFAULT_ANNOTATIONS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -56,7 +56,7 @@ impl Strategy for StorageClass {
 }
 
 /// The name of the class of claims that name none: the newest of those that are marked.
-pub fn default_class(objects: &dyn Lookup) -> Option<String> {
+pub(crate) fn default_class(objects: &dyn Lookup) -> Option<String> {
     let classes = objects.list("storage.k8s.io", "storageclasses", "");
     let is_default = |class: &&Value| {
         let annotations = &class["metadata"]["annotations"];

@@ -14,13 +14,13 @@ use super::super::{Strategy, labels};
 use crate::status::Cause;
 
 /// The CSI drivers of a node.
-pub struct CsiNode;
+pub(crate) struct CsiNode;
 
 /// CSI drivers.
-pub struct CsiDriver;
+pub(crate) struct CsiDriver;
 
 /// How much storage there is left where.
-pub struct CsiStorageCapacity;
+pub(crate) struct CsiStorageCapacity;
 
 const SPEC: Path<'static> = Path::root("spec");
 const ID_LENGTH: usize = 192;

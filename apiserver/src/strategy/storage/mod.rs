@@ -1,16 +1,16 @@
 //! Volumes, claims on them, and what provisions them.
 
 mod attachment;
-pub mod claim;
+pub(crate) mod claim;
 mod class;
 mod csi;
 mod volume;
 
-pub use attachment::VolumeAttachment;
-pub use claim::PersistentVolumeClaim;
-pub use class::{StorageClass, default_class};
-pub use csi::{CsiDriver, CsiNode, CsiStorageCapacity};
-pub use volume::PersistentVolume;
+pub(crate) use attachment::VolumeAttachment;
+pub(crate) use claim::PersistentVolumeClaim;
+pub(crate) use class::{StorageClass, default_class};
+pub(crate) use csi::{CsiDriver, CsiNode, CsiStorageCapacity};
+pub(crate) use volume::PersistentVolume;
 
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive
 use crate::status::{Cause, Result};
 
 /// Volumes.
-pub struct PersistentVolume;
+pub(crate) struct PersistentVolume;
 
 const SPEC: Path<'static> = Path::root("spec");
 const FINALIZER: &str = "kubernetes.io/pv-protection";

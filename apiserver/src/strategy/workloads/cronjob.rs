@@ -10,7 +10,7 @@ use super::{SPEC, default_parts, job, job_rules, schedule};
 use crate::status::Cause;
 
 /// Cron jobs.
-pub struct CronJob;
+pub(crate) struct CronJob;
 
 /// Jobs have eleven more characters in their names.
 const NAME_LENGTH: usize = 52;

@@ -13,7 +13,7 @@ use super::{SPEC, STATUS, default_parts, template};
 use crate::status::Cause;
 
 /// Daemon sets.
-pub struct DaemonSet;
+pub(crate) struct DaemonSet;
 
 /// How often the template has changed, from before there were generations.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

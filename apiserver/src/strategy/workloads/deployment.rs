@@ -13,7 +13,7 @@ use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::status::Cause;
 
 /// Deployments.
-pub struct Deployment;
+pub(crate) struct Deployment;
 
 const RECREATE: &str = "Recreate";
 const ROLLING: &str = "RollingUpdate";

@@ -10,7 +10,7 @@ use super::{SPEC, default_parts, indexes, job_rules, job_status, template};
 use crate::status::Cause;
 
 /// Jobs.
-pub struct Job;
+pub(crate) struct Job;
 
 const INDEXED: &str = "Indexed";
 const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];

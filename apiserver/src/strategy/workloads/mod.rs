@@ -10,14 +10,14 @@ mod job_status;
 mod replicas;
 mod schedule;
 mod statefulset;
-pub mod template;
+pub(crate) mod template;
 
-pub use cronjob::CronJob;
-pub use daemonset::DaemonSet;
-pub use deployment::Deployment;
-pub use job::Job;
-pub use replicas::{ReplicaSet, ReplicationController};
-pub use statefulset::StatefulSet;
+pub(crate) use cronjob::CronJob;
+pub(crate) use daemonset::DaemonSet;
+pub(crate) use deployment::Deployment;
+pub(crate) use job::Job;
+pub(crate) use replicas::{ReplicaSet, ReplicationController};
+pub(crate) use statefulset::StatefulSet;
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ const STATUS: Path<'static> = Path::root("status");
 const MORE_THAN_ALL: &str = "cannot be greater than status.replicas";
 
 /// Pod templates.
-pub struct PodTemplate;
+pub(crate) struct PodTemplate;
 
 impl Strategy for PodTemplate {
     fn default(&self, object: &mut Value) {
@@ -59,7 +59,7 @@ impl Strategy for PodTemplate {
 }
 
 /// Revisions that controllers keep of their templates.
-pub struct ControllerRevision;
+pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
     fn default(&self, revision: &mut Value) {

@@ -9,10 +9,10 @@ use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::status::Cause;
 
 /// Replica sets.
-pub struct ReplicaSet;
+pub(crate) struct ReplicaSet;
 
 /// Replication controllers.
-pub struct ReplicationController;
+pub(crate) struct ReplicationController;
 
 const COUNTS: [&str; 5] =
     ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];

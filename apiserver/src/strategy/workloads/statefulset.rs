@@ -14,7 +14,7 @@ use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::status::Cause;
 
 /// Stateful sets.
-pub struct StatefulSet;
+pub(crate) struct StatefulSet;
 
 const ORDERED: &str = "OrderedReady";
 const PARALLEL: &str = "Parallel";

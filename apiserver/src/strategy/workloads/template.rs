@@ -8,7 +8,7 @@ use super::super::{labels, pod};
 use crate::status::Cause;
 
 /// Fills in the template in a field.
-pub fn default(object: &mut Value, field: &str) {
+pub(crate) fn default(object: &mut Value, field: &str) {
     if object_mut(object, field).is_none() {
         return;
     }
@@ -23,14 +23,14 @@ pub fn default(object: &mut Value, field: &str) {
 }
 
 /// What is behind feature gates that are off goes from the template in a field.
-pub fn drop_disabled(object: &mut Value, field: &str) {
+pub(crate) fn drop_disabled(object: &mut Value, field: &str) {
     if let Some(spec) = object.get_mut(field).and_then(|template| template.get_mut("spec")) {
         remove(spec, "schedulingGroup");
     }
 }
 
 /// What is wrong with a template.
-pub fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let metadata = &template["metadata"];
     labels::check_labels(metadata, "labels", path, causes);
     labels::check_annotations(metadata, "annotations", path, causes);
@@ -43,7 +43,7 @@ pub fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// What is wrong with a template whose pods run for as long as there is a workload.
-pub fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (spec, path) = (&template["spec"], path.child("spec"));
     let policy = text(spec, "restartPolicy");
     if policy != "Always" {
@@ -56,7 +56,7 @@ pub fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, causes: &mu
 }
 
 /// A template's labels must be selected.
-pub fn check_selected(template: &Value, selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_selected(template: &Value, selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let labels = template["metadata"].get("labels").unwrap_or(&Value::Null);
     let selects = !selector.is_null() && labels::selects(selector, labels);
     if !selects {
@@ -67,7 +67,7 @@ pub fn check_selected(template: &Value, selector: &Value, path: &Path<'_>, cause
 }
 
 /// A selector that must be there and name something. Says whether it can be understood.
-pub fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
+pub(crate) fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
     let path = path.child("selector");
     let Some(selector) = present(spec, "selector") else {
         causes.push(path.required(""));
@@ -77,7 +77,12 @@ pub fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes: &mut V
 }
 
 /// The same for a selector that is there.
-pub fn check_given_selector(selector: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
+pub(crate) fn check_given_selector(
+    selector: &Value,
+    owner: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) -> bool {
     labels::check_selector(selector, path, causes);
     if is_empty(selector) {
         causes.push(path.invalid(selector.clone(), &format!("empty selector is invalid for {owner}")));
@@ -86,21 +91,21 @@ pub fn check_given_selector(selector: &Value, owner: &str, path: &Path<'_>, caus
 }
 
 /// Whether a label selector can be understood; one that is not there can.
-pub fn is_sound(selector: &Value) -> bool {
+pub(crate) fn is_sound(selector: &Value) -> bool {
     let mut causes = Vec::new();
     labels::check_selector(selector, &Path::root("selector"), &mut causes);
     causes.is_empty()
 }
 
 /// Whether a label selector selects all.
-pub fn is_empty(selector: &Value) -> bool {
+pub(crate) fn is_empty(selector: &Value) -> bool {
     let has_labels =
         present(selector, "matchLabels").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     !has_labels && list(selector, "matchExpressions").is_empty()
 }
 
 /// Only what decides on nodes may change in the template of a suspended job.
-pub fn take_scheduling_directives(template: &Value, old: &mut Value) {
+pub(crate) fn take_scheduling_directives(template: &Value, old: &mut Value) {
     for field in ["metadata", "spec"] {
         object_mut(old, field);
     }
@@ -121,7 +126,7 @@ pub fn take_scheduling_directives(template: &Value, old: &mut Value) {
 }
 
 /// The template of a suspended job may also ask for other amounts.
-pub fn take_resources(template: &Value, old: &mut Value) {
+pub(crate) fn take_resources(template: &Value, old: &mut Value) {
     for field in ["containers", "initContainers"] {
         let containers = list(&template["spec"], field);
         let Some(spec) = old.get_mut("spec") else { return };
