@@ -69,18 +69,6 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What Go's JSON decoder calls a value in its errors.
-pub(super) fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// A value as `%#v` prints it.
 pub(super) fn go_syntax(value: &Value) -> String {
     let all = |parts: Vec<String>| parts.join(", ");

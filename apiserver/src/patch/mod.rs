@@ -133,7 +133,7 @@ fn decode(body: &[u8]) -> std::result::Result<Value, String> {
 }
 
 fn cannot_unmarshal(value: &Value, into: &str) -> String {
-    format!("json: cannot unmarshal {} into Go {into}", golang::json_kind(value))
+    format!("json: cannot unmarshal {} into Go {into}", crate::prune::kind_of(value))
 }
 
 #[cfg(test)]

@@ -415,8 +415,8 @@ fn empty_object(one: &Type) -> Value {
     one.always().map(|field| (field.name.clone(), empty_field(field))).collect::<Map<_, _>>().into()
 }
 
-/// What JSON calls a value, as Go says it.
-fn kind_of(value: &Value) -> &'static str {
+/// What Go's JSON decoder calls a value in its errors.
+pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
