@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Lookup, Strategy, event, meta, namespace, of};
 use crate::kinds::{Kind, built_in};
+use crate::patch::{self, Patch};
 use crate::status::{Cause, Result, Status};
 
 const OUTCOMES: &str = include_str!("outcomes.jsonl");
@@ -89,7 +90,9 @@ fn update(kind: &Kind, outcome: &Value, others: &Others) -> Result<Value> {
     let strategy = of(kind);
     let mut old = outcome["old"].clone();
     let mut object = old.clone();
-    json_patch::merge(&mut object, &outcome["patch"]);
+    if let Value::Object(patch) = &outcome["patch"] {
+        object = patch::apply_to(&Patch::Merge(patch.clone()), &object, None)?;
+    }
     let is_new_event = kind.group == "events.k8s.io";
     for object in [&mut old, &mut object] {
         if is_new_event {
