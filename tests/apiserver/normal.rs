@@ -235,8 +235,7 @@ mod tests {
     fn the_same_thing_has_the_same_name() {
         let mut names = Names::default();
         let uid = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
-        let mut first =
-            json!({"uid": uid, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let mut first = json!({"name": "a", "uid": uid, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"});
         names.normalize(&mut first);
         let expected = json!({"name": "a", "uid": "<uid 1 of a>", "resourceVersion": "<version 1 of a>", "creationTimestamp": "<time>"});
         assert_eq!(first, expected);
