@@ -63,11 +63,11 @@ struct Replay {
 #[derive(Debug, Args)]
 struct Logs {
     /// What logs look like.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, display_order = 100)]
     logging_format: Format,
     /// What is logged: error, warn, info, debug, trace, or per module as in `info,supercargo=debug`. Without it: info,
     /// for `demo` warn.
-    #[arg(long, global = true, env = "SUPERCARGO_LOG")]
+    #[arg(long, global = true, env = "SUPERCARGO_LOG", display_order = 101)]
     log_level: Option<String>,
 }
 

@@ -6,11 +6,22 @@
 //! ```
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use supercargo_apiserver::{ApiServer, Listen};
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("serve: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).map(PathBuf::from);
     let kubeconfig = arguments.next().ok_or("usage: serve KUBECONFIG [FILE.yaml …]")?;
     let server = ApiServer::default();
@@ -20,7 +31,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}: {count} objects", file.display());
     }
     let endpoint = server.listen(Listen::default()).await?;
-    endpoint.write_kubeconfig(&kubeconfig)?;
+    let written = endpoint.write_kubeconfig(&kubeconfig);
+    written.map_err(|error| format!("{}: {error}", kubeconfig.display()))?;
     println!("{} is up. In another shell:\n\n  export KUBECONFIG={}", endpoint.url(), kubeconfig.display());
     println!("  kubectl get namespaces\n\nCtrl-C ends it, and all its state.");
     tokio::signal::ctrl_c().await?;

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::status::Status;
 
-/// Which requests. An empty field matches all.
+/// Which requests. An empty field matches all, so `pods` without a subresource means their bindings, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Upstream's verb: get, list, watch, create, update, patch, delete, deletecollection.
@@ -115,7 +115,6 @@ impl Rule {
 impl Matcher {
     pub(crate) fn matches(&self, seen: &Seen) -> bool {
         let is = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
-        // The object itself is no subresource: whoever names a resource and no subresource means the object.
         is(&self.verb, seen.verb)
             && is(&self.resource, &seen.resource)
             && is(&self.subresource, &seen.subresource)

@@ -178,7 +178,7 @@ impl Act<'_> {
             "" => None,
             name => {
                 let known = self.kind.subresources.iter().find(|subresource| subresource.name() == name);
-                Some(*known.ok_or_else(Status::no_such_path)?)
+                Some(*known.ok_or_else(|| self.unknown_part(name))?)
             }
         };
         // Objects that have a namespace are reached through it.
@@ -208,6 +208,22 @@ impl Act<'_> {
             (&Method::PATCH, subresource) => self.patch(subresource),
             (&Method::DELETE, None) => self.delete(),
             _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    /// Why an object has no such part: some that it has on the real server are left out.
+    fn unknown_part(&self, name: &str) -> Status {
+        let connects = match (&*self.kind.group, &*self.kind.resource) {
+            ("", "pods") => matches!(name, "attach" | "exec" | "log" | "portforward" | "proxy"),
+            ("", "nodes" | "services") => name == "proxy",
+            _ => false,
+        };
+        if !connects {
+            return Status::no_such_path();
+        }
+        match self.get() {
+            Ok(_) => Status::not_implemented(format!("{}/{name}", self.kind.resource)),
+            Err(status) => status,
         }
     }
 

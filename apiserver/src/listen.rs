@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Body as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -142,6 +144,12 @@ struct Gate {
 
 impl Gate {
     async fn pass(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Disconnect> {
+        let is_head = request.method() == Method::HEAD;
+        let response = self.answer(request).await?;
+        Ok(if is_head { without_body(response) } else { response })
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Disconnect> {
         if !is_open(request.uri().path()) && !self.knows(request.headers()) {
             let status = Status::unauthorized();
             let body = value_bytes(&status.to_json(), Encoding::Json);
@@ -157,6 +165,15 @@ impl Gate {
         let Some((scheme, token)) = shown.split_at_checked(SCHEME.len()) else { return false };
         scheme.eq_ignore_ascii_case(SCHEME) && is_same(token.trim_ascii(), self.token.as_bytes())
     }
+}
+
+/// The answer to HEAD. Over HTTP/2 hyper would send the body, and the client break the connection.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(head, Body::new(Empty::new().map_err(|never| match never {})))
 }
 
 /// Compares in a time that does not tell how much of a guess is right.
@@ -261,6 +278,14 @@ mod tests {
             assert!(!knows(wrong), "{wrong:?}");
         }
         assert!(!gate.knows(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn an_answer_to_head_has_the_length_and_not_the_body() {
+        let whole = answer(http::StatusCode::OK, "text/plain", "ok".into());
+        let head = without_body(whole);
+        assert_eq!(head.headers()[header::CONTENT_LENGTH], "2");
+        assert!(head.body().is_end_stream());
     }
 
     #[cfg(unix)]

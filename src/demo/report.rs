@@ -69,11 +69,16 @@ fn waiting(model: &Model, columns: usize, text: &mut String) {
 
 /// What to try while it stays up.
 pub(crate) fn invitation(kubeconfig: &Path, scheduler: &str, a_waiting_pod: Option<&str>) -> String {
-    let describe = a_waiting_pod.map_or_else(String::new, |pod| format!("  kubectl describe pod {pod}\n"));
+    let describe = match a_waiting_pod.map(|pod| pod.split_once('/').ok_or(pod)) {
+        None => String::new(),
+        Some(Ok((namespace, name))) => format!("  kubectl describe pod {name} -n {namespace}\n"),
+        Some(Err(name)) => format!("  kubectl describe pod {name}\n"),
+    };
     format!(
         "Still up; Ctrl-C ends it. In another terminal:\n\n  export KUBECONFIG={}\n  kubectl get nodes\n  \
-         kubectl get pods -o wide\n{describe}  kubectl get events\n  kubectl run hello --image=hello \\\n    \
-         --overrides='{{\"spec\":{{\"schedulerName\":\"{scheduler}\"}}}}'\n",
+         kubectl get pods -A -o wide\n{describe}  kubectl get events -A\n  kubectl run hello --image=hello \\\n    \
+         --overrides='{{\"spec\":{{\"schedulerName\":\"{scheduler}\"}}}}'\n\n\
+         A pod that does not name {scheduler} so stays Pending: there is no other scheduler.\n",
         kubeconfig.display()
     )
 }
@@ -143,6 +148,8 @@ Requested: 25 % of the cpu, 0 % of the memory. It took 0.1 s.
         let text = invitation(Path::new("/tmp/x/kubeconfig"), "supercargo", Some("giant-1"));
         assert!(text.contains("  export KUBECONFIG=/tmp/x/kubeconfig\n"), "{text}");
         assert!(text.contains("  kubectl describe pod giant-1\n"), "{text}");
+        let text = invitation(Path::new("/tmp/x/kubeconfig"), "supercargo", Some("shop/web-1"));
+        assert!(text.contains("  kubectl describe pod web-1 -n shop\n"), "{text}");
         assert!(text.contains(r#"--overrides='{"spec":{"schedulerName":"supercargo"}}'"#), "{text}");
     }
 }

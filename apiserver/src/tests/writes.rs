@@ -221,3 +221,24 @@ async fn custom_objects_have_the_metadata_of_all_objects() {
     let (status, _) = client.request(Method::PATCH, &format!("{THINGS}/a"), &odd).await;
     assert!(status.is_client_error(), "{status}");
 }
+
+#[tokio::test]
+async fn connections_to_pods_and_nodes_say_that_they_are_left_out() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let client = Client::new();
+    client.create("/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    client.create(PODS, &pod).await;
+    for (method, path, what) in [
+        (Method::GET, format!("{PODS}/p/log"), "pods/log"),
+        (Method::POST, format!("{PODS}/p/exec"), "pods/exec"),
+        (Method::GET, "/api/v1/nodes/n/proxy".to_owned(), "nodes/proxy"),
+    ] {
+        let (status, answer) = client.request(method, &path, &Value::Null).await;
+        assert_eq!((status, &answer["reason"]), (StatusCode::NOT_IMPLEMENTED, &json!("NotImplemented")));
+        assert_eq!(answer["message"], format!("{what}: the API server in memory does not do this"));
+    }
+    let (status, answer) = client.get(&format!("{PODS}/none/log")).await;
+    assert_eq!((status, &answer["message"]), (StatusCode::NOT_FOUND, &json!("pods \"none\" not found")));
+    assert_eq!(client.get(&format!("{PODS}/p/nothing")).await.0, StatusCode::NOT_FOUND);
+}

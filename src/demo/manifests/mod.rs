@@ -42,8 +42,12 @@ pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Obj
     for object in read(path)? {
         sorted.take(object)?;
     }
+    if sorted.nodes.is_empty() {
+        sorted.nodes = nodes();
+        sorted.notes.push(format!("The folder has no nodes; the demo's {} are used.", sorted.nodes.len()));
+    }
     sorted.expand()?;
-    sorted.plan(path, scheduler, nodes)
+    sorted.plan(path, scheduler)
 }
 
 /// The objects by what is done with them.
@@ -57,6 +61,7 @@ struct Sorted {
     /// What nothing is done with, by kind.
     others: BTreeMap<String, usize>,
     ended: usize,
+    notes: Vec<String>,
 }
 
 impl Sorted {
@@ -85,14 +90,29 @@ impl Sorted {
     /// Adds the pods of workloads: there is no controller that would.
     fn expand(&mut self) -> Result<()> {
         let nodes: Vec<String> = self.nodes.iter().map(|node| node.name().to_owned()).collect();
+        let key = |object: &Object| (object.namespace().to_owned(), object.name().to_owned());
+        let mut taken: BTreeSet<_> = self.pods.iter().map(key).collect();
+        let mut seen = BTreeSet::new();
         for workload in &self.workloads {
-            let Expanded { pods } = expand(workload, &nodes, MOST_PODS.saturating_sub(self.pods.len()))?;
+            let kind = workload.kind();
+            if !seen.insert((kind, workload.namespace(), workload.name())) {
+                let source = workload.source.as_deref().unwrap_or_default();
+                bail!("{source}: {kind} {} is there twice; take one of them out", workload.name());
+            }
+            let most = MOST_PODS.saturating_sub(self.pods.len());
+            let Expanded { mut pods } = expand(workload, workload.name(), &nodes, most)?;
+            // A Deployment and a CronJob may have the same name; their controllers would make up different ones.
+            if pods.iter().any(|pod| taken.contains(&key(pod))) {
+                let base = format!("{}-{}", workload.name(), kind.to_lowercase());
+                pods = expand(workload, &base, &nodes, most)?.pods;
+            }
+            taken.extend(pods.iter().map(key));
             self.pods.extend(pods);
         }
         Ok(())
     }
 
-    fn plan(mut self, path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Object>) -> Result<Plan> {
+    fn plan(mut self, path: &Path, scheduler: &str) -> Result<Plan> {
         if self.pods.is_empty() {
             bail!(
                 "{}: no pods in it, and no workloads that would have some; write a Pod or a Deployment in a .yaml file",
@@ -102,11 +122,7 @@ impl Sorted {
         if self.pods.len() > MOST_PODS {
             bail!("{}: {} pods; at most {MOST_PODS} will do", path.display(), self.pods.len());
         }
-        let mut notes = Vec::new();
-        if self.nodes.is_empty() {
-            self.nodes = nodes();
-            notes.push(format!("The folder has no nodes; the demo's {} are used.", self.nodes.len()));
-        }
+        let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.settle_nodes());
         notes.extend(self.settle_schedulers(scheduler));
         notes.extend(self.left_out());
@@ -161,7 +177,8 @@ impl Sorted {
     fn left_out(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.ended > 0 {
-            notes.push(format!("{} that have ended are left out.", count(self.ended, "pod")));
+            let (have, are) = if self.ended == 1 { ("has", "is") } else { ("have", "are") };
+            notes.push(format!("{} that {have} ended {are} left out.", count(self.ended, "pod")));
         }
         if !self.others.is_empty() {
             let kinds: Vec<String> = self.others.iter().map(|(kind, n)| format!("{n} {kind}")).collect();

@@ -106,7 +106,7 @@ fn what_kubectl_prints_can_be_scheduled_again() {
         [
             "1 pod was on nodes that are not here; they are scheduled anew.",
             "1 pod was given spec.schedulerName supercargo here; in a cluster, set it in the manifests.",
-            "1 pod that have ended are left out."
+            "1 pod that has ended is left out."
         ]
     );
 }
@@ -116,6 +116,39 @@ fn without_nodes_the_demos_are_used() {
     let plan = planned(&[("p.yaml", POD)]).unwrap();
     assert_eq!(named(&plan, "Node"), ["default/own"]);
     assert_eq!(plan.notes[0], "The folder has no nodes; the demo's 1 are used.");
+}
+
+#[test]
+fn a_daemon_set_has_pods_on_the_demos_nodes_too() {
+    let daemons = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: {containers: []}}}\n";
+    assert_eq!(named(&planned(&[("d.yaml", daemons)]).unwrap(), "Pod"), ["default/d-1"]);
+}
+
+#[test]
+fn the_pods_of_a_stateful_set_have_its_claims() {
+    let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  replicas: 2\n  \
+               template: {spec: {volumes: [{name: data, emptyDir: {}}, {name: tmp, emptyDir: {}}], containers: []}}\n  \
+               volumeClaimTemplates: [{metadata: {name: data}}, {metadata: {name: log}}]\n";
+    let plan = planned(&[("s.yaml", set)]).unwrap();
+    let claim =
+        |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
+    let tmp = json!({"name": "tmp", "emptyDir": {}});
+    let expected = json!([tmp, claim("data", "data-db-1"), claim("log", "log-db-1")]);
+    assert_eq!(pod(&plan, "db-1").value["spec"]["volumes"], expected);
+}
+
+#[test]
+fn workloads_of_one_name_have_pods_of_different_names() {
+    let workload = |kind: &str, spec: &str| {
+        format!("apiVersion: x/v1\nkind: {kind}\nmetadata: {{name: app}}\nspec: {{{spec}}}\n---\n")
+    };
+    let template = "template: {spec: {containers: []}}";
+    let deployment = workload("Deployment", template);
+    let cron = workload("CronJob", &format!("jobTemplate: {{spec: {{{template}}}}}"));
+    let plan = planned(&[("a.yaml", &deployment), ("b.yaml", &cron)]).unwrap();
+    assert_eq!(named(&plan, "Pod"), ["default/app-1", "default/app-cronjob-1"]);
+    let error = planned(&[("a.yaml", &deployment), ("b.yaml", &deployment)]).unwrap_err();
+    assert_eq!(error, "b.yaml:1:1: Deployment app is there twice; take one of them out");
 }
 
 #[test]

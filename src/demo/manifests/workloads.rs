@@ -35,8 +35,8 @@ pub(super) struct Expanded {
     pub(super) pods: Vec<Object>,
 }
 
-/// The pods of a workload: at most so many, and a DaemonSet's on these nodes.
-pub(super) fn expand(workload: &Object, nodes: &[String], most: usize) -> Result<Expanded> {
+/// The pods of a workload, with names that begin so: at most so many, and a DaemonSet's on these nodes.
+pub(super) fn expand(workload: &Object, base: &str, nodes: &[String], most: usize) -> Result<Expanded> {
     let (kind, source) = (workload.kind(), workload.source.clone().unwrap_or_default());
     let spec = match kind {
         "CronJob" => &workload.value["spec"]["jobTemplate"]["spec"],
@@ -68,9 +68,11 @@ pub(super) fn expand(workload: &Object, nodes: &[String], most: usize) -> Result
     }
     let first = usize::from(kind != "StatefulSet");
     let pods = (0..replicas).map(|index| {
-        let mut pod = pod_of(workload, &spec["template"], &format!("{}-{}", workload.name(), index + first));
-        if kind == "DaemonSet" {
-            pin(&mut pod.value["spec"], &nodes[index]);
+        let mut pod = pod_of(workload, &spec["template"], &format!("{base}-{}", index + first));
+        match kind {
+            "DaemonSet" => pin(&mut pod.value["spec"], &nodes[index]),
+            "StatefulSet" => claim(&mut pod.value["spec"], workload, index),
+            _ => {}
         }
         pod
     });
@@ -86,6 +88,22 @@ fn pod_of(workload: &Object, template: &Value, name: &str) -> Object {
     }
     let value = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] });
     Object { value, source: workload.source.clone() }
+}
+
+/// As the StatefulSet controller does it: a volume for each template of a claim, in place of the pod's own of that name.
+fn claim(spec: &mut Value, set: &Object, index: usize) {
+    let templates = set.value["spec"]["volumeClaimTemplates"].as_array();
+    for name in templates.into_iter().flatten().filter_map(|template| template["metadata"]["name"].as_str()) {
+        let claim = format!("{name}-{}-{index}", set.name());
+        let volume = json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } });
+        match spec["volumes"].as_array_mut() {
+            Some(volumes) => {
+                volumes.retain(|volume| volume["name"] != name);
+                volumes.push(volume);
+            }
+            None => spec["volumes"] = json!([volume]),
+        }
+    }
 }
 
 /// As the DaemonSet controller does it: the pod may be on this node only, whatever else it asks for.
