@@ -42,7 +42,7 @@ impl Driver {
             let at = Duration::try_from_secs_f64(step.at.as_secs_f64() / speed).unwrap_or(step.at);
             sleep_until(started + at).await;
             match &step.action {
-                Action::Create(object) => self.create(object).await?,
+                Action::Create(object) => self.create_or_tell(object, shared).await?,
                 Action::LiftGates { note, pods } => {
                     shared.change(|model, at| model.note(at, note.clone()));
                     for (namespace, name) in pods {
@@ -55,13 +55,27 @@ impl Driver {
     }
 
     async fn create(&self, object: &Object) -> Result<()> {
+        self.try_create(object).await.map_err(|error| refused(object, &error))
+    }
+
+    /// What is refused is told, and the rest goes on.
+    async fn create_or_tell(&self, object: &Object, shared: &Shared) -> Result<()> {
+        match self.try_create(object).await {
+            Err(error) if error.status.is_some_and(|status| status.is_client_error()) => {
+                let refusal = refused(object, &error).to_string();
+                shared.change(|model, at| model.refuse(at, refusal));
+                Ok(())
+            }
+            result => result.map_err(|error| refused(object, &error)),
+        }
+    }
+
+    async fn try_create(&self, object: &Object) -> Result<(), CallError> {
         let path = object.collection();
-        let result = self.send(Method::POST, &path, "application/json", &object.value).await;
-        match result {
+        match self.send(Method::POST, &path, "application/json", &object.value).await {
             // The namespaces of the API server's own, and priority classes that a folder has twice.
             Err(error) if error.status == Some(http::StatusCode::CONFLICT) && is_shared(object) => Ok(()),
-            Err(error) => Err(anyhow!("{}: the API server says: {}", object.describe(), error.error.message)),
-            Ok(()) => Ok(()),
+            result => result,
         }
     }
 
@@ -85,6 +99,10 @@ impl Driver {
     ) -> Result<(), CallError> {
         self.api.write(Call { method, path, content_type, body }).await
     }
+}
+
+fn refused(object: &Object, error: &CallError) -> anyhow::Error {
+    anyhow!("{}: the API server says: {}", object.describe(), error.error.message)
 }
 
 /// Whether one like it may be there before.

@@ -161,7 +161,10 @@ impl Demo {
                 () = stop.cancelled() => {}
             }
         }
-        Ok(())
+        match self.shared.read().refused().len() {
+            0 => Ok(()),
+            refused => bail!("the API server refused {}", count(refused, "object")),
+        }
     }
 
     /// Carries the plan out, and waits for the last decision.

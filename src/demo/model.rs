@@ -161,6 +161,8 @@ pub(crate) struct Model {
     gated: BTreeSet<PodKey>,
     counts: Counts,
     happenings: VecDeque<(Duration, Happening)>,
+    /// What the API server did not take, and why.
+    refused: Vec<String>,
     /// The number of the first that is remembered.
     forgotten: usize,
     /// How long the pods took that were bound at the first attempt.
@@ -182,6 +184,7 @@ impl Model {
             gated: BTreeSet::new(),
             counts: Counts::default(),
             happenings: VecDeque::new(),
+            refused: Vec::new(),
             forgotten: 0,
             bound_at_once: Vec::new(),
             changed: Duration::ZERO,
@@ -258,6 +261,17 @@ impl Model {
     pub(crate) fn note(&mut self, at: Duration, text: String) {
         self.changed = at;
         self.remember(at, Happening::Note(text));
+    }
+
+    /// Remembers what the API server did not take.
+    pub(crate) fn refuse(&mut self, at: Duration, refusal: String) {
+        self.note(at, refusal.clone());
+        self.refused.push(refusal);
+    }
+
+    /// What the API server did not take, and why.
+    pub(crate) fn refused(&self) -> &[String] {
+        &self.refused
     }
 
     fn is_ours(&self, pod: &PodInfo) -> bool {

@@ -40,7 +40,21 @@ pub(crate) fn summary(model: &Model, elapsed: Duration, columns: usize) -> Strin
         seconds(model.last_bound().unwrap_or(elapsed))
     );
     waiting(model, columns, &mut text);
+    refused(model, columns, &mut text);
     text
+}
+
+fn refused(model: &Model, columns: usize, text: &mut String) {
+    if model.refused().is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\nRefused:");
+    for refusal in model.refused() {
+        for (at, line) in wrap(refusal, columns.saturating_sub(INDENT.len()).max(20)).into_iter().enumerate()
+        {
+            let _ = writeln!(text, "{}{line}", if at == 0 { "    " } else { INDENT });
+        }
+    }
 }
 
 fn waiting(model: &Model, columns: usize, text: &mut String) {
@@ -135,6 +149,15 @@ Requested: 25 % of the cpu, 0 % of the memory. It took 0.1 s.
             summary(&Model::new("x"), Duration::from_secs(9), 80),
             "0 of 0 pods bound, on 0 nodes.\nRequested: 0 % of the cpu, 0 % of the memory. It took 9.0 s.\n"
         );
+    }
+
+    #[test]
+    fn what_was_refused_is_said_at_the_end() {
+        let mut model = Model::new("x");
+        model.refuse(Duration::ZERO, "a.yaml:1:1: pod a: the API server says: no".to_owned());
+        let text = summary(&model, Duration::ZERO, 40);
+        let expected = "\nRefused:\n    a.yaml:1:1: pod a: the API\n       server says: no\n";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

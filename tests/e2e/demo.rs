@@ -87,15 +87,21 @@ fn own_manifests_are_scheduled() {
 }
 
 #[test]
-fn a_manifest_that_the_server_refuses_is_named_with_its_place() {
+fn a_manifest_that_the_server_refuses_is_named_with_its_place_and_the_others_are_scheduled() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "---\n\napiVersion: v1\nkind: Pod\nmetadata: {name: Bad_Name}\nspec: {containers: [{name: c, image: i}]}\n";
+    let pod = |name: &str| {
+        format!(
+            "---\n\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let text = pod("Bad_Name") + &pod("good");
     fs::write(folder.path().join("bad.yaml"), text).unwrap();
-    let (code, _, err) = printed(&["--manifests", &folder.path().display().to_string()]);
-    assert_eq!(code, Some(1));
+    let (code, out, err) = printed(&["--manifests", &folder.path().display().to_string()]);
+    assert_eq!((code, err.as_str()), (Some(1), "supercargo: the API server refused 1 object\n"));
     let place = "bad.yaml:3:1: pod Bad_Name: the API server says: ";
-    assert!(err.starts_with("supercargo: ") && err.contains(place), "{err}");
-    assert!(err.contains("metadata.name: Invalid value"), "{err}");
+    for part in [place, "metadata.name: Invalid value", "good -> ", "1 of 1 pod bound", "\nRefused:\n"] {
+        assert!(out.contains(part), "{part:?}: {out}");
+    }
 }
 
 #[test]
