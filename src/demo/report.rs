@@ -156,7 +156,7 @@ Requested: 25 % of the cpu, 0 % of the memory. It took 0.1 s.
         let mut model = Model::new("x");
         model.refuse(Duration::ZERO, "a.yaml:1:1: pod a: the API server says: no".to_owned());
         let text = summary(&model, Duration::ZERO, 40);
-        let expected = "\nRefused:\n    a.yaml:1:1: pod a: the API\n       server says: no\n";
+        let expected = "\nRefused:\n    a.yaml:1:1: pod a: the API server\n       says: no\n";
         assert!(text.ends_with(expected), "{text}");
     }
 
