@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::normal::Names;
 use super::output;
-use super::table::{Variables, fill, yaml_files};
+use super::table::{Variables, fill, read_all};
 use super::target::Target;
 
 /// How long a command may take on a busy machine.
@@ -88,24 +88,21 @@ struct Running {
 impl Session {
     /// All files of a folder.
     pub(super) fn all(folder: &Path) -> Result<Vec<Self>> {
-        let files = yaml_files(folder)?;
-        files.iter().filter(|file| !file.ends_with("differences.yaml")).map(|file| Self::read(file)).collect()
+        read_all(folder, |name, session: &mut Self| {
+            name.clone_into(&mut session.name);
+            session.check()
+        })
     }
 
-    fn read(file: &Path) -> Result<Self> {
-        let name = file.file_stem().and_then(|stem| stem.to_str()).context("a file has a name")?;
-        let text = fs::read_to_string(file).with_context(|| format!("read {name}"))?;
-        let mut session: Self = serde_saphyr::from_str(&text).with_context(|| format!("read {name}"))?;
-        name.clone_into(&mut session.name);
-        ensure!(session.about.ends_with('.'), "{name}: `about` is not a sentence");
-        for step in &session.steps {
+    fn check(&self) -> Result<()> {
+        ensure!(self.about.ends_with('.'), "`about` is not a sentence");
+        for step in &self.steps {
             let given = [&step.run, &step.start, &step.end].iter().filter(|given| given.is_some()).count();
-            ensure!(given == 1, "{name}: a step does one thing: {step:?}");
-            let known =
-                |started: &String| session.steps.iter().any(|step| step.start.as_ref() == Some(started));
-            ensure!(step.end.as_ref().is_none_or(known), "{name}: what was not started cannot end: {step:?}");
+            ensure!(given == 1, "a step does one thing: {step:?}");
+            let known = |started: &String| self.steps.iter().any(|step| step.start.as_ref() == Some(started));
+            ensure!(step.end.as_ref().is_none_or(known), "what was not started cannot end: {step:?}");
         }
-        Ok(session)
+        Ok(())
     }
 
     /// How many command lines.

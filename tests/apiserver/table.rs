@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// One file: requests that are sent one after the other.
@@ -66,17 +67,10 @@ pub(super) type Variables = BTreeMap<String, String>;
 impl Table {
     /// All files of a folder.
     pub(super) fn all(folder: &Path) -> Result<Vec<Self>> {
-        let files = yaml_files(folder)?;
-        files.iter().filter(|file| !file.ends_with("differences.yaml")).map(|file| Self::read(file)).collect()
-    }
-
-    fn read(file: &Path) -> Result<Self> {
-        let name = file.file_stem().and_then(|stem| stem.to_str()).context("a file has a name")?;
-        let text = fs::read_to_string(file).with_context(|| format!("read {name}"))?;
-        let mut table: Self = serde_saphyr::from_str(&text).with_context(|| format!("read {name}"))?;
-        name.clone_into(&mut table.name);
-        table.check().with_context(|| format!("check {name}"))?;
-        Ok(table)
+        read_all(folder, |name, table: &mut Self| {
+            name.clone_into(&mut table.name);
+            table.check()
+        })
     }
 
     fn check(&self) -> Result<()> {
@@ -184,8 +178,24 @@ impl Request {
     }
 }
 
+/// What the YAML files of a folder hold, but for the list of differences, each checked under its file's name.
+pub(super) fn read_all<T: DeserializeOwned>(
+    folder: &Path,
+    check: impl Fn(&str, &mut T) -> Result<()>,
+) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    for file in yaml_files(folder)?.iter().filter(|file| !file.ends_with("differences.yaml")) {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).context("a file has a name")?;
+        let text = fs::read_to_string(file).with_context(|| format!("read {name}"))?;
+        let mut one: T = serde_saphyr::from_str(&text).with_context(|| format!("read {name}"))?;
+        check(name, &mut one).with_context(|| format!("check {name}"))?;
+        all.push(one);
+    }
+    Ok(all)
+}
+
 /// The YAML files of a folder, sorted.
-pub(super) fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut files = Vec::new();
     for entry in entries {

@@ -188,7 +188,8 @@ fn claim_spec(template: &mut Value) {
     }
 }
 
-fn network_volume(volume: &mut Map<String, Value>) {
+/// The defaults of volume sources that pods and PersistentVolumes share.
+pub(crate) fn network_volume(volume: &mut Map<String, Value>) {
     let defaults: [(&str, &[(&str, Value)]); 4] = [
         ("iscsi", &[("iscsiInterface", "default".into())]),
         ("rbd", &[("pool", "rbd".into()), ("user", "admin".into()), ("keyring", "/etc/ceph/keyring".into())]),
@@ -204,7 +205,7 @@ fn network_volume(volume: &mut Map<String, Value>) {
         ("scaleIO", &[("storageMode", "ThinProvisioned".into()), ("fsType", "xfs".into())]),
     ];
     for (source, fields) in defaults {
-        let Some(source) = volume.get_mut(source) else { continue };
+        let Some(source) = volume.get_mut(source).filter(|source| source.is_object()) else { continue };
         for (field, value) in fields {
             set_default(source, field, value.clone());
         }

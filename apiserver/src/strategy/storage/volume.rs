@@ -8,7 +8,7 @@ use super::super::checks::{
 };
 use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
-use super::super::pod::defaults::resource_list;
+use super::super::pod::defaults::{network_volume, resource_list};
 use super::super::pod::difference;
 use super::super::{Lookup, Strategy, selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
@@ -140,26 +140,11 @@ fn now() -> String {
 }
 
 fn default_source(spec: &mut Value) {
-    let defaults: [(&str, &[(&str, Value)]); 5] = [
-        ("rbd", &[("pool", "rbd".into()), ("user", "admin".into()), ("keyring", "/etc/ceph/keyring".into())]),
-        ("iscsi", &[("iscsiInterface", "default".into())]),
-        (
-            "azureDisk",
-            &[
-                ("cachingMode", "ReadWrite".into()),
-                ("fsType", "ext4".into()),
-                ("readOnly", false.into()),
-                ("kind", "Shared".into()),
-            ],
-        ),
-        ("scaleIO", &[("storageMode", "ThinProvisioned".into()), ("fsType", "xfs".into())]),
-        ("hostPath", &[("type", "".into())]),
-    ];
-    for (source, fields) in defaults {
-        let Some(source) = spec.get_mut(source).filter(|source| source.is_object()) else { continue };
-        for (field, value) in fields {
-            set_default(source, field, value.clone());
-        }
+    if let Some(spec) = spec.as_object_mut() {
+        network_volume(spec);
+    }
+    if let Some(path) = spec.get_mut("hostPath").filter(|path| path.is_object()) {
+        set_default(path, "type", "");
     }
     if let Some(claim) = spec.get_mut("claimRef").and_then(Value::as_object_mut) {
         claim.retain(|_, value| value != "");
