@@ -77,6 +77,18 @@ impl fmt::Display for GroupVersionResource {
 pub enum ContentType {
     /// `application/json`.
     Json,
+    /// `application/vnd.kubernetes.protobuf`: the object's own message, taken out of the envelope that the API
+    /// server puts around it.
+    Protobuf,
+}
+
+/// How the server is to answer, as far as it can. What it did answer with is told to [`Kind::decode`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accept {
+    /// In protobuf if the server has it for this resource, else in JSON.
+    pub protobuf: bool,
+    /// Only the objects' metadata, as `PartialObjectMetadata`.
+    pub metadata_only: bool,
 }
 
 /// Why one object could not be decoded.
@@ -109,6 +121,11 @@ pub trait Kind: Send + Sync + 'static {
 
     /// The object's resource version, empty if it has none.
     fn resource_version<'a>(&self, object: &'a Self::Object) -> &'a str;
+
+    /// How the server is to answer: as JSON and whole, unless the kind says otherwise.
+    fn accept(&self) -> Accept {
+        Accept::default()
+    }
 
     /// Decodes one object. A failure concerns this object only: it is logged, counted and skipped.
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<Self::Object, DecodeError>;
@@ -161,6 +178,7 @@ where
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<K, DecodeError> {
         match content_type {
             ContentType::Json => Ok(serde_json::from_slice(bytes)?),
+            ContentType::Protobuf => Err(DecodeError::UnsupportedContentType(content_type)),
         }
     }
 }
@@ -212,6 +230,7 @@ impl Kind for Dynamic {
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<DynamicObject, DecodeError> {
         let mut object: DynamicObject = match content_type {
             ContentType::Json => serde_json::from_slice(bytes)?,
+            ContentType::Protobuf => return Err(DecodeError::UnsupportedContentType(content_type)),
         };
         // Items of a list do not name their type.
         object.types.get_or_insert_with(|| self.types.clone());

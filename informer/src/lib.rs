@@ -77,7 +77,7 @@ pub use backoff::BackoffPolicy;
 pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use key::{Deleted, KeyError, ObjectKey};
-pub use kind::{ContentType, DecodeError, Dynamic, GroupVersionResource, Kind, Typed};
+pub use kind::{Accept, ContentType, DecodeError, Dynamic, GroupVersionResource, Kind, Typed};
 pub use kube_list_watch::{KubeListWatch, Selectors};
 pub use list_watch::{
     ListOptions, ListWatchError, ListerWatcher, Page, Undecodable, VersionMatch, WatchEvent, WatchStream,
