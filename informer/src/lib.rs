@@ -52,7 +52,9 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod controller;
 mod delta;
+mod delta_fifo;
 mod factory;
 mod handler;
 mod json;
@@ -64,6 +66,7 @@ mod list_watch;
 mod listener;
 mod lister;
 mod processor;
+mod queue;
 mod real_fifo;
 mod reflector;
 mod resource_version;
@@ -72,8 +75,10 @@ mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
+mod undelta;
 
 pub use backoff::BackoffPolicy;
+pub use controller::{Controller, ControllerOptions, ShouldResync};
 pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use key::{Deleted, KeyError, ObjectKey};
@@ -85,7 +90,9 @@ pub use list_watch::{
 pub use listener::{HandlerOptions, PanicPolicy, Registration};
 pub use lister::{Lister, NamespaceLister};
 pub use processor::AddHandlerError;
+pub use queue::QueueKind;
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
+pub use undelta::UndeltaStore;
