@@ -68,8 +68,7 @@ impl<T> ByKey<T> {
         let queued = self.order.iter().filter(|key| !listed.contains(*key));
         let newest = |key| self.deltas.get(key).and_then(|deltas| deltas.last()?.object().cloned());
         let mut gone: Vec<_> = queued.map(|key| (key.clone(), newest(key))).collect();
-        let stored =
-            self.known.entries_where(|key| !listed.contains(key) && !self.deltas.contains_key(key));
+        let stored = self.known.entries_where(|key| !listed.contains(key) && !self.deltas.contains_key(key));
         gone.extend(stored.into_iter().map(|(key, object)| (key, Some(object))));
         gone
     }

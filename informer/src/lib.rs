@@ -11,6 +11,9 @@
 //! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
 //! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
+//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
+//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
+//!   whole content at every change.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;

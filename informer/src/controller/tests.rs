@@ -110,7 +110,8 @@ impl Rig {
 
     async fn relist(&self) {
         self.source.reset_watch();
-        tokio::time::sleep(secs(4)).await;
+        // The wait before the third list is the longest here, within [3.2, 6.4).
+        tokio::time::sleep(secs(7)).await;
     }
 }
 
@@ -176,6 +177,23 @@ async fn a_relist_is_told_in_the_order_of_the_queue_with_the_store_that_belongs_
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_of_one_object_are_told_one_by_one_with_the_state_that_each_made() {
+    for kind in KINDS {
+        let rig = Rig::start(&["a"], options(kind));
+        rig.controller.synced().await;
+        rig.witness.take();
+        // All of it is queued before anything is processed.
+        rig.source.apply(pod("a"));
+        rig.source.apply(pod("a"));
+        rig.source.delete(pod("a"));
+        settle().await;
+        let expected = ["update a 2>3 | a3", "update a 3>4 | a4", "delete a 5 | "];
+        assert_eq!(rig.witness.take(), expected, "{kind:?}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_private_handler_hears_of_updates_without_news_too() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
@@ -222,10 +240,16 @@ async fn a_private_store_has_the_version_of_what_was_told_last() {
     assert_eq!(store.resource_version(), "2");
     rig.source.apply(pod("a"));
     settle().await;
-    assert_eq!((rig.witness.take().pop(), store.resource_version()), (Some("update a 2>3 | a3".into()), "3".into()));
+    assert_eq!(
+        (rig.witness.take().pop(), store.resource_version()),
+        (Some("update a 2>3 | a3".into()), "3".into())
+    );
     rig.source.delete(pod("a"));
     settle().await;
-    assert_eq!((rig.witness.take().pop(), store.resource_version()), (Some("delete a 4 | ".into()), "4".into()));
+    assert_eq!(
+        (rig.witness.take().pop(), store.resource_version()),
+        (Some("delete a 4 | ".into()), "4".into())
+    );
     rig.stop().await;
 }
 
@@ -260,7 +284,8 @@ async fn a_transform_shows_in_every_call_and_is_not_repeated_by_resyncs() {
         let note = |what: &'static str| {
             let calls = Arc::clone(&calls);
             move |pods: &[&Arc<Pod>]| {
-                let seen = |pod: &&Arc<Pod>| pod.metadata.annotations.iter().flatten().any(|(key, _)| key == "seen");
+                let seen =
+                    |pod: &&Arc<Pod>| pod.metadata.annotations.iter().flatten().any(|(key, _)| key == "seen");
                 calls.lock().push((what, pods.iter().all(seen)));
             }
         };
@@ -292,7 +317,8 @@ async fn a_resync_takes_place_if_wanted_and_costs_no_request() {
         let wanted = Arc::new(AtomicBool::new(false));
         let ask = Arc::clone(&wanted);
         let should_resync: ShouldResync = Arc::new(move || ask.load(Ordering::Relaxed));
-        let with = ControllerOptions { resync: secs(10), should_resync: Some(should_resync), ..options(kind) };
+        let with =
+            ControllerOptions { resync: secs(10), should_resync: Some(should_resync), ..options(kind) };
         let rig = Rig::start(&["a", "b"], with);
         rig.controller.synced().await;
         rig.witness.take();
@@ -308,9 +334,12 @@ async fn a_resync_takes_place_if_wanted_and_costs_no_request() {
     }
 }
 
+/// Names and seconds.
+type Calls = Arc<Mutex<Vec<(String, u64)>>>;
+
 /// A handler that panics on b, and when it was called for whom.
-fn afraid_of_b() -> (HandlerFuncs<Pod>, Arc<Mutex<Vec<(String, u64)>>>) {
-    let calls = Arc::new(Mutex::new(Vec::new()));
+fn afraid_of_b() -> (HandlerFuncs<Pod>, Calls) {
+    let calls = Calls::default();
     let (seen, start) = (Arc::clone(&calls), tokio::time::Instant::now());
     let handler = HandlerFuncs::new().with_add(move |pod: &Arc<Pod>, _| {
         seen.lock().push((name(pod), start.elapsed().as_secs()));

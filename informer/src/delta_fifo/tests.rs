@@ -74,7 +74,11 @@ fn a_list_that_has_a_deleted_object_brings_it_back() {
 fn a_list_spares_what_it_has_but_cannot_show() {
     let mut queue = queue("a1 b1 c1");
     let keep = vec![ObjectKey::new(None, "b")];
-    queue.push(Delta::ReplacedAll(Replacement { objects: Vec::new(), keep, resource_version: String::new() }));
+    queue.push(Delta::ReplacedAll(Replacement {
+        objects: Vec::new(),
+        keep,
+        resource_version: String::new(),
+    }));
     assert_eq!(play_out(&mut queue, ""), ["!-a?1", "!-c?1."]);
 }
 

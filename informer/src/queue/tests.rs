@@ -6,21 +6,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::delta::Replacement;
 use crate::handler::EventHandler;
 use crate::key::{Deleted, ObjectKey};
 use crate::kind::{ContentType, DecodeError, GroupVersionResource, Kind};
+use crate::listener::HandlerOptions;
 use crate::real_fifo::InOrder;
+use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::Change;
-use crate::testing::EventLog;
+use crate::testing::{EventLog, FakeSource, settle};
 
 /// The simplest object there is.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Thing {
     name: String,
     version: String,
@@ -241,6 +245,44 @@ fn the_default_is_the_queue_with_whole_lists_and_a_store_that_knows_its_version(
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn handlers_of_a_shared_informer_hear_of_a_relist_in_the_order_of_its_queue() {
+    for kind in KINDS {
+        let set_version = |thing: &mut Thing, version: &str| version.clone_into(&mut thing.version);
+        let source = FakeSource::new(Arc::new(Things::new()), set_version);
+        let change = |what: fn(&FakeSource<Things>, Thing), name: &str| {
+            what(&source, Thing { name: name.to_owned(), version: String::new() });
+        };
+        let options = InformerOptions { queue: kind, ..InformerOptions::default() };
+        let informer = SharedInformer::new(source.kind(), source.clone(), options);
+        let log = EventLog::new(source.kind());
+        let registration = informer.add_event_handler(log.clone(), HandlerOptions::default()).unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(Arc::clone(&informer).run(stop.clone()));
+        registration.synced().await;
+        assert!(informer.has_synced(), "also with nothing in the list");
+        for name in ["a", "b", "c"] {
+            change(FakeSource::apply, name);
+        }
+        settle().await;
+        assert_eq!(log.take(), ["add a 2", "add b 3", "add c 4"], "{kind:?}");
+        change(FakeSource::delete_silently, "c");
+        change(FakeSource::apply_silently, "b");
+        change(FakeSource::apply_silently, "d");
+        source.reset_watch();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let mut expected = vec!["tombstone c 4", "update a 2>2", "update b 3>6", "add d 7"];
+        if matches!(kind, QueueKind::DeltaFifo { .. }) {
+            expected.rotate_left(1);
+        }
+        assert_eq!(log.take(), expected, "{kind:?}");
+        let version = if kind == QueueKind::default() { source.version() } else { String::new() };
+        assert_eq!(informer.store().resource_version(), version);
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
+
 /// What happens at the server and on the way from it.
 #[derive(Clone, Debug)]
 enum Step {
@@ -255,7 +297,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let (name, lost) = (0..5_u8, prop::bool::weighted(0.2));
     prop_oneof![
-        8 => (name.clone(), lost.clone(), any::<bool>())
+        8 => (name.clone(), lost, any::<bool>())
             .prop_map(|(name, lost, misnamed)| Step::Put { name, lost, misnamed }),
         5 => (name, lost).prop_map(|(name, lost)| Step::Delete { name, lost }),
         2 => Just(Step::List),
@@ -279,7 +321,9 @@ impl Rig {
         let store = kind.store(Indexers::new());
         let queue: Box<dyn Content<Object = Thing>> = match kind {
             QueueKind::RealFifo { atomic } => Box::new(InOrder::new((!atomic).then(|| store.clone()))),
-            QueueKind::DeltaFifo { replaced } => Box::new(crate::delta_fifo::ByKey::new(store.clone(), replaced)),
+            QueueKind::DeltaFifo { replaced } => {
+                Box::new(crate::delta_fifo::ByKey::new(store.clone(), replaced))
+            }
         };
         Self { kind, queue, store, log: EventLog::new(Arc::new(Things::new())), synced: false }
     }

@@ -30,8 +30,13 @@ fn a_batch_holds_at_most_a_thousand_keys_and_nothing_beyond_the_first_list() {
     while let Some(batch) = queue.next_batch() {
         sizes.push((batch.deltas.len(), batch.in_initial_list, batch.synced));
     }
-    let expected =
-        [(1000, true, false), (1000, true, false), (500, true, true), (1000, false, true), (500, false, true)];
+    let expected = [
+        (1000, true, false),
+        (1000, true, false),
+        (500, true, true),
+        (1000, false, true),
+        (500, false, true),
+    ];
     assert_eq!(sizes, expected);
 }
 
@@ -109,7 +114,11 @@ fn a_list_taken_apart_begins_with_what_it_lacks_in_its_newest_state() {
 fn a_list_taken_apart_spares_what_it_has_but_cannot_show() {
     let mut queue = per_object("a1 b1 c1");
     let keep = vec![ObjectKey::new(None, "b")];
-    queue.push(Delta::ReplacedAll(Replacement { objects: Vec::new(), keep, resource_version: String::new() }));
+    queue.push(Delta::ReplacedAll(Replacement {
+        objects: Vec::new(),
+        keep,
+        resource_version: String::new(),
+    }));
     assert_eq!(play_out(&mut queue, ""), ["!-a?1 -c?1."]);
 }
 

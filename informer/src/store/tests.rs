@@ -237,7 +237,10 @@ fn a_list_files_anew_what_it_has() {
     let objects = vec![(key("b"), pod("b", "3", &["y"])), (key("c"), pod("c", "4", &["x", "y"]))];
     let list = Replacement { objects, keep: Vec::new(), resource_version: "9".to_owned() };
     apply(&store, vec![Delta::ReplacedAll(list)]);
-    assert_eq!((names(&store, "x"), names(&store, "y")), (vec!["c".to_owned()], vec!["b".into(), "c".into()]));
+    assert_eq!(
+        (names(&store, "x"), names(&store, "y")),
+        (vec!["c".to_owned()], vec!["b".into(), "c".into()])
+    );
 }
 
 #[test]
@@ -250,7 +253,10 @@ fn objects_are_found_by_what_they_have_in_common_each_once() {
         versions.sort();
         versions
     };
-    assert_eq!((like(&["x", "y"]), like(&["z"]), like(&[])), (vec!["1".into(), "2".into()], vec!["3".into()], vec![]));
+    assert_eq!(
+        (like(&["x", "y"]), like(&["z"]), like(&[])),
+        (vec!["1".into(), "2".into()], vec!["3".into()], vec![])
+    );
     let unknown = store.index("other", &key("new"), &pod("new", "9", &[]));
     assert_eq!(unknown, Err(IndexError::Unknown("other".to_owned())));
 }

@@ -16,7 +16,9 @@ fn pod(name: &str) -> Pod {
 fn show(pods: &[Arc<Pod>]) -> String {
     let meta = pods.iter().map(|pod| &pod.metadata);
     let mut pods: Vec<_> = meta
-        .map(|meta| format!("{}@{}", meta.name.as_deref().unwrap(), meta.resource_version.as_deref().unwrap()))
+        .map(|meta| {
+            format!("{}@{}", meta.name.as_deref().unwrap(), meta.resource_version.as_deref().unwrap())
+        })
         .collect();
     pods.sort();
     pods.join(" ")
