@@ -56,6 +56,7 @@ struct State<T> {
     rests: BTreeMap<String, Rest<T>>,
     /// How many watches are still to close as soon as they are open.
     short_watches: usize,
+    first_list: Option<String>,
     list_errors: VecDeque<ListWatchError>,
     watch_errors: VecDeque<ListWatchError>,
     requests: Vec<Request>,
@@ -155,6 +156,7 @@ where
             page_size: None,
             rests: BTreeMap::new(),
             short_watches: 0,
+            first_list: None,
             list_errors: VecDeque::new(),
             watch_errors: VecDeque::new(),
             requests: Vec::new(),
@@ -323,16 +325,17 @@ where
         self.state.lock().version.to_string()
     }
 
-    /// The object with this key, as it is now.
-    pub fn get(&self, key: &str) -> Option<K::Object> {
-        self.state.lock().objects.get(key).cloned()
-    }
-
     /// What exists: resource versions by key.
     pub fn content(&self) -> BTreeMap<String, String> {
         let state = self.state.lock();
         let version = |object| self.kind.resource_version(object).to_owned();
         state.objects.iter().map(|(key, object)| (key.to_string(), version(object))).collect()
+    }
+
+    /// The version of the first list that was answered to its last page, or the first initial events that were
+    /// sent to their end.
+    pub fn first_list(&self) -> Option<String> {
+        self.state.lock().first_list.clone()
     }
 
     /// How many watches are open.
@@ -403,6 +406,9 @@ impl<T: Clone> State<T> {
             self.rests.insert(token.clone(), rest);
             token
         });
+        if continue_token.is_none() {
+            self.first_list.get_or_insert_with(|| resource_version.clone());
+        }
         Page { items, undecodable, resource_version, continue_token }
     }
 
@@ -448,6 +454,9 @@ impl<T: Clone> State<T> {
         if self.short_watches > 0 {
             self.short_watches -= 1;
             return Ok(receiver);
+        }
+        if options.send_initial_events && self.watch_list == WatchListSupport::Full {
+            self.first_list.get_or_insert_with(|| self.version.to_string());
         }
         for event in events {
             // The receiver is right here.

@@ -3,6 +3,7 @@
 //!
 //! `INFORMER_HISTORIES` sets how many histories are played, in place of a few hundred.
 
+mod counterfeits;
 mod model;
 mod witness;
 
@@ -13,6 +14,10 @@ use self::witness::{Said, Told, Witness};
 use super::*;
 use crate::list_watch::WatchEvent;
 use crate::testing::{connection_refused, refusal};
+
+const OBJECTS: u8 = 6;
+/// Objects from this one on pass filters always or never.
+const STEADY: u8 = 4;
 
 /// How a handler is to be.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +50,14 @@ enum How {
     Undecodable,
 }
 
+impl How {
+    /// Only steady objects can be undecodable: a filter judges a deletion by the state that comes with it, so
+    /// whether an object passes must not change while nobody can read it.
+    fn name(self, name: u8) -> u8 {
+        if matches!(self, Self::Undecodable) { STEADY + name % (OBJECTS - STEADY) } else { name }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Apply { name: u8, passes: bool, how: How },
@@ -65,6 +78,7 @@ struct Setting {
     /// The informer's resync period in seconds.
     resync: u64,
     first: Vec<Manner>,
+    seed: u64,
     /// Stopped after the last step, without time to catch up.
     cut_short: bool,
 }
@@ -104,7 +118,7 @@ fn manner() -> impl Strategy<Value = Manner> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let name = 0..6_u8;
+    let name = 0..OBJECTS;
     prop_oneof![
         10 => (name.clone(), any::<bool>(), how()).prop_map(|(name, passes, how)| Step::Apply { name, passes, how }),
         5 => (name, how()).prop_map(|(name, how)| Step::Delete { name, how }),
@@ -129,14 +143,16 @@ fn setting() -> impl Strategy<Value = Setting> {
         prop::option::of(1..4_usize),
         prop::sample::select(vec![0, 5, 30]),
         prop::collection::vec(manner(), 0..3),
+        any::<u64>(),
         prop::bool::weighted(0.2),
     )
-        .prop_map(|(watch_list, latency, pages, resync, first, cut_short)| Setting {
+        .prop_map(|(watch_list, latency, pages, resync, first, seed, cut_short)| Setting {
             watch_list,
             latency,
             pages,
             resync,
             first,
+            seed,
             cut_short,
         })
 }
@@ -153,11 +169,12 @@ struct Player {
 }
 
 impl Player {
-    fn account(&self, complete: bool) -> Account {
+    fn account(&self, source: &FakeSource<Pods>, complete: bool) -> Account {
         Account {
             told: self.witness.told(),
             filtered: self.manner.filtered,
             initial: self.initial.clone(),
+            first_list: source.first_list().map(|version| version.parse().unwrap()),
             complete,
             no_syncs_after: self.no_syncs_after,
         }
@@ -178,6 +195,9 @@ struct Stage {
     model: Model,
     setting: Setting,
     started: Instant,
+    /// Which objects passed the filter when they were last told of. What is not told leaves that as it is: a
+    /// real watch leaves nothing out, and so never ends an object with a state whose like was not shown.
+    passing: [bool; OBJECTS as usize],
     players: Vec<Player>,
     /// Those who left, and how much they had been told by then.
     gone: Vec<(Player, usize)>,
@@ -185,8 +205,9 @@ struct Stage {
 
 impl Stage {
     fn new(setting: Setting) -> Self {
-        let options = InformerOptions { resync: secs(setting.resync), ..InformerOptions::default() };
-        let mut rig = Rig::with(&[], options);
+        let reflector = ReflectorOptions { seed: Some(setting.seed), ..ReflectorOptions::default() };
+        let resync = secs(setting.resync);
+        let mut rig = Rig::with(&[], InformerOptions { resync, reflector, ..InformerOptions::default() });
         rig.source = rig.source.with_watch_list(setting.watch_list);
         rig.source = rig.source.with_latency(Duration::from_millis(setting.latency.into()));
         if let Some(size) = setting.pages {
@@ -196,6 +217,7 @@ impl Stage {
             rig,
             model: Model::default(),
             started: Instant::now(),
+            passing: [false, false, false, false, true, false],
             players: Vec::new(),
             gone: Vec::new(),
             setting,
@@ -216,21 +238,13 @@ impl Stage {
         self.rig.source.version().parse().unwrap()
     }
 
-    /// Whether the object passed the filter when it was last seen. What is not told leaves that as it is: a
-    /// real watch leaves nothing out, and so never ends an object with a state whose like was not shown.
-    fn passes(&self, name: u8) -> bool {
-        let store = self.rig.source.get(&format!("ns/p{name}"));
-        store.is_some_and(|pod| passes(&pod))
-    }
-
     fn apply(&mut self, name: u8, passes: bool, how: How) {
+        let name = how.name(name);
         let key = format!("ns/p{name}");
-        let known = self.model.state(&key) != State::Gone;
-        let passes = match how {
-            How::Told => passes,
-            How::Silently | How::Undecodable if known => self.passes(name),
-            How::Silently | How::Undecodable => false,
-        };
+        if matches!(how, How::Told) && name < STEADY {
+            self.passing[usize::from(name)] = passes;
+        }
+        let passes = self.passing[usize::from(name)];
         let pod = self.pod(name, passes);
         match how {
             How::Told => self.rig.source.apply(pod),
@@ -245,11 +259,12 @@ impl Stage {
     }
 
     fn delete(&mut self, name: u8, how: How) {
+        let name = how.name(name);
         let key = format!("ns/p{name}");
         if self.model.state(&key) == State::Gone {
             return;
         }
-        let pod = self.pod(name, self.passes(name));
+        let pod = self.pod(name, self.passing[usize::from(name)]);
         match how {
             How::Told => self.rig.source.delete(pod),
             How::Silently => self.rig.source.delete_silently(pod),
@@ -283,7 +298,7 @@ impl Stage {
         let shown = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
         // The store has something in it, or could have, only after the first list.
         let initial =
-            if informer.has_synced() { Initial::Store(shown) } else { Initial::SomeMoment };
+            if informer.has_synced() { Initial::Store(shown) } else { Initial::FirstList };
         let witness = Witness::new(manner.held_up.map(|_| 3));
         let pause = Duration::from_millis(manner.held_up.unwrap_or_default().into());
         let options = HandlerOptions {
@@ -352,7 +367,7 @@ impl Stage {
 
     /// Ends all trouble, and lets the informer find out what it missed.
     async fn catch_up(&mut self) {
-        for name in 0..6 {
+        for name in 0..OBJECTS {
             if self.model.state(&format!("ns/p{name}")) == State::Unreadable {
                 self.apply(name, true, How::Told);
             }
@@ -393,7 +408,7 @@ impl Stage {
             return Err(format!("the store has {stored:?}, the server {server:?}"));
         }
         for player in &self.players {
-            self.model.check(&player.account(complete))?;
+            self.model.check(&player.account(&self.rig.source, complete))?;
             if complete && !player.registration.has_synced() || player.registration.pending() > 0 {
                 return Err("has not kept up".to_owned());
             }
@@ -402,7 +417,7 @@ impl Stage {
             }
         }
         for (player, told) in &self.gone {
-            self.model.check(&player.account(false))?;
+            self.model.check(&player.account(&self.rig.source, false))?;
             if player.witness.len() != *told {
                 return Err("was told something after it had left".to_owned());
             }
