@@ -53,8 +53,12 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod client;
 mod delta;
+mod discovery;
+mod dynamic_factory;
 mod factory;
+mod generic;
 mod handler;
 mod informer_name;
 mod json;
@@ -81,7 +85,16 @@ pub mod testing;
 mod wait;
 
 pub use backoff::BackoffPolicy;
-pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
+pub use client::{ClientError, informer_client, informer_config};
+pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
+pub use dynamic_factory::{
+    DiscoveringFactory, DynamicInformerFactory, FromDiscovery, MetadataInformerFactory,
+};
+pub use factory::{
+    FactoryBuilder, InformerParts, SharedInformerFactory, SyncError, SyncFailure, SyncResult,
+    UnknownResourceError,
+};
+pub use generic::{GenericInformer, GenericLister, GenericObject};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use informer_name::{InformerIdentity, InformerName, InformerNameError};
 pub use key::{Deleted, KeyError, ObjectKey};
