@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::kind::Kind;
+
 /// The identity of an object within its kind: `namespace/name`, or `name` when it has no namespace.
 ///
 /// Cheap to clone, and equal to its text: a map keyed by `ObjectKey` answers look-ups by `&str`.
@@ -41,6 +43,11 @@ impl ObjectKey {
             return Err(KeyError::TooManyParts(text.to_owned()));
         }
         Ok(Self(text.into()))
+    }
+
+    /// A text that is a key already, whatever it looks like; same as client-go's `ExplicitKey`.
+    pub fn explicit(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// The namespace, if the key has one.
@@ -106,6 +113,15 @@ impl<T> Deleted<T> {
         }
     }
 
+    /// The object's key: a tombstone's is the one under which the object was stored, and an object's is what its kind
+    /// says; same as client-go's `DeletionHandlingMetaNamespaceKeyFunc`.
+    pub fn key<K: Kind<Object = T>>(&self, kind: &K) -> ObjectKey {
+        match self {
+            Self::Known(object) => kind.key(object),
+            Self::FinalStateUnknown { key, .. } => key.clone(),
+        }
+    }
+
     /// Whether this is a tombstone, whose object may be stale.
     pub fn is_final_state_unknown(&self) -> bool {
         matches!(self, Self::FinalStateUnknown { .. })
@@ -126,7 +142,10 @@ impl<T> Clone for Deleted<T> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
     use super::*;
+    use crate::kind::Typed;
 
     #[test]
     fn a_key_splits_into_what_it_was_made_of() {
@@ -154,5 +173,28 @@ mod tests {
         let deleted = Deleted::<u8>::FinalStateUnknown { key: ObjectKey::new(None, "a"), last: None };
         assert!(deleted.object().is_none() && deleted.is_final_state_unknown());
         assert_eq!(Deleted::Known(Arc::new(1)).clone().object(), Some(&Arc::new(1)));
+    }
+
+    #[test]
+    fn a_deleted_object_is_named_as_it_was_stored() {
+        let maps = Typed::<ConfigMap>::new();
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("a".to_owned());
+        map.metadata.namespace = Some("ns".to_owned());
+        let map = Arc::new(map);
+        assert_eq!(Deleted::Known(Arc::clone(&map)).key(&maps).as_str(), "ns/a");
+        // The key of a tombstone counts, however odd, and whatever its object says.
+        for text in ["ns/a", "b", "odd/key/of/many/parts", ""] {
+            for last in [Some(Arc::clone(&map)), None] {
+                let key = ObjectKey::explicit(text);
+                let deleted = Deleted::FinalStateUnknown { key, last };
+                assert_eq!(deleted.key(&maps).as_str(), text);
+            }
+        }
+        let mut node = Node::default();
+        node.metadata.name = Some("n".to_owned());
+        let nodes = Typed::<Node>::new();
+        let key = Deleted::Known(Arc::new(node)).key(&nodes);
+        assert_eq!((key.namespace(), key.name()), (None, "n"));
     }
 }

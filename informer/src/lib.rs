@@ -7,7 +7,8 @@
 //! ```
 //!
 //! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those known only at
-//!   run time, or a descriptor of your own for objects in a form of your own.
+//!   run time, [`Metadata`] for objects of which only the metadata matters, [`Protobuf`] for objects that
+//!   are read from protobuf, or a descriptor of your own for objects in a form of your own.
 //! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
 //! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
@@ -52,9 +53,14 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod client;
 mod delta;
+mod discovery;
+mod dynamic_factory;
 mod factory;
+mod generic;
 mod handler;
+mod informer_name;
 mod json;
 mod key;
 mod kind;
@@ -63,19 +69,34 @@ mod latch;
 mod list_watch;
 mod listener;
 mod lister;
+mod metadata;
 mod processor;
+pub mod protobuf;
 mod real_fifo;
 mod reflector;
 mod resource_version;
+mod resync_period;
 mod retry_window;
+mod selector;
 mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
+mod wait;
 
 pub use backoff::BackoffPolicy;
-pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
+pub use client::{ClientError, informer_client, informer_config};
+pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
+pub use dynamic_factory::{
+    DiscoveringFactory, DynamicInformerFactory, FromDiscovery, MetadataInformerFactory,
+};
+pub use factory::{
+    FactoryBuilder, InformerParts, SharedInformerFactory, SyncError, SyncFailure, SyncResult,
+    UnknownResourceError,
+};
+pub use generic::{GenericInformer, GenericLister, GenericObject};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
+pub use informer_name::{InformerIdentity, InformerName, InformerNameError};
 pub use key::{Deleted, KeyError, ObjectKey};
 pub use kind::{Accept, ContentType, DecodeError, Dynamic, GroupVersionResource, Kind, Typed};
 pub use kube_list_watch::{KubeListWatch, Selectors};
@@ -84,8 +105,13 @@ pub use list_watch::{
 };
 pub use listener::{HandlerOptions, PanicPolicy, Registration};
 pub use lister::{Lister, NamespaceLister};
+pub use metadata::Metadata;
 pub use processor::AddHandlerError;
+pub use protobuf::{Identified, Protobuf};
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
+pub use resync_period::{jitter, resync_period};
+pub use selector::{Labelled, Labels, Selector, SelectorError};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
+pub use wait::{DoneChecker, WaitError, wait_for};
