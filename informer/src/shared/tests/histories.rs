@@ -297,8 +297,7 @@ impl Stage {
         let shown = stored.iter().filter(|pod| !manner.filtered || passes(pod));
         let shown = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
         // The store has something in it, or could have, only after the first list.
-        let initial =
-            if informer.has_synced() { Initial::Store(shown) } else { Initial::FirstList };
+        let initial = if informer.has_synced() { Initial::Store(shown) } else { Initial::FirstList };
         let witness = Witness::new(manner.held_up.map(|_| 3));
         let pause = Duration::from_millis(manner.held_up.unwrap_or_default().into());
         let options = HandlerOptions {
@@ -402,8 +401,13 @@ impl Stage {
         let store = self.rig.informer.store().list();
         let stored: model::Content =
             store.iter().map(|pod| (witness::key(pod), witness::version(pod))).collect();
-        let server: model::Content =
-            self.rig.source.content().into_iter().map(|(key, version)| (key, version.parse().unwrap())).collect();
+        let server: model::Content = self
+            .rig
+            .source
+            .content()
+            .into_iter()
+            .map(|(key, version)| (key, version.parse().unwrap()))
+            .collect();
         if complete && stored != server {
             return Err(format!("the store has {stored:?}, the server {server:?}"));
         }
@@ -430,8 +434,7 @@ impl Stage {
         let stored = self.rig.informer.store().list();
         for player in self.players.iter() {
             let shown = stored.iter().filter(|pod| !player.manner.filtered || passes(pod));
-            let shown: model::Content =
-                shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
+            let shown: model::Content = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
             let told = fold(&player.witness.told());
             if told != shown {
                 return Err(format!("was told {told:?} before the end, where the store has {shown:?}"));

@@ -76,7 +76,9 @@ impl Model {
         let mut reached = Content::new();
         for Told { at, said } in &account.told {
             let result = match said {
-                Said::Add { key, version, .. } => self.check_add(account, &mut known, &reached, key, *version),
+                Said::Add { key, version, .. } => {
+                    self.check_add(account, &mut known, &reached, key, *version)
+                }
                 Said::Update { key, old, new } if old == new => {
                     check_known(&known, key, *old).and_then(|()| check_sync(account, *at))
                 }
@@ -122,7 +124,13 @@ impl Model {
     }
 
     /// That the object really was in this state, and not before what was told of it already.
-    fn check_state(&self, account: &Account, reached: &Content, key: &str, version: u64) -> Result<(), String> {
+    fn check_state(
+        &self,
+        account: &Account,
+        reached: &Content,
+        key: &str,
+        version: u64,
+    ) -> Result<(), String> {
         if version < reached.get(key).copied().unwrap_or(0) {
             return Err("back in time".to_owned());
         }
@@ -170,7 +178,9 @@ impl Model {
                 Said::Add { key, version, initial: true } if !over => {
                     flagged.insert(key.clone(), *version);
                 }
-                Said::Add { initial: true, .. } => return Err(format!("initial after the beginning: {said:?}")),
+                Said::Add { initial: true, .. } => {
+                    return Err(format!("initial after the beginning: {said:?}"));
+                }
                 _ => over = true,
             }
         }
@@ -183,7 +193,11 @@ impl Model {
             (Initial::FirstList, Some(version)) => self.content_at(version, account.filtered),
             (Initial::FirstList, None) => Content::new(),
         };
-        if flagged == expected { Ok(()) } else { Err(format!("began with {flagged:?} instead of {expected:?}")) }
+        if flagged == expected {
+            Ok(())
+        } else {
+            Err(format!("began with {flagged:?} instead of {expected:?}"))
+        }
     }
 
     fn find(&self, key: &str, version: u64) -> Option<State> {
