@@ -220,6 +220,10 @@ where
         let progress = Arc::clone(&self.progress);
         let _stopped = progress.stopped.set_on_drop();
         while let Some(Some(message)) = progress.removed.run_until_cancelled(self.inbox.recv()).await {
+            // Both may have come true while this task waited.
+            if progress.removed.is_cancelled() {
+                break;
+            }
             match message {
                 Message::Synced => progress.synced.set(),
                 Message::Change(change) => {
@@ -279,3 +283,6 @@ pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
+
+#[cfg(test)]
+mod tests;

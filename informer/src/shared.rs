@@ -160,8 +160,8 @@ impl<K: Kind> SharedInformer<K> {
         self.processor.add_stream(options)
     }
 
-    /// Removes a handler: no call begins after this, though one may still be running; to wait for it there is
-    /// [`Self::shut_down_event_handler`]. Removing twice, or a handler of another informer, does nothing.
+    /// Removes a handler: no call begins after this, though one may still be running or just about to; to wait
+    /// for it there is [`Self::shut_down_event_handler`]. Removing twice, or a handler of another informer, does nothing.
     pub fn remove_event_handler(&self, registration: &Registration) {
         self.processor.remove(registration);
     }
