@@ -16,9 +16,11 @@ use crate::testing::{EventLog, FakeSource, WatchListSupport, refused, settle};
 mod changes;
 mod histories;
 mod lifecycle;
+mod metrics;
 mod panics;
 mod registrations;
 mod resyncs;
+mod streams;
 
 type Pods = Typed<Pod>;
 
