@@ -382,14 +382,16 @@ impl Stage {
 
     /// With nothing else going on, each resync shows every object once to those who asked for it.
     async fn check_resyncs(&self) -> Result<(), String> {
-        // The first one may come a period late to who joined between two checks.
-        tokio::time::sleep(secs(2 * self.setting.resync)).await;
+        // In between two checks, and not the next: who joined meanwhile may get the first one a period late.
+        let period = self.setting.resync;
+        let checks = self.started.elapsed().as_secs().checked_div(period).unwrap_or_default() + 3;
+        tokio::time::sleep_until(self.started + secs(checks * period) + secs(period) / 2).await;
         let since = Instant::now();
-        tokio::time::sleep(secs(4 * self.setting.resync)).await;
+        tokio::time::sleep(secs(4 * period)).await;
         for player in self.players.iter().filter(|player| player.manner.held_up.is_none()) {
             let content = self.rig.informer.store().list();
             let shown = content.iter().filter(|pod| !player.manner.filtered || passes(pod)).count();
-            let expected = if self.setting.resync > 0 && player.manner.resynced { 4 * shown } else { 0 };
+            let expected = if period > 0 && player.manner.resynced { 4 * shown } else { 0 };
             if player.syncs_since(since) != expected {
                 return Err(format!("{} syncs in place of {expected}", player.syncs_since(since)));
             }
