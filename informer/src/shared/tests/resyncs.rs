@@ -10,8 +10,9 @@ async fn each_handler_is_resynced_at_its_own_pace() {
     let (three, _) = rig.log(every(3));
     let same = Arc::new(AtomicBool::new(true));
     let seen = Arc::clone(&same);
-    let handler = HandlerFuncs::<Pod>::new()
-        .with_update(move |old, new| drop(seen.fetch_and(Arc::ptr_eq(old, new), Ordering::Relaxed)));
+    let handler = HandlerFuncs::<Pod>::new().with_update(move |old, new| {
+        seen.fetch_and(Arc::ptr_eq(old, new), Ordering::Relaxed);
+    });
     rig.informer.add_event_handler(handler, every(1)).unwrap();
     let _running = rig.run();
     settle().await;
