@@ -228,12 +228,6 @@ impl Stage {
         stage
     }
 
-    fn pod(&self, name: u8, passes: bool) -> Pod {
-        let mut pod = pod(&format!("p{name}"));
-        pod.metadata.labels = Some([("passes".to_owned(), passes.to_string())].into());
-        pod
-    }
-
     fn version(&self) -> u64 {
         self.rig.source.version().parse().unwrap()
     }
@@ -245,7 +239,7 @@ impl Stage {
             self.passing[usize::from(name)] = passes;
         }
         let passes = self.passing[usize::from(name)];
-        let pod = self.pod(name, passes);
+        let pod = labelled(name, passes);
         match how {
             How::Told => self.rig.source.apply(pod),
             How::Silently => self.rig.source.apply_silently(pod),
@@ -264,7 +258,7 @@ impl Stage {
         if self.model.state(&key) == State::Gone {
             return;
         }
-        let pod = self.pod(name, self.passing[usize::from(name)]);
+        let pod = labelled(name, self.passing[usize::from(name)]);
         match how {
             How::Told => self.rig.source.delete(pod),
             How::Silently => self.rig.source.delete_silently(pod),
@@ -382,14 +376,16 @@ impl Stage {
 
     /// With nothing else going on, each resync shows every object once to those who asked for it.
     async fn check_resyncs(&self) -> Result<(), String> {
-        // The first one may come a period late to who joined between two checks.
-        tokio::time::sleep(secs(2 * self.setting.resync)).await;
+        // In between two checks, and not the next: who joined meanwhile may get the first one a period late.
+        let period = self.setting.resync;
+        let checks = self.started.elapsed().as_secs().checked_div(period).unwrap_or_default() + 3;
+        tokio::time::sleep_until(self.started + secs(checks * period) + secs(period) / 2).await;
         let since = Instant::now();
-        tokio::time::sleep(secs(4 * self.setting.resync)).await;
+        tokio::time::sleep(secs(4 * period)).await;
         for player in self.players.iter().filter(|player| player.manner.held_up.is_none()) {
             let content = self.rig.informer.store().list();
             let shown = content.iter().filter(|pod| !player.manner.filtered || passes(pod)).count();
-            let expected = if self.setting.resync > 0 && player.manner.resynced { 4 * shown } else { 0 };
+            let expected = if period > 0 && player.manner.resynced { 4 * shown } else { 0 };
             if player.syncs_since(since) != expected {
                 return Err(format!("{} syncs in place of {expected}", player.syncs_since(since)));
             }
@@ -432,7 +428,7 @@ impl Stage {
     /// What the store had is what the handlers were told in the end.
     fn check_delivered(&self) -> Result<(), String> {
         let stored = self.rig.informer.store().list();
-        for player in self.players.iter() {
+        for player in &self.players {
             let shown = stored.iter().filter(|pod| !player.manner.filtered || passes(pod));
             let shown: model::Content = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
             let told = fold(&player.witness.told());
@@ -455,6 +451,12 @@ fn fold(told: &[Told]) -> model::Content {
         };
     }
     content
+}
+
+fn labelled(name: u8, passes: bool) -> Pod {
+    let mut pod = pod(&format!("p{name}"));
+    pod.metadata.labels = Some([("passes".to_owned(), passes.to_string())].into());
+    pod
 }
 
 fn passes(pod: &Pod) -> bool {
