@@ -367,6 +367,16 @@ fn describe(bytes: &[u8], error: DecodeError) -> Undecodable {
 #[derive(Deserialize)]
 struct Envelope {
     metadata: ListMeta,
+    #[serde(default, rename = "kind", deserialize_with = "not_a_table")]
+    _kind: (),
+}
+
+/// A table has rows and no items, so it would pass for an empty list.
+fn not_a_table<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    match Option::<String>::deserialize(deserializer)?.as_deref() {
+        Some("Table") => Err(serde::de::Error::custom("tables are not supported")),
+        _ => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]

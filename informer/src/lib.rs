@@ -52,6 +52,7 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+pub mod consistency_detector;
 mod delta;
 mod factory;
 mod handler;

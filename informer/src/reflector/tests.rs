@@ -13,7 +13,11 @@ use crate::testing::{
     FakeSource, Request, Script, Scripted, WatchListSupport, connection_refused, refusal, refused, settle,
 };
 
+mod backoffs;
+mod informers;
 mod lists;
+mod logs;
+mod releases;
 mod traces;
 mod undecodable;
 mod watch_lists;
