@@ -88,8 +88,12 @@ impl fmt::Display for Inconsistency {
             match difference {
                 Difference::OnlyHeld(version) => write!(f, "\n- {key} at {version} is not in the list"),
                 Difference::OnlyListed(version) => write!(f, "\n+ {key} at {version} is only in the list"),
-                Difference::Version { held, listed } => write!(f, "\n~ {key} at {held} is listed at {listed}"),
-                Difference::Content(version) => write!(f, "\n! {key} at {version} is listed with another content"),
+                Difference::Version { held, listed } => {
+                    write!(f, "\n~ {key} at {held} is listed at {listed}")
+                }
+                Difference::Content(version) => {
+                    write!(f, "\n! {key} at {version} is listed with another content")
+                }
             }?;
         }
         match differences.len().saturating_sub(MAX_SHOWN) {

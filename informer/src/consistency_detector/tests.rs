@@ -127,7 +127,8 @@ async fn a_running_store_can_be_checked_at_its_own_version() {
     let list = source.requests().pop().unwrap().options;
     assert_eq!((list.resource_version.as_str(), list.version_match), ("12", Some(VersionMatch::Exact)));
 
-    let refused = Scripted::new(|_, _| Err(refused(410, "Expired")), |_, _| unreachable!("nothing is watched"));
+    let refused =
+        Scripted::new(|_, _| Err(refused(410, "Expired")), |_, _| unreachable!("nothing is watched"));
     let error = check(&Pods::new(), &refused, &store, Against::StoreVersion).await.unwrap_err();
     assert!(matches!(error, ConsistencyError::List(error) if error.is_expired()));
 }

@@ -33,7 +33,8 @@ impl Answer {
 
     /// Events of a watch that then ends.
     pub(crate) fn events(events: &[(&str, Value)]) -> Self {
-        let frame = |(event, object): &(&str, Value)| format!("{}\n", json!({"type": event, "object": object}));
+        let frame =
+            |(event, object): &(&str, Value)| format!("{}\n", json!({"type": event, "object": object}));
         Self { code: 200, chunks: events.iter().map(frame).collect(), stay_open: false }
     }
 
@@ -48,7 +49,8 @@ pub(crate) fn status(code: u16, reason: &str) -> Value {
 }
 
 pub(crate) fn bookmark(version: &str, initial_events_end: bool) -> Value {
-    let annotations = if initial_events_end { json!({"k8s.io/initial-events-end": "true"}) } else { json!({}) };
+    let annotations =
+        if initial_events_end { json!({"k8s.io/initial-events-end": "true"}) } else { json!({}) };
     json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version, "annotations": annotations}})
 }
 

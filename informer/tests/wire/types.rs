@@ -6,7 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube_informers::testing::settle;
-use kube_informers::{Dynamic, InformerOptions, Kind, KubeListWatch, ReflectorOptions, SharedInformer, Typed};
+use kube_informers::{
+    Dynamic, InformerOptions, Kind, KubeListWatch, ReflectorOptions, SharedInformer, Typed,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -8,13 +8,14 @@ async fn outage(refusals: usize, backoff: BackoffPolicy) -> (Vec<Duration>, usiz
         |_, _| Ok(page("10", &[])),
         move |n, _| if n < refusals { Err(connection_refused()) } else { Ok(Script::stay_after(vec![])) },
     );
-    let options = ReflectorOptions { watch_list: false, backoff, seed: Some(1), ..ReflectorOptions::default() };
+    let options =
+        ReflectorOptions { watch_list: false, backoff, seed: Some(1), ..ReflectorOptions::default() };
     let rig = Rig::with(source.clone(), options);
     sleep(60.0).await;
     assert!(rig.errors.lock().is_empty());
     let (watches, lists): (Vec<_>, Vec<_>) = source.requests().into_iter().partition(|request| request.watch);
     assert_eq!(watches.len(), refusals + 1);
-    (watches.windows(2).map(|pair| pair[1].at - pair[0].at).collect(), lists.len())
+    (watches.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect(), lists.len())
 }
 
 const fn millis(millis: u64) -> Duration {
@@ -23,7 +24,8 @@ const fn millis(millis: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
-    let policy = BackoffPolicy { initial: millis(10), max: millis(100), jitter: 0.0, ..BackoffPolicy::default() };
+    let policy =
+        BackoffPolicy { initial: millis(10), max: millis(100), jitter: 0.0, ..BackoffPolicy::default() };
     let (waits, lists) = outage(6, policy).await;
     assert_eq!(waits, [10, 20, 40, 80, 100, 100].map(millis));
     assert_eq!(lists, 1);
@@ -48,8 +50,18 @@ async fn numbers_that_make_no_sense_do_no_harm() {
     let odd = [
         BackoffPolicy { factor: f64::NAN, jitter: f64::NAN, ..BackoffPolicy::default() },
         BackoffPolicy { factor: -1.0, jitter: -7.0, ..BackoffPolicy::default() },
-        BackoffPolicy { factor: 1e300, jitter: f64::INFINITY, max: Duration::MAX, ..BackoffPolicy::default() },
-        BackoffPolicy { initial: Duration::MAX, max: Duration::MAX, reset: Duration::MAX, ..BackoffPolicy::default() },
+        BackoffPolicy {
+            factor: 1e300,
+            jitter: f64::INFINITY,
+            max: Duration::MAX,
+            ..BackoffPolicy::default()
+        },
+        BackoffPolicy {
+            initial: Duration::MAX,
+            max: Duration::MAX,
+            reset: Duration::MAX,
+            ..BackoffPolicy::default()
+        },
     ];
     for backoff in odd {
         let source = Scripted::new(
@@ -117,6 +129,29 @@ async fn after_two_minutes_without_trouble_the_waits_start_over() {
     let requests = source.requests();
     assert_eq!(requests.len(), 14, "{:?}", source.summaries());
     assert_backoff(&requests[..12], 2);
-    let wait = requests[12].at - requests[10].at - Duration::from_secs(121);
+    let wait = requests[12].at.saturating_sub(requests[10].at + Duration::from_secs(121));
     assert!((millis(800)..=millis(1601)).contains(&wait), "{wait:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_always_fail_are_tried_ever_more_rarely() {
+    let source = Scripted::new(
+        |_, _| Err(refused(500, "InternalError")),
+        no_watch_list(|_, _| Ok(Script::stay_after(vec![]))),
+    );
+    let rig = Rig::start(source.clone());
+    sleep(1800.0).await;
+    let requests = source.requests();
+    requests
+        .chunks(2)
+        .for_each(|cycle| assert_eq!(summaries(cycle), ["watch-list rv=", "list rv=0 limit=500"]));
+    assert_backoff(&requests, 2);
+    let errors = rig.errors.lock().clone();
+    assert_eq!(errors.len(), requests.len() / 2);
+    assert_eq!(
+        errors[0],
+        "v1/pods: failed to list: the server refused with 500 InternalError: test refusal 500"
+    );
+    assert!(rig.status.last_error().is_some_and(|error| error.contains("500")));
+    assert!(rig.stop().await.is_empty());
 }

@@ -61,7 +61,8 @@ async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
     assert_eq!(content(&informer), source.content());
     assert_eq!(log.content(), source.content());
     assert_eq!(log.faults(), Vec::<String>::new());
-    let errors: Vec<_> = errors.lock().iter().map(|error| error.split(':').next().unwrap().to_owned()).collect();
+    let errors: Vec<_> =
+        errors.lock().iter().map(|error| error.split(':').next().unwrap().to_owned()).collect();
     assert_eq!(errors, ["failed to watch", "failed to list"]);
     assert!(first.lock().is_empty(), "the handler set last is the one");
     stop.cancel();
@@ -76,7 +77,8 @@ async fn an_object_the_server_deleted_unread_goes_with_the_relist_that_follows()
     }
     // A window for internal errors does not cover this one.
     let window = Duration::from_secs(30);
-    let informer = run(&source, ReflectorOptions { internal_error_retry: window, ..ReflectorOptions::default() });
+    let informer =
+        run(&source, ReflectorOptions { internal_error_retry: window, ..ReflectorOptions::default() });
     let log = EventLog::new(source.kind());
     informer.add_event_handler(log.clone(), HandlerOptions::default()).unwrap();
     tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
@@ -109,7 +111,8 @@ async fn without_a_resync_period_time_alone_brings_nothing() {
 async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::NoEnd);
     source.apply(pod("a", ""));
-    let informer = run(&source, ReflectorOptions { initial_events_timeout: None, ..ReflectorOptions::default() });
+    let informer =
+        run(&source, ReflectorOptions { initial_events_timeout: None, ..ReflectorOptions::default() });
     let registration = informer.add_event_handler(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
     tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
     sleep(250.0).await;
@@ -120,4 +123,25 @@ async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
     sleep(400.0).await;
     assert_eq!(source.summaries(), ["watch-list rv="; 2]);
     assert!(!informer.has_synced() && informer.store().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_shows_the_cached_object_as_old_and_new_and_asks_the_server_nothing() {
+    let source = FakeSource::<Typed<Pod>>::typed();
+    source.apply(pod("a", ""));
+    let options = InformerOptions { resync: Duration::from_mins(1), ..InformerOptions::default() };
+    let informer = SharedInformer::new(source.kind(), source.clone(), options);
+    let updates = Arc::<Mutex<Vec<(Arc<Pod>, Arc<Pod>)>>>::default();
+    let log = Arc::clone(&updates);
+    let handler = HandlerFuncs::new().with_update(move |old: &Arc<Pod>, new: &Arc<Pod>| {
+        log.lock().push((Arc::clone(old), Arc::clone(new)));
+    });
+    informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
+    tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
+    sleep(150.0).await;
+    let cached = informer.store().get("ns/a").unwrap();
+    let updates = updates.lock();
+    assert_eq!(updates.len(), 2);
+    assert!(updates.iter().all(|(old, new)| Arc::ptr_eq(old, new) && Arc::ptr_eq(new, &cached)));
+    assert_eq!(source.requests().len(), 1);
 }

@@ -105,9 +105,14 @@ async fn without_an_error_handler_errors_are_logged_and_an_expired_version_hardl
     sleep(30.0).await;
     let errors = log.lines("ERROR");
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].contains("v1/pods") && errors[0].contains("failed to list: the server refused with 403"));
+    assert!(
+        errors[0].contains("v1/pods") && errors[0].contains("failed to list: the server refused with 403")
+    );
     let expired = log.lines("DEBUG");
-    assert!(expired.iter().any(|line| line.contains("failed to watch: the server refused with 410")), "{expired:?}");
+    assert!(
+        expired.iter().any(|line| line.contains("failed to watch: the server refused with 410")),
+        "{expired:?}"
+    );
     assert!(log.lines("WARN").is_empty());
 }
 
@@ -118,7 +123,10 @@ async fn an_error_handler_takes_the_place_of_the_log() {
     let source = Scripted::new(|_, _| Err(refused(403, "Forbidden")), |_, _| Err(refused(422, "Invalid")));
     let rig = Rig::start(source);
     settle().await;
-    assert_eq!(*rig.errors.lock(), ["v1/pods: failed to list: the server refused with 403 Forbidden: test refusal 403"]);
+    assert_eq!(
+        *rig.errors.lock(),
+        ["v1/pods: failed to list: the server refused with 403 Forbidden: test refusal 403"]
+    );
     assert!(log.lines("ERROR").is_empty());
 }
 
@@ -126,9 +134,10 @@ async fn an_error_handler_takes_the_place_of_the_log() {
 async fn a_very_short_watch_is_warned_of() {
     let log = Log::default();
     let _here = tracing::subscriber::set_default(log.clone());
-    let source = Scripted::new(|_, _| Ok(page("10", &[])), |n, _| {
-        Ok(if n == 0 { Script::end_after(vec![]) } else { Script::stay_after(vec![]) })
-    });
+    let source = Scripted::new(
+        |_, _| Ok(page("10", &[])),
+        |n, _| Ok(if n == 0 { Script::end_after(vec![]) } else { Script::stay_after(vec![]) }),
+    );
     start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
     sleep(30.0).await;
     let warnings = log.lines("WARN");

@@ -3,9 +3,10 @@
 use super::*;
 use crate::delta::Queue;
 
-type OnWatch = fn(usize, &ListOptions) -> Result<Script<Pod>, ListWatchError>;
+type Answer = Result<Script<Pod>, ListWatchError>;
+type OnWatch = Box<dyn Fn(usize, &ListOptions) -> Answer + Send + Sync>;
 
-fn source(on_watch: OnWatch) -> Scripted<Pod> {
+fn source(on_watch: impl Fn(usize, &ListOptions) -> Answer + Send + Sync + 'static) -> Scripted<Pod> {
     Scripted::new(|_, _| Ok(page("10", &[("a", "1")])), on_watch)
 }
 
@@ -22,61 +23,57 @@ async fn open_after(seconds: f64, on_watch: OnWatch) -> usize {
     opened - released
 }
 
-fn plain(options: &ListOptions) -> bool {
-    !options.send_initial_events
-}
-
 fn error(code: u16, reason: &str) -> WatchEvent<Pod> {
     WatchEvent::Error(refusal(code, reason))
 }
 
+/// As far as the server is concerned the watch goes on.
+fn stay_after(event: WatchEvent<Pod>) -> Script<Pod> {
+    Script::stay_after(vec![event])
+}
+
+fn quiet() -> Script<Pod> {
+    Script::stay_after(vec![])
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stop_releases_the_watch_wherever_it_is() {
-    let synced: OnWatch = |_, _| Ok(Script::stay_after(vec![bookmark("5", true)]));
-    let initial: OnWatch = |_, _| Ok(Script::stay_after(vec![WatchEvent::Added(pod("a", "1"))]));
-    let watch: OnWatch = |_, options| {
-        if plain(options) { Ok(Script::stay_after(vec![])) } else { Err(refused(422, "Invalid")) }
-    };
-    for on_watch in [synced, initial, watch] {
+    let cases: [OnWatch; 3] = [
+        Box::new(|_, _| Ok(stay_after(bookmark("5", true)))),
+        Box::new(|_, _| Ok(stay_after(WatchEvent::Added(pod("a", "1"))))),
+        Box::new(no_watch_list(|_, _| Ok(quiet()))),
+    ];
+    for on_watch in cases {
         assert_eq!(open_after(1.0, on_watch).await, 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_failed_is_released_before_anything_else_is_done() {
-    // All of these stay open as far as the server is concerned. By the time of the count the reflector waits.
-    let expired: OnWatch = |_, options| match plain(options) {
-        true => Ok(Script::stay_after(vec![error(410, "Expired")])),
-        false => Err(refused(422, "Invalid")),
-    };
-    let busy: OnWatch = |_, options| match plain(options) {
-        true => Ok(Script::stay_after(vec![error(429, "TooManyRequests")])),
-        false => Err(refused(422, "Invalid")),
-    };
-    let busy_watch_list: OnWatch = |_, _| Ok(Script::stay_after(vec![error(429, "TooManyRequests")]));
-    let very_short: OnWatch = |_, options| match plain(options) {
-        true => Ok(Script::end_after(vec![])),
-        false => Err(refused(422, "Invalid")),
-    };
-    let broken_off: OnWatch = |_, _| Ok(Script::end_after(vec![WatchEvent::Added(pod("a", "1"))]));
-    for on_watch in [expired, busy, busy_watch_list, very_short, broken_off] {
+async fn a_watch_that_failed_is_released_before_the_wait() {
+    let cases: [OnWatch; 5] = [
+        Box::new(no_watch_list(|_, _| Ok(stay_after(error(410, "Expired"))))),
+        Box::new(no_watch_list(|_, _| Ok(stay_after(error(429, "TooManyRequests"))))),
+        Box::new(no_watch_list(|_, _| Ok(Script::end_after(vec![])))),
+        Box::new(|_, _| Ok(stay_after(error(429, "TooManyRequests")))),
+        Box::new(|_, _| Ok(Script::end_after(vec![WatchEvent::Added(pod("a", "1"))]))),
+    ];
+    for on_watch in cases {
         assert_eq!(open_after(0.5, on_watch).await, 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_released_before_the_next_is_opened() {
-    let refused_events: OnWatch = |n, options| match (plain(options), n) {
-        (false, _) => Ok(Script::stay_after(vec![error(500, "InternalError")])),
-        (true, _) => Ok(Script::stay_after(vec![])),
-    };
-    let closed: OnWatch = |n, _| match n {
+    let refused_events: OnWatch = Box::new(|_, options| {
+        Ok(if options.send_initial_events { stay_after(error(500, "InternalError")) } else { quiet() })
+    });
+    let closed: OnWatch = Box::new(|n, _| match n {
         0 => Ok(Script::end_after(vec![bookmark("5", true), bookmark("6", false)])),
         1..4 => Ok(Script::end_after(vec![bookmark("7", false)])),
-        _ => Ok(Script::stay_after(vec![])),
-    };
-    let overdue: OnWatch = |_, _| Ok(Script::stay_after(vec![]));
-    let silent: OnWatch = |_, _| Ok(Script::stay_after(vec![bookmark("5", true)]));
+        _ => Ok(quiet()),
+    });
+    let overdue: OnWatch = Box::new(|_, _| Ok(quiet()));
+    let silent: OnWatch = Box::new(|_, _| Ok(stay_after(bookmark("5", true))));
     for (seconds, on_watch) in [(0.1, refused_events), (0.1, closed), (61.0, overdue), (700.0, silent)] {
         assert_eq!(open_after(seconds, on_watch).await, 1);
     }
@@ -84,7 +81,8 @@ async fn a_watch_is_released_before_the_next_is_opened() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transform_that_panics_leaves_no_watch_open_and_the_queue_closed() {
-    let source = source(|_, _| Ok(Script::stay_after(vec![bookmark("5", true), WatchEvent::Added(pod("a", "6"))])));
+    let source =
+        source(|_, _| Ok(Script::stay_after(vec![bookmark("5", true), WatchEvent::Added(pod("a", "6"))])));
     let queue = Arc::new(RealFifo::new());
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),

@@ -101,7 +101,7 @@ async fn a_server_that_is_back_and_has_forgotten_is_listed_soon() {
     let requests = source.requests();
     let back = requests.iter().rposition(|request| request.summary() == "list rv=11").unwrap();
     let relisted = requests[back].at.saturating_sub(requests[back - 2].at);
-    assert!(relisted < std::time::Duration::from_secs(2), "{relisted:?}: {:?}", source.summaries());
+    assert!(relisted < Duration::from_secs(2), "{relisted:?}: {:?}", source.summaries());
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,6 +151,24 @@ async fn from_no_version_in_particular_the_first_events_do_not_move_it() {
     settle().await;
     assert_eq!(rig.status.version(), "");
     assert_eq!(rig.stop().await, ["=[]", "+b@9", "+a@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_events_without_order_the_version_follows_them_again() {
+    let modified = || WatchEvent::Modified(pod("a", "12"));
+    let deleted = || WatchEvent::Deleted(pod("a", "12"));
+    for (event, version) in [(modified(), "13"), (deleted(), "13"), (bookmark("12", false), "13")] {
+        let event = Mutex::new(Some(event));
+        let watch = move |_, _: &_| {
+            let first = WatchEvent::Added(pod("a", "3"));
+            let event = event.lock().take().expect("one watch is enough");
+            Ok(Script::stay_after(vec![first, event, WatchEvent::Added(pod("b", "13"))]))
+        };
+        let source = Scripted::new(|_, _| Ok(page("0", &[])), no_watch_list(watch));
+        let rig = Rig::start(source);
+        settle().await;
+        assert_eq!(rig.status.version(), version);
+    }
 }
 
 #[tokio::test(start_paused = true)]
