@@ -127,7 +127,7 @@ async fn a_table_is_no_list_and_leaves_the_store_as_it_is() {
     tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
     tokio::time::sleep(Duration::from_secs(2)).await;
     let errors = errors.lock().clone();
-    assert!(errors.len() == 1 && errors[0].contains("tables are not supported"), "{errors:?}");
+    assert!(errors.len() == 1 && errors[0].contains("is not a list"), "{errors:?}");
     assert_eq!(content(&informer.store()), ["a@1"]);
 }
 
@@ -135,7 +135,7 @@ async fn a_table_is_no_list_and_leaves_the_store_as_it_is() {
 async fn a_watch_of_nothing_that_can_be_read_is_a_very_short_one() {
     let (informer, requests) = start(Typed::<Pod>::new(), false, |verb, _| match verb {
         Verb::List => Answer::json(&list("10", &[pod("a", "1")])),
-        _ => Answer::events(&[("ADDED", object("v1", "Node", "a", "11")), ("?", json!(3))]),
+        _ => Answer::events(&[("ADDED", object("v1", "Node", "a", "11")), ("ADDED", table("12"))]),
     });
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(requests.lock().len() <= 12, "{} requests", requests.lock().len());
