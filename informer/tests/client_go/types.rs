@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube_informers::testing::settle;
 use kube_informers::{
-    Dynamic, InformerOptions, Kind, KubeListWatch, ReflectorOptions, SharedInformer, Typed,
+    ContentType, Dynamic, InformerOptions, Kind, KubeListWatch, ReflectorOptions, SharedInformer, Typed,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -140,4 +140,17 @@ async fn a_watch_of_nothing_that_can_be_read_is_a_very_short_one() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(requests.lock().len() <= 12, "{} requests", requests.lock().len());
     assert_eq!(content(&informer.store()), ["a@1"]);
+}
+
+#[test]
+fn both_types_are_named_where_they_differ() {
+    let decode = |kind: &str| {
+        let object = object("example.dev/v1", kind, "a", "1").to_string();
+        widgets().decode(ContentType::Json, object.as_bytes())
+    };
+    let error = decode("Gadget").unwrap_err();
+    assert_eq!(error.to_string(), "expected example.dev/v1 Widget, but this is example.dev/v1 Gadget");
+    assert_eq!(decode("Widget").unwrap().types.unwrap().kind, "Widget");
+    let error = Typed::<Pod>::new().decode(ContentType::Json, table("1").to_string().as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "expected v1 Pod, but this is meta.k8s.io/v1 Table");
 }

@@ -145,3 +145,19 @@ async fn a_resync_shows_the_cached_object_as_old_and_new_and_asks_the_server_not
     assert!(updates.iter().all(|(old, new)| Arc::ptr_eq(old, new) && Arc::ptr_eq(new, &cached)));
     assert_eq!(source.requests().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_is_let_go_while_the_rest_of_its_list_stays() {
+    let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::Refused);
+    for name in ["a", "b"] {
+        source.apply(pod(name, ""));
+    }
+    let informer = run(&source, ReflectorOptions::default());
+    informer.add_event_handler(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
+    tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
+    settle().await;
+    let [gone, stays] = ["ns/a", "ns/b"].map(|key| Arc::downgrade(&informer.store().get(key).unwrap()));
+    source.delete(pod("a", ""));
+    settle().await;
+    assert!(gone.upgrade().is_none() && stays.upgrade().is_some());
+}

@@ -179,6 +179,8 @@ async fn the_version_is_that_of_the_last_event() {
             WatchEvent::Added(pod("b", "10")),
             bookmark("30", false),
             WatchEvent::Deleted(pod("a", "40")),
+            // No version is none to go on from.
+            bookmark("", false),
         ]
     };
     let source = Scripted::new(
@@ -188,7 +190,7 @@ async fn the_version_is_that_of_the_last_event() {
     let rig = Rig::start(source);
     settle().await;
     assert_eq!(rig.status.version(), "40");
-    assert_eq!(rig.stop().await, ["=10[a@10]", "~a@20", "+b@10", "@30", "-a@40"]);
+    assert_eq!(rig.stop().await, ["=10[a@10]", "~a@20", "+b@10", "@30", "-a@40", "@"]);
 }
 
 #[tokio::test(start_paused = true)]
