@@ -57,6 +57,7 @@
 
 mod backoff;
 mod client;
+pub mod consistency_detector;
 mod controller;
 mod delta;
 mod delta_fifo;
