@@ -184,7 +184,7 @@ async fn samples() -> Vec<(bool, ContentType, Vec<u8>)> {
                 ""
             };
             let request = Request::get(format!("/api/v1/configmaps{query}")).header("accept", accept);
-            let answer = server.server.service().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            let answer = server.api.service().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
             let bytes = answer.into_body().collect().await.unwrap().to_bytes().to_vec();
             samples.push((watch, content_type, bytes));
         }

@@ -18,11 +18,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
 pub(crate) struct Server {
-    pub(crate) server: ApiServer,
+    pub(crate) api: ApiServer,
     /// For writing: plain JSON, and nobody listens in.
     pub(crate) admin: Client,
     /// For what is tested.
     pub(crate) client: Client,
+    requests: Arc<Mutex<Vec<String>>>,
     answers: Arc<Mutex<Vec<String>>>,
 }
 
@@ -31,8 +32,10 @@ impl Server {
         // With managed fields, so that the metadata has one of everything.
         let server = ApiServer::new(Settings { managed_fields: true, ..Settings::default() });
         let answers = Arc::<Mutex<Vec<String>>>::default();
-        let (log, service) = (Arc::clone(&answers), server.service());
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let (uris, log, service) = (Arc::clone(&requests), Arc::clone(&answers), server.service());
         let recorder = tower::service_fn(move |request: Request<Body>| {
+            uris.lock().push(request.uri().to_string());
             let (log, service) = (Arc::clone(&log), service.clone());
             async move {
                 let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
@@ -44,7 +47,12 @@ impl Server {
             }
         });
         let client = Client::new(recorder, "default");
-        Self { admin: Client::new(server.service(), "default"), client, server, answers }
+        Self { admin: Client::new(server.service(), "default"), client, api: server, requests, answers }
+    }
+
+    /// What has been asked for since the last time.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
     }
 
     /// The verb, status and content type of each answer since the last time.

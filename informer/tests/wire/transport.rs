@@ -10,7 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube_informers::testing::settle;
@@ -106,7 +106,7 @@ async fn metadata_is_all_that_a_metadata_informer_is_sent() {
 async fn custom_resources_come_in_json_whatever_is_asked_for() {
     let server = Server::new();
     server
-        .server
+        .api
         .load(
             "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.dev}, \
              spec: {group: example.dev, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: v1, \
@@ -151,6 +151,12 @@ async fn lists_come_in_pages_of_either_encoding() {
     }
     let protobuf = pages(server.list_watch(config_maps())).await;
     assert_eq!(server.answers(), vec![format!("list 200 {PROTOBUF}"); 3]);
+    let requests = server.requests();
+    assert_eq!(requests[0], "/api/v1/configmaps?limit=2");
+    assert!(
+        requests[1..].iter().all(|next| next.contains("?continue=") && next.ends_with("&limit=2")),
+        "{requests:?}"
+    );
     assert_eq!(protobuf, pages(server.list_watch(Asking::json(config_maps()))).await);
     let names: Vec<_> = protobuf.iter().map(|(names, _)| names.join(" ")).collect();
     assert_eq!(names, ["a b", "c d", "e"]);
@@ -198,7 +204,7 @@ async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
     let data = |data: serde_json::Value| Patch::Merge(json!({ "data": data }));
     maps.patch("a", &PatchParams::default(), &data(json!({"unacceptable": ""}))).await.unwrap();
     maps.patch("b", &PatchParams::default(), &data(json!({"key": "2"}))).await.unwrap();
-    maps.delete("a", &Default::default()).await.unwrap();
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
     let next: Vec<_> = events.by_ref().take(4).collect().await;
     let refused = "undecodable default/a false not acceptable: unacceptable";
     let gone = "undecodable default/a true not acceptable: unacceptable";
@@ -226,10 +232,10 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     let server = Server::new();
     let maps = Api::<ConfigMap>::default_namespaced(server.admin.clone());
     create(&maps, config_map("a", "1")).await;
-    let version = server.server.resource_version().to_string();
+    let version = server.api.resource_version().to_string();
     create(&maps, config_map("b", "1")).await;
     create(&maps, config_map("c", "1")).await;
-    server.server.compact();
+    server.api.compact();
 
     // 410 within the watch, and of a list of a version that is gone.
     let source = server.list_watch(config_maps());
@@ -251,28 +257,41 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     let details = error.status().unwrap().details.as_ref().unwrap();
     assert_eq!((details.retry_after_seconds, details.causes.len()), (1, 1));
 
-    // 409 and 404, whose details name the object.
-    let kind = built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
-    for (status, code, reason) in [
-        (Status::conflict(kind, "a", "of the test"), 409, "Conflict"),
-        (Status::not_found(kind, "a"), 404, "NotFound"),
-    ] {
-        server.server.faults().add(Rule::new(Matcher::default(), Fault::Answer(status)).times(2));
-        for error in [
-            source.list(&ListOptions::default()).await.map(drop).unwrap_err(),
-            source.watch(&ListOptions::default()).await.map(drop).unwrap_err(),
-        ] {
-            let status = error.status().unwrap();
-            assert_eq!((status.code, status.reason.as_str()), (code, reason));
-            assert_eq!((status.is_conflict(), status.is_not_found()), (code == 409, code == 404));
-            let details = status.details.as_ref().unwrap();
-            assert_eq!((details.name.as_str(), details.kind.as_str()), ("a", "configmaps"));
-            assert!(status.message.contains("configmaps \"a\""), "{}", status.message);
-        }
-    }
     let nothing =
         server.list_watch(Protobuf::<Slim>::new(GroupVersionResource::cluster("", "v1", "nothings")));
     assert_eq!(nothing.list(&ListOptions::default()).await.unwrap_err().status().unwrap().code, 404);
+}
+
+/// Whichever encoding the server answers in.
+#[tokio::test(start_paused = true)]
+async fn a_status_says_what_it_is_about() {
+    let server = Server::new();
+    let kind = built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
+    let (all, options) = (Matcher::default(), ListOptions::default());
+    for source in
+        [server.list_watch(Asking::as_is(config_maps())), server.list_watch(Asking::json(config_maps()))]
+    {
+        for (status, code, reason) in [
+            (Status::conflict(kind, "a", "of the test"), 409, "Conflict"),
+            (Status::not_found(kind, "a"), 404, "NotFound"),
+        ] {
+            server.api.faults().add(Rule::new(all.clone(), Fault::Answer(status)).times(2));
+            for error in [
+                source.list(&options).await.map(drop).unwrap_err(),
+                source.watch(&options).await.map(drop).unwrap_err(),
+            ] {
+                let status = error.status().unwrap();
+                assert_eq!((status.code, status.reason.as_str()), (code, reason));
+                assert_eq!((status.is_conflict(), status.is_not_found()), (code == 409, code == 404));
+                let details = status.details.as_ref().unwrap();
+                assert_eq!((details.name.as_str(), details.kind.as_str()), ("a", "configmaps"));
+                assert!(status.message.contains("configmaps \"a\""), "{}", status.message);
+            }
+        }
+    }
+    let answers = server.answers();
+    assert_eq!(answers[0], format!("list 409 {PROTOBUF}"));
+    assert_eq!(answers[7], "watch 404 application/json");
 }
 
 fn answer(code: u16, content_type: &str, body: &[u8]) -> Response<Body> {
