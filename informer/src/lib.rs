@@ -72,6 +72,7 @@ mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
+pub mod workqueue;
 
 pub use backoff::BackoffPolicy;
 pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
