@@ -52,7 +52,10 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod consistency_store;
 mod delta;
+#[cfg(feature = "events")]
+pub mod events;
 mod factory;
 mod handler;
 mod json;
@@ -75,6 +78,7 @@ pub mod testing;
 pub mod workqueue;
 
 pub use backoff::BackoffPolicy;
+pub use consistency_store::{ConsistencyError, ConsistencyStore};
 pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use key::{Deleted, KeyError, ObjectKey};
