@@ -21,9 +21,9 @@ pub enum ConsistencyError {
         /// What was written.
         resource: GroupVersionResource,
         /// The resource version that the store corresponds to; empty if it has none yet.
-        read: String,
+        read: Box<str>,
         /// The resource version of the last write.
-        wrote: String,
+        wrote: Box<str>,
     },
     /// A write was recorded for a resource whose store was not [added](ConsistencyStore::with_store). This is a
     /// mistake in the program, and no wait helps.
@@ -138,7 +138,7 @@ impl ConsistencyStore {
             };
             let read = version();
             if read.is_empty() || compare_rv(&read, wrote) == Ok(Ordering::Less) {
-                let (resource, wrote) = (resource.clone(), wrote.clone());
+                let (resource, read, wrote) = (resource.clone(), read.into(), wrote.as_str().into());
                 return Err(ConsistencyError::Behind { resource, read, wrote });
             }
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn behind(resource_name: &'static str, read: &str, wrote: &str) -> Result<(), ConsistencyError> {
-        let (read, wrote) = (read.to_owned(), wrote.to_owned());
+        let (read, wrote) = (read.into(), wrote.into());
         Err(ConsistencyError::Behind { resource: resource(resource_name), read, wrote })
     }
 

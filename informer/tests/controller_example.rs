@@ -22,7 +22,8 @@ async fn output_of(line: &str) -> Vec<String> {
         let lines = Arc::clone(&lines);
         move |line| lines.lock().push(line)
     });
-    controller::run(&options(line).unwrap(), print).await.unwrap();
+    let options = options(line).expect("options");
+    controller::run(&options, print).await.expect("an end in order");
     let lines = lines.lock();
     lines.clone()
 }

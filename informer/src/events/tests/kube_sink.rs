@@ -25,7 +25,7 @@ impl World {
     /// Records, and waits until it must have been written.
     async fn record(&self, name: &str, reason: &str) {
         self.broadcaster.new_recorder("test").record(pod(name), event(reason));
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
     }
 
     /// Each event's object, reason, and the count of its series.
@@ -116,7 +116,7 @@ async fn what_the_server_refuses_is_given_up_at_once() {
     }
     let elsewhere = ObjectReference { namespace: Some("nowhere".to_owned()), ..pod("a") };
     world.broadcaster.new_recorder("test").record(elsewhere, event("Pulled"));
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     assert_eq!((world.written().await, world.broadcaster.failed()), (Vec::new(), 3));
 }
 

@@ -75,9 +75,9 @@ impl Model {
         self.wanted.difference(&held).copied().collect()
     }
 
-    fn got(&mut self, answer: Option<Option<Item<u8>>>) -> Result<(), TestCaseError> {
+    fn get(&mut self, queue: &WorkQueue<u8>) -> Result<(), TestCaseError> {
         let may_come = self.may_come();
-        match answer {
+        match queue.get().now_or_never() {
             Some(Some(item)) => {
                 prop_assert!(may_come.contains(&item), "{item:?} came, of {may_come:?}");
                 self.wanted.remove(&item);
@@ -106,7 +106,7 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 queue.add_after(key, ms(delay));
                 model.add_after(key, delay);
             }
-            Step::Get => model.got(queue.get().now_or_never())?,
+            Step::Get => model.get(&queue)?,
             Step::Done(which) => {
                 if !model.held.is_empty() {
                     let which = which % model.held.len();
@@ -129,9 +129,9 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
     // Whatever was wanted comes in the end.
     while !(model.wanted.is_empty() && model.held.is_empty()) {
         model.held.clear();
-        model.got(queue.get().now_or_never())?;
+        model.get(&queue)?;
     }
-    model.got(queue.get().now_or_never())
+    model.get(&queue)
 }
 
 #[derive(Clone, Debug)]
