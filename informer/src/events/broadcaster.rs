@@ -126,20 +126,14 @@ impl EventBroadcaster {
 
     fn send(&self, record: Record) {
         let record = Arc::new(record);
-        let outlets = self.0.outlets.lock();
-        let Some(outlets) = &*outlets else { return self.count_dropped(&record) };
-        for outlet in outlets {
-            // Full, or its sink has panicked.
-            if outlet.try_send(Arc::clone(&record)).is_err() {
-                self.count_dropped(&record);
-            }
-        }
-    }
-
-    fn count_dropped(&self, record: &Record) {
-        let dropped = self.0.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-        // Ever more rarely, or the log would be the next thing to overflow.
-        if dropped.is_power_of_two() {
+        let refused = self.0.outlets.lock().as_ref().map_or(1, |outlets| {
+            // A queue is full, or its sink has panicked.
+            outlets.iter().filter(|outlet| outlet.try_send(Arc::clone(&record)).is_err()).count() as u64
+        });
+        let before = self.0.dropped.fetch_add(refused, Ordering::Relaxed);
+        let dropped = before + refused;
+        // At each power of two, or the log would be the next thing to overflow.
+        if dropped.leading_zeros() < before.leading_zeros() {
             tracing::error!(
                 dropped,
                 name = record.regarding.name,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
 use super::order::{Fifo, Order};
@@ -150,6 +151,8 @@ impl<T: Key> WorkQueue<T> {
     ///
     /// Nothing is lost if this future is dropped before it is ready.
     pub async fn get(&self) -> Option<Item<T>> {
+        // A worker that finds a key each time, and never waits, must still let others have the thread.
+        consume_budget().await;
         loop {
             let woken = self.0.work.notified();
             tokio::pin!(woken);

@@ -182,6 +182,27 @@ impl tracing::Subscriber for Lines {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dropped_events_are_logged_ever_more_rarely() {
+    let lines = Lines::default();
+    let _logging = tracing::subscriber::set_default(lines.clone());
+    let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 0, ..EventOptions::default() });
+    for _ in 0..3 {
+        broadcaster.start_recording_to_sink(Told::new([], Try::Hangs));
+    }
+    let recorder = broadcaster.new_recorder("test");
+    for _ in 0..100 {
+        recorder.record(pod("a"), event("More"));
+    }
+    assert_eq!(broadcaster.dropped(), 297, "each sink has room for one even if it was given none");
+    let dropped = |line: &String| {
+        let (_, rest) = line.split_once("dropped=").unwrap();
+        rest.split_once(' ').unwrap().0.parse::<u64>().unwrap()
+    };
+    let dropped: Vec<_> = lines.0.lock().iter().map(dropped).collect();
+    assert_eq!(dropped, [3, 6, 9, 18, 33, 66, 129, 258]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_go_to_the_log_beside_another_sink_that_is_late() {
     let lines = Lines::default();
     let _logging = tracing::subscriber::set_default(lines.clone());

@@ -248,6 +248,20 @@ async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
     patient.await.unwrap();
 }
 
+#[tokio::test]
+async fn a_worker_that_never_waits_lets_others_have_the_thread() {
+    let queue = WorkQueue::new();
+    for key in 0..10_000 {
+        queue.add(key);
+    }
+    tokio::spawn({
+        let queue = queue.clone();
+        async move { while queue.get().await.is_some() {} }
+    });
+    tokio::task::yield_now().await;
+    assert!((1..10_000).contains(&queue.len()), "{} keys are left", queue.len());
+}
+
 /// Whoever shouts comes first; to shout again is to be touched.
 #[derive(Default)]
 struct ByShouts(BTreeMap<&'static str, usize>);
