@@ -1,5 +1,5 @@
-//! A controller as they all are: an informer's handlers put keys on a work queue, and workers take them off it,
-//! look at the newest state in the store, and act. This one acts by printing.
+//! A controller as they all are: an informer's handlers put keys on a work queue, and workers take them off
+//! it, look at the newest state in the store, and act. This one acts by printing.
 //!
 //! ```console
 //! $ cargo run --example controller -- --embedded --for 5s

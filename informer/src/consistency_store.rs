@@ -25,16 +25,16 @@ pub enum ConsistencyError {
         /// The resource version of the last write.
         wrote: Box<str>,
     },
-    /// A write was recorded for a resource whose store was not [added](ConsistencyStore::with_store). This is a
-    /// mistake in the program, and no wait helps.
+    /// A write was recorded for a resource whose store was not [added](ConsistencyStore::with_store). This is
+    /// a mistake in the program, and no wait helps.
     #[error("{0} was written, and has no store to be read from")]
     NoStore(GroupVersionResource),
 }
 
-/// Remembers the resource versions of one's own writes, and says whether the informers' stores have caught up.
+/// Remembers the resource versions of one's own writes, and says whether the stores have caught up.
 ///
-/// A controller that has created pods for a replica set, and looks again before its informer has seen them, would
-/// create them twice. So it says what it wrote, and asks before it works on the same owner again:
+/// A controller that has created pods for a replica set, and looks again before its informer has seen them,
+/// would create them twice. So it says what it wrote, and asks before it works on the same owner again:
 ///
 /// ```
 /// use kube_informers::{ConsistencyStore, GroupVersionResource, ObjectKey};
@@ -93,8 +93,8 @@ impl ConsistencyStore {
 
     /// An object of this resource was written for this owner, and got this resource version.
     ///
-    /// What was recorded for an owner of the same name with another UID is forgotten. A version that is older than
-    /// the one recorded, or is no version, changes nothing else.
+    /// What was recorded for an owner of the same name with another UID is forgotten. A version that is older
+    /// than the one recorded, or is no version, changes nothing else.
     pub fn wrote_at(&self, owner: &ObjectKey, uid: &str, resource: &GroupVersionResource, version: &str) {
         let mut writes = self.writes.lock();
         let writes = match writes.entry(owner.clone()) {

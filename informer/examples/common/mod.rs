@@ -16,7 +16,7 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + S
 /// What the programs understand.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// `--kubeconfig FILE`: the cluster; without it `KUBECONFIG` and the like, or the cluster that this runs in.
+    /// `--kubeconfig FILE`: the cluster; without it that of `KUBECONFIG`, or the one that this runs in.
     pub(crate) kubeconfig: Option<PathBuf>,
     /// `--embedded`: a cluster of this program's own, in memory, with some pods that change.
     pub(crate) embedded: bool,

@@ -15,7 +15,7 @@ use super::sink::{EventSink, LogSink, Record};
 use super::{Event, ObjectReference, Reporter};
 use crate::backoff::SplitMix;
 
-/// How a broadcaster treats its sinks. The defaults are client-go's, but for the time limit, which it has not.
+/// How a broadcaster treats its sinks. The defaults are client-go's, which has no time limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventOptions {
     /// How many events may wait for each sink; further ones are dropped. 1000.
@@ -24,8 +24,8 @@ pub struct EventOptions {
     pub tries: u32,
     /// How long to wait between two tries; up to a quarter more. 10 s.
     pub pause: Duration,
-    /// How long a try may take before it counts as failed. It may have had its effect, so that an event is there
-    /// twice. 30 s.
+    /// How long a try may take before it counts as failed. It may have had its effect, so that an event is
+    /// there twice. 30 s.
     pub try_timeout: Duration,
     /// Makes the pauses repeatable.
     pub seed: Option<u64>,
@@ -86,7 +86,7 @@ impl EventBroadcaster {
         }))
     }
 
-    /// Hands what is recorded from now on to this sink, in a task of its own. Nothing happens after shutting down.
+    /// Hands what is recorded from now on to this sink, in a task of its own. Does nothing after a shutdown.
     ///
     /// # Panics
     ///
@@ -153,8 +153,8 @@ impl EventBroadcaster {
         self.0.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes no more events, and writes those that are queued, each with one try. Whether that was done in time; if
-    /// not, the rest is lost.
+    /// Takes no more events, and writes those that are queued, each with one try. Whether that was done in
+    /// time; if not, the rest is lost.
     pub async fn shutdown(&self, within: Duration) -> bool {
         let shared = &self.0;
         *shared.outlets.lock() = None;
@@ -174,8 +174,8 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Queues an event about an object, in the object's namespace. Neither blocks nor fails, and may be called from
-    /// any thread: what there is no room for is [dropped](EventBroadcaster::dropped).
+    /// Queues an event about an object, in the object's namespace. Neither blocks nor fails, and may be
+    /// called from any thread: what there is no room for is [dropped](EventBroadcaster::dropped).
     ///
     /// The reference is what `object_ref` of [`kube::Resource`] makes. The server takes a note of up to 1 kB.
     pub fn record(&self, regarding: ObjectReference, event: Event) {

@@ -39,7 +39,7 @@ impl KubeSink {
             return result;
         }
         // The event of the series has expired, or was deleted. kube's recorder would go on patching it for
-        // minutes; a new one begins with a new event, if at the price of beginning its other series anew, too.
+        // minutes; a new one begins with a new event, at the price of beginning other series anew.
         self.recorders.lock().remove(reporter);
         self.recorder(reporter).publish(event, regarding).await
     }
@@ -57,8 +57,8 @@ fn is_missing_event(error: &kube::Error) -> bool {
     status.code == 404 && status.details.as_ref().is_some_and(|details| details.kind == "events")
 }
 
-/// What the server has refused it will refuse again, unless it asks to be asked later; client-go does the latter
-/// within its REST client.
+/// What the server has refused it will refuse again, unless it asks to be asked later; client-go does the
+/// latter within its REST client.
 fn classify(error: kube::Error) -> SinkError {
     let final_answer = match &error {
         kube::Error::Api(status) => {

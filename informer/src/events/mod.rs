@@ -1,12 +1,12 @@
 //! Events: what a controller tells people about the objects it works on, as `kubectl describe` shows it.
 //!
-//! An [`EventBroadcaster`] takes events from any number of [`EventRecorder`]s and hands them to its sinks: the API
-//! server ([`KubeSink`]), the log, or one of your own. Recording never waits, whatever becomes of the sinks: each
-//! has a queue of its own, and what does not fit is dropped and counted.
+//! An [`EventBroadcaster`] takes events from any number of [`EventRecorder`]s and hands them to its sinks:
+//! the API server ([`KubeSink`]), the log, or one of your own. Recording never waits, whatever becomes of the
+//! sinks: each has a queue of its own, and what does not fit is dropped and counted.
 //!
-//! Same as client-go's `tools/events`, on kube's own [`Recorder`](kube::runtime::events::Recorder), which repeats
-//! an event by raising the count of its series. What differs: events of one sink are written one after the other,
-//! each repetition is written at once, and shutting down writes what is still queued.
+//! Same as client-go's `tools/events`, on kube's own [`Recorder`](kube::runtime::events::Recorder), which
+//! repeats an event by raising the count of its series. What differs: events of one sink are written one
+//! after the other, each repetition is written at once, and shutting down writes what is still queued.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 /// How a queue is doing at one moment, with all that a Prometheus exporter needs.
 ///
-/// Upstream's names are given with the fields; each carries the label `name`. Where client-go refreshes the two
-/// times of unfinished work every 500 ms, they are exact here.
+/// Upstream's names are given with the fields; each carries the label `name`. Where client-go refreshes the
+/// two times of unfinished work every 500 ms, they are exact here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     /// The queue's name; empty unless one was given.
     pub name: Arc<str>,
-    /// `workqueue_depth`: how many keys are yet to be handed out. Unlike the queue's length this counts keys that
-    /// were added while a worker has them in hand.
+    /// `workqueue_depth`: how many keys are yet to be handed out. Unlike the queue's length this counts keys
+    /// that were added while a worker has them in hand.
     pub depth: usize,
     /// `workqueue_adds_total`: how many adds there were, without those that changed nothing.
     pub adds: u64,
@@ -22,8 +22,8 @@ pub struct Metrics {
     pub queue_duration: Histogram,
     /// `workqueue_work_duration_seconds`: from then until the worker is done.
     pub work_duration: Histogram,
-    /// `workqueue_unfinished_work_seconds`: for how long the workers have had their keys in hand, added up. If it
-    /// grows and grows, workers are stuck.
+    /// `workqueue_unfinished_work_seconds`: for how long the workers have had their keys in hand, added up.
+    /// If it grows and grows, workers are stuck.
     pub unfinished_work: Duration,
     /// `workqueue_longest_running_processor_seconds`: for how long the slowest of them has.
     pub longest_running_processor: Duration,
@@ -63,8 +63,8 @@ impl Histogram {
         self.sum = self.sum.saturating_add(duration);
     }
 
-    /// Each bound with how many were at most as long, as Prometheus has it; the last bucket, without a bound, is
-    /// [`Self::count`].
+    /// Each bound with how many were at most as long, as Prometheus has it; the last bucket, without a bound,
+    /// is [`Self::count`].
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().scan(0, |sum, count| {
             *sum += count;

@@ -1,18 +1,18 @@
 //! Work queues: what event handlers put keys on, and workers take them from.
 //!
-//! A handler should only say *which* object has changed; a worker then looks at the object's newest state and does
-//! what is to be done. A [`WorkQueue`] between them lets each go at its own speed:
+//! A handler should only say *which* object has changed; a worker then looks at the object's newest state and
+//! does what is to be done. A [`WorkQueue`] between them lets each go at its own speed:
 //!
 //! * A key that waits is there once, however often it is added.
-//! * A key that a worker has in hand is given to no other. Added meanwhile, it comes once more after the worker is
-//!   done.
-//! * A key may be added for later ([`WorkQueue::add_after`]), and what failed may be added again at the pace of a
-//!   [`RateLimiter`] ([`WorkQueue::add_rate_limited`]).
+//! * A key that a worker has in hand is given to no other. Added meanwhile, it comes once more after the
+//!   worker is done.
+//! * A key may be added for later ([`WorkQueue::add_after`]), and what failed may be added again at the pace
+//!   of a [`RateLimiter`] ([`WorkQueue::add_rate_limited`]).
 //! * Shutting down can wait for what is in hand ([`WorkQueue::shut_down_with_drain`]).
 //!
-//! It is client-go's `util/workqueue`: its queue, delaying queue and rate-limiting queue are one type here, and
-//! `Done` is not called but happens when the [`Item`] is dropped, so that not even a worker that panics keeps a key
-//! for ever.
+//! It is client-go's `util/workqueue`: its queue, delaying queue and rate-limiting queue are one type here,
+//! and `Done` is not called but happens when the [`Item`] is dropped, so that not even a worker that panics
+//! keeps a key for ever.
 //!
 //! ```
 //! use kube_informers::workqueue::WorkQueue;

@@ -15,9 +15,9 @@ use super::{Item, Key, Metrics};
 
 /// A queue of keys between those who notice changes and those who act on them. Clones share the queue.
 ///
-/// See the [module](super) for its rules. client-go moves delayed keys in a goroutine, which looks every 10 s at
-/// the latest; here no task is needed, and none is left behind: whoever uses the queue first adds what is due, and
-/// those who wait in [`Self::get`] wake when the next key is.
+/// See the [module](super) for its rules. client-go moves delayed keys in a goroutine, which looks every 10 s
+/// at the latest; here no task is needed, and none is left behind: whoever uses the queue first adds what is
+/// due, and those who wait in [`Self::get`] wake when the next key is.
 pub struct WorkQueue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -111,8 +111,8 @@ impl<T: Key> WorkQueue<T> {
         }
     }
 
-    /// Adds the key when the delay has passed; at once if it is zero. If the key is to be added later already, the
-    /// earlier time holds. Does nothing if the queue is shutting down, now or by then.
+    /// Adds the key when the delay has passed; at once if it is zero. If the key is to be added later
+    /// already, the earlier time holds. Does nothing if the queue is shutting down, now or by then.
     pub fn add_after(&self, key: T, delay: Duration) {
         let now = Instant::now();
         let mut state = self.state(now);
@@ -136,8 +136,8 @@ impl<T: Key> WorkQueue<T> {
         self.add_after(key, delay);
     }
 
-    /// Tells the rate limiter that the key is done with, successfully or not, and its failures count no longer.
-    /// This does not take the key from the queue.
+    /// Tells the rate limiter that the key is done with, successfully or not, and its failures count no
+    /// longer. This does not take the key from the queue.
     pub fn forget(&self, key: &T) {
         self.0.limiter.lock().forget(key);
     }
@@ -193,18 +193,18 @@ impl<T: Key> WorkQueue<T> {
         self.len() == 0
     }
 
-    /// Closes the queue for adds, forgets what was to be added later, and lets workers have the rest. Who waits for
-    /// a drain waits no longer.
+    /// Closes the queue for adds, forgets what was to be added later, and lets workers have the rest. Who
+    /// waits for a drain waits no longer.
     pub fn shut_down(&self) {
         self.close(false);
         self.0.drained.notify_waiters();
     }
 
-    /// Closes the queue for adds, and waits until workers have got and done everything; [`Self::shut_down`] ends
-    /// that wait.
+    /// Closes the queue for adds, and waits until workers have got and done everything; [`Self::shut_down`]
+    /// ends that wait.
     ///
-    /// Keys that wait are waited for, as client-go documents it; its code returns as soon as no key is in hand, and
-    /// so may leave some. With no worker to take them, this waits for ever.
+    /// Keys that wait are waited for, as client-go documents it; its code returns as soon as no key is in
+    /// hand, and so may leave some. With no worker to take them, this waits for ever.
     pub async fn shut_down_with_drain(&self) {
         self.close(true);
         loop {

@@ -33,8 +33,8 @@ impl<T: 'static> RateLimiter<T> for Box<dyn RateLimiter<T>> {
     }
 }
 
-/// What controllers use unless they have a reason not to: the longer of 5 ms, doubling with each failure of the key
-/// up to 1000 s, and what a bucket of 100 tries, 10 more per second, has for all keys together.
+/// What controllers use unless they have a reason not to: the longer of 5 ms, doubling with each failure of
+/// the key up to 1000 s, and what a bucket of 100 tries, 10 more per second, has for all keys together.
 pub fn default_controller_rate_limiter<T: Key>() -> MaxOfRateLimiter<T> {
     let per_item =
         ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000));
@@ -119,8 +119,8 @@ fn counted<T: Key>(failures: &FxHashMap<T, u32>, key: &T) -> usize {
     failures.get(key).map_or(0, |count| usize::try_from(*count).unwrap_or(usize::MAX))
 }
 
-/// A bucket of tries for all keys together, which fills at a steady rate. Who finds it empty waits for a try that
-/// is not there yet, in turn.
+/// A bucket of tries for all keys together, which fills at a steady rate. Who finds it empty waits for a try
+/// that is not there yet, in turn.
 #[derive(Clone, Debug)]
 pub struct BucketRateLimiter {
     per_second: f64,
@@ -131,8 +131,8 @@ pub struct BucketRateLimiter {
 }
 
 impl BucketRateLimiter {
-    /// A full bucket for `burst` tries that gets `per_second` more. With a rate that is not above zero, or no burst,
-    /// waits never end, as with client-go's.
+    /// A full bucket for `burst` tries that gets `per_second` more. With a rate that is not above zero, or no
+    /// burst, waits never end, as with client-go's.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self { per_second, burst: burst.into(), tokens: burst.into(), as_of: None }
     }
@@ -173,8 +173,8 @@ impl<T> RateLimiter<T> for BucketRateLimiter {
 
 /// The longest wait and the highest count that any of several limiters has.
 ///
-/// A bucket among them may seem to let through more than its burst, where keys that had a try from it were made to
-/// wait for longer by another.
+/// A bucket among them may seem to let through more than its burst, where keys that had a try from it were
+/// made to wait for longer by another.
 pub struct MaxOfRateLimiter<T>(Vec<Box<dyn RateLimiter<T>>>);
 
 impl<T: 'static> MaxOfRateLimiter<T> {
