@@ -59,13 +59,14 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
     let queue = WorkQueue::builder().name("pods").build();
     let registration = informer.add_event_handler(put_keys_on(&queue), HandlerOptions::named("queue"))?;
 
+    let controller = Controller { pods: informer.store(), queue: queue.clone(), print: Arc::clone(&print) };
+
     print("Starting Pod controller".to_owned());
     let informing = tokio::spawn(Arc::clone(&informer).run(stop.clone()));
     let workers = TaskTracker::new();
     tokio::select! {
         // The handlers', not only the informer's: now every pod that there is has its key on the queue.
         () = registration.synced() => {
-            let controller = Controller { pods: informer.store(), queue: queue.clone(), print: Arc::clone(&print) };
             for _ in 0..WORKERS {
                 workers.spawn(controller.clone().work());
             }
