@@ -67,10 +67,10 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
     tokio::select! {
         // The handlers', not only the informer's: now every pod that there is has its key on the queue.
         () = registration.synced() => {
+            print(format!("{} pods are known, {WORKERS} workers begin", informer.store().len()));
             for _ in 0..WORKERS {
                 workers.spawn(controller.clone().work());
             }
-            print(format!("{} pods are known, {WORKERS} workers begin", informer.store().len()));
         }
         () = stop.cancelled() => print("Timed out waiting for caches to sync".to_owned()),
     }
