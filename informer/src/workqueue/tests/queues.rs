@@ -71,6 +71,13 @@ async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
     for producer in producers.collect::<Vec<_>>() {
         producer.await.unwrap();
     }
+    // Before the end wakes all: nobody may sleep while there is something to do.
+    let all_handed_out = async {
+        while queue.metrics().depth > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), all_handed_out).await.expect("somebody wakes");
     queue.shut_down_with_drain().await;
     for worker in workers {
         worker.await.unwrap();
