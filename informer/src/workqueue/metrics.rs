@@ -7,6 +7,26 @@ use std::time::Duration;
 ///
 /// Upstream's names are given with the fields; each carries the label `name`. Where client-go refreshes the
 /// two times of unfinished work every 500 ms, they are exact here.
+///
+/// ```
+/// use std::fmt::Write as _;
+///
+/// use kube_informers::workqueue::WorkQueue;
+///
+/// # fn main() -> std::fmt::Result {
+/// let queue = WorkQueue::builder().name("pods").build();
+/// queue.add("default/web");
+///
+/// let (metrics, mut text) = (queue.metrics(), String::new());
+/// writeln!(text, "workqueue_depth{{name=\"{}\"}} {}", metrics.name, metrics.depth)?;
+/// for (bound, count) in metrics.queue_duration.cumulative() {
+///     let labels = format!("name=\"{}\",le=\"{}\"", metrics.name, bound.as_secs_f64());
+///     writeln!(text, "workqueue_queue_duration_seconds_bucket{{{labels}}} {count}")?;
+/// }
+/// assert!(text.starts_with("workqueue_depth{name=\"pods\"} 1\n"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     /// The queue's name; empty unless one was given.
