@@ -61,6 +61,9 @@ pub(crate) trait Queue<T>: Send + Sync + 'static {
     /// Dropping the future loses nothing.
     fn pop_batch(&self) -> impl Future<Output = Option<Batch<T>>> + Send;
 
+    /// How many changes are in the queue.
+    fn len(&self) -> usize;
+
     /// Ends the queue; what is in it can still be popped.
     fn close(&self);
 }

@@ -129,7 +129,8 @@ pub struct InformerParts<K: Kind> {
 impl<K: Kind> InformerParts<K> {
     /// An informer with these indices and otherwise nothing special.
     pub fn build(self, indexers: Indexers<K::Object>) -> Arc<SharedInformer<K>> {
-        let options = InformerOptions { resync: self.resync, indexers, ..InformerOptions::default() };
+        let Self { resync, identity, .. } = self;
+        let options = InformerOptions { resync, indexers, identity, ..InformerOptions::default() };
         SharedInformer::new(self.kind, self.list_watch, options)
     }
 }

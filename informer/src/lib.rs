@@ -57,6 +57,7 @@ mod client;
 mod delta;
 mod discovery;
 mod dynamic_factory;
+mod event_stream;
 mod factory;
 mod generic;
 mod handler;
@@ -70,6 +71,8 @@ mod list_watch;
 mod listener;
 mod lister;
 mod metadata;
+mod metrics;
+mod notification;
 mod processor;
 pub mod protobuf;
 mod real_fifo;
@@ -90,6 +93,7 @@ pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource
 pub use dynamic_factory::{
     DiscoveringFactory, DynamicInformerFactory, FromDiscovery, MetadataInformerFactory,
 };
+pub use event_stream::EventStream;
 pub use factory::{
     FactoryBuilder, InformerParts, SharedInformerFactory, SyncError, SyncFailure, SyncResult,
     UnknownResourceError,
@@ -106,6 +110,8 @@ pub use list_watch::{
 pub use listener::{HandlerOptions, PanicPolicy, Registration};
 pub use lister::{Lister, NamespaceLister};
 pub use metadata::Metadata;
+pub use metrics::{HandlerMetrics, InformerMetrics, LATENCY_BUCKETS, LatencyHistogram, write_prometheus};
+pub use notification::Notification;
 pub use processor::AddHandlerError;
 pub use protobuf::{Identified, Protobuf};
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};

@@ -73,6 +73,10 @@ impl<T: Send + Sync + 'static> Queue<T> for RealFifo<T> {
         }
     }
 
+    fn len(&self) -> usize {
+        self.state.lock().deltas.len()
+    }
+
     fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_one();
