@@ -133,7 +133,7 @@ pub enum ListWatchError {
     ContentType(String),
     /// The answer to a list is not a list.
     #[error("the answer is not a list: {0}")]
-    NotAList(#[source] serde_json::Error),
+    NotAList(#[source] Box<dyn Error + Send + Sync>),
     /// The request could not be built, for example because of a malformed namespace.
     #[error("cannot build the request: {0}")]
     Request(#[from] http::Error),
@@ -161,6 +161,11 @@ impl ListWatchError {
     /// The server has not seen the resource version asked for yet.
     pub fn is_too_large_resource_version(&self) -> bool {
         self.status().is_some_and(is_too_large_resource_version)
+    }
+
+    /// The server can make nothing of the request.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.status().is_some_and(|status| matches!(status.code, 400 | 422))
     }
 
     /// Nobody listens at the server's address, as while it restarts.

@@ -10,8 +10,13 @@ use serde::de::DeserializeOwned;
 use crate::key::ObjectKey;
 use crate::kind::{Accept, ContentType, DecodeError, GroupVersionResource, Kind, resource_key};
 
+mod envelope;
+mod list;
 mod meta;
+mod wire;
 
+pub(crate) use envelope::{MAGIC, metadata, open, status, watch_event};
+pub(crate) use list::ListSplitter;
 pub(crate) use meta::PartialObjectMetadata;
 pub use meta::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 
@@ -145,9 +150,10 @@ where
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<O, DecodeError> {
         match content_type {
             ContentType::Json => Ok(serde_json::from_slice(bytes)?),
-            ContentType::Protobuf => {
-                O::try_from(M::decode(bytes)?).map_err(|error| DecodeError::Invalid(error.into()))
-            }
+            ContentType::Protobuf => O::try_from(M::decode(bytes)?).map_err(|error| {
+                // An error that is of the right type already says what it is.
+                error.into().downcast().map_or_else(DecodeError::Invalid, |error: Box<DecodeError>| *error)
+            }),
         }
     }
 }

@@ -8,8 +8,14 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use http::header::RETRY_AFTER;
+
+mod protobuf;
+
 use super::*;
+use crate::key::ObjectKey;
 use crate::kind::Typed;
+use crate::list_watch::VersionMatch;
 
 type Answer = Response<Body>;
 
@@ -29,12 +35,18 @@ fn server(
 
 /// A client whose requests are all answered with this body, in chunks of this size.
 fn chunked(body: Vec<u8>, size: usize) -> Client {
+    chunked_as("application/json", body, size)
+}
+
+/// The same in another encoding. The body must not be polled after its end, as some must not.
+fn chunked_as(content_type: &'static str, body: Vec<u8>, size: usize) -> Client {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks: Vec<_> = body.chunks(size).map(<[u8]>::to_vec).collect();
         // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
-        let frames = stream::iter(chunks).then(async |chunk| Body::from(chunk).frame().await.unwrap());
-        let answer =
-            Response::builder().header(CONTENT_TYPE, "application/json").body(StreamBody::new(frames));
+        let frames = stream::unfold(chunks.into_iter(), async |mut chunks| {
+            Some((Body::from(chunks.next()?).frame().await?, chunks))
+        });
+        let answer = Response::builder().header(CONTENT_TYPE, content_type).body(StreamBody::new(frames));
         async move { Ok::<_, Infallible>(answer.unwrap()) }
     });
     Client::new(service, "default")
@@ -70,8 +82,7 @@ fn frame(event_type: &str, object: &serde_json::Value) -> String {
     format!("{}\n", json!({"type": event_type, "object": object}))
 }
 
-fn describe(event: Result<WatchEvent<Pod>, ListWatchError>) -> String {
-    let name = |pod: &Pod| pod.metadata.name.clone().unwrap();
+fn describe<T>(event: Result<WatchEvent<T>, ListWatchError>, name: fn(&T) -> String) -> String {
     match event {
         Ok(WatchEvent::Added(pod)) => format!("+{}", name(&pod)),
         Ok(WatchEvent::Modified(pod)) => format!("~{}", name(&pod)),
@@ -93,7 +104,7 @@ fn describe(event: Result<WatchEvent<Pod>, ListWatchError>) -> String {
 async fn watched(body: &[u8], chunk: usize) -> Vec<String> {
     let source = pods(chunked(body.to_vec(), chunk));
     let events = source.watch(&ListOptions::default()).await.unwrap();
-    events.map(describe).collect().await
+    events.map(|event| describe(event, |pod| pod.metadata.name.clone().unwrap())).collect().await
 }
 
 #[tokio::test]
@@ -248,7 +259,6 @@ async fn events_are_read_wherever_the_chunks_end() {
         frame("MODIFIED", &broken),
         frame("DELETED", &broken),
         frame("SHRUGGED", &pod("y", "4")),
-        "what is this\n".to_owned(),
         frame("DELETED", &pod("a", "5")),
         frame("ERROR", &expired),
         frame("ADDED", &pod("last", "6")).trim_end().to_owned(),
@@ -263,13 +273,32 @@ async fn events_are_read_wherever_the_chunks_end() {
         "undecodable ns/x 4",
         "undecodable ns/x 4 deleted",
         "undecodable ns/y 4",
-        "undecodable ? ",
         "-a",
         "error 410 Expired",
         "+last",
     ];
     for chunk in [1, 2, 3, 7, 64, 1000, body.len()] {
         assert_eq!(watched(body.as_bytes(), chunk).await, expected, "chunks of {chunk}");
+    }
+}
+
+/// Nobody knows what such an event was about, so that only a list can tell what the server has.
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
+    let good = frame("ADDED", &pod("a", "1"));
+    let glued = format!("{}{}", good.trim_end(), frame("DELETED", &pod("b", "2")));
+    for broken in [
+        "what is this\n".to_owned(),
+        glued,
+        good.replace("type", "typo"),
+        frame("ADDED", &json!({"metadata": 3})),
+        frame("ADDED", &json!({"spec": 3})),
+        frame("BOOKMARK", &json!({"metadata": {"resourceVersion": 3}})),
+        frame("ERROR", &json!(3)),
+        frame("SHRUGGED", &json!({})),
+    ] {
+        let body = format!("{good}{broken}");
+        assert_eq!(watched(body.as_bytes(), 7).await, ["+a", "error 500 InternalError"], "{broken}");
     }
 }
 
