@@ -4,6 +4,7 @@
 
 mod load;
 mod model;
+mod pods;
 mod proxy;
 mod soak;
 mod subject;

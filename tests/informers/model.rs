@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 use kube_informers::{Deleted, EventHandler, compare_rv};
 use parking_lot::Mutex;
+
+use super::pods::AnyPod;
 
 /// An object's identity and its state: UID and resource version.
 pub(super) type State = (String, String);
@@ -71,22 +71,14 @@ impl Known {
     }
 }
 
-pub(super) fn key_of(pod: &Pod) -> String {
-    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
-}
-
-pub(super) fn state_of(pod: &Pod) -> State {
-    (pod.uid().unwrap_or_default(), pod.resource_version().unwrap_or_default())
-}
-
 /// Whether a version is no older than another.
 fn follows(new: &str, old: &str) -> bool {
     compare_rv(new, old).unwrap().is_ge()
 }
 
-impl EventHandler<Pod> for Model {
-    fn on_add(&mut self, pod: &Arc<Pod>, _: bool) {
-        let (key, state) = (key_of(pod), state_of(pod));
+impl<P: AnyPod> EventHandler<P> for Model {
+    fn on_add(&mut self, pod: &Arc<P>, _: bool) {
+        let (key, state) = (pod.key(), pod.state());
         let mut known = self.0.lock();
         known.told.adds += 1;
         let before = known.content.get(&key).cloned();
@@ -97,8 +89,8 @@ impl EventHandler<Pod> for Model {
         known.content.insert(key, state);
     }
 
-    fn on_update(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
-        let (key, before, after) = (key_of(new), state_of(old), state_of(new));
+    fn on_update(&mut self, old: &Arc<P>, new: &Arc<P>) {
+        let (key, before, after) = (new.key(), old.state(), new.state());
         let mut known = self.0.lock();
         known.told.updates += 1;
         known.told.repeats += usize::from(before == after);
@@ -109,12 +101,12 @@ impl EventHandler<Pod> for Model {
         known.content.insert(key, after);
     }
 
-    fn on_delete(&mut self, deleted: &Deleted<Pod>) {
+    fn on_delete(&mut self, deleted: &Deleted<P>) {
         let Some(pod) = deleted.object() else {
             self.0.lock().faults.push("delete without a last state".to_owned());
             return;
         };
-        let (key, state) = (key_of(pod), state_of(pod));
+        let (key, state) = (pod.key(), pod.state());
         let mut known = self.0.lock();
         known.told.deletes += 1;
         known.told.tombstones += usize::from(deleted.is_final_state_unknown());

@@ -28,10 +28,8 @@ const PODS: usize = 10_000;
 /// How long an informer may take to catch up, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-const SETUPS: [Setup; 2] = [
-    Setup { name: "watch-list", watch_list: true },
-    Setup { name: "list and watch", watch_list: false },
-];
+const SETUPS: [Setup; 2] =
+    [Setup { name: "watch-list", watch_list: true }, Setup { name: "list and watch", watch_list: false }];
 
 /// What is true: what there is, and what of it has a node.
 struct Truth {
@@ -65,8 +63,13 @@ async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watch
         let load = Load { pods: PODS, writers: 12, seed: 5 };
         tokio::spawn(async move { load.run(&client, &progress).await })
     };
-    let mut trouble =
-        Trouble { plane: &plane, proxy: &proxy, progress: &progress, random: Random::new(11), compactions: 0 };
+    let mut trouble = Trouble {
+        plane: &plane,
+        proxy: &proxy,
+        progress: &progress,
+        random: Random::new(11),
+        compactions: 0,
+    };
     let mut events = Stages::default();
     while !load.is_finished() {
         trouble.make().await;
@@ -124,11 +127,11 @@ impl Stages {
             }
         }
         if !self.joined && created > PODS / 2 {
-            subjects.iter_mut().for_each(|subject| subject.join("late", None));
+            subjects.iter_mut().for_each(|subject| subject.join("late", None, false));
             self.joined = true;
         }
         if !self.back && created > PODS * 3 / 4 {
-            subjects.iter_mut().for_each(|subject| subject.join("removed and back", None));
+            subjects.iter_mut().for_each(|subject| subject.join("removed and back", None, false));
             self.back = true;
         }
     }
