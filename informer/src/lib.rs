@@ -7,10 +7,14 @@
 //! ```
 //!
 //! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those known only at
-//!   run time, or a descriptor of your own for objects in a form of your own.
+//!   run time, [`Metadata`] for objects of which only the metadata matters, [`Protobuf`] for objects that
+//!   are read from protobuf, or a descriptor of your own for objects in a form of your own.
 //! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
 //! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
+//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
+//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
+//!   whole content at every change.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -52,7 +56,9 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod controller;
 mod delta;
+mod delta_fifo;
 mod factory;
 mod handler;
 mod json;
@@ -63,7 +69,10 @@ mod latch;
 mod list_watch;
 mod listener;
 mod lister;
+mod metadata;
 mod processor;
+pub mod protobuf;
+mod queue;
 mod real_fifo;
 mod reflector;
 mod resource_version;
@@ -72,8 +81,10 @@ mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
+mod undelta;
 
 pub use backoff::BackoffPolicy;
+pub use controller::{Controller, ControllerOptions, ShouldResync};
 pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use key::{Deleted, KeyError, ObjectKey};
@@ -84,8 +95,12 @@ pub use list_watch::{
 };
 pub use listener::{HandlerOptions, PanicPolicy, Registration};
 pub use lister::{Lister, NamespaceLister};
+pub use metadata::Metadata;
 pub use processor::AddHandlerError;
+pub use protobuf::{Identified, Protobuf};
+pub use queue::QueueKind;
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
+pub use undelta::UndeltaStore;

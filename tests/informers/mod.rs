@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
+mod backlog;
 mod load;
 mod model;
 mod pods;

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 use super::model::State;
+use crate::support::Slim;
 
 /// A pod, in whatever form.
 pub(super) trait AnyPod: Send + Sync + 'static {
@@ -24,5 +25,19 @@ impl AnyPod for Pod {
 
     fn is_assigned(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+    }
+}
+
+impl AnyPod for Slim {
+    fn key(&self) -> String {
+        format!("{}/{}", self.metadata.namespace, self.metadata.name)
+    }
+
+    fn state(&self) -> State {
+        (self.metadata.uid.clone(), self.metadata.resource_version.clone())
+    }
+
+    fn is_assigned(&self) -> bool {
+        !self.spec.node_name.is_empty()
     }
 }

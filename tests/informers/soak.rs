@@ -10,6 +10,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
+use kube_informers::QueueKind;
 use serde_json::Value;
 use supercargo::api::connect;
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
@@ -28,8 +29,32 @@ const PODS: usize = 10_000;
 /// How long an informer may take to catch up, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-const SETUPS: [Setup; 2] =
-    [Setup { name: "watch-list", watch_list: true }, Setup { name: "list and watch", watch_list: false }];
+const SETUPS: [Setup; 4] = [
+    Setup {
+        name: "JSON, as by default",
+        protobuf: false,
+        watch_list: true,
+        queue: QueueKind::RealFifo { atomic: true },
+    },
+    Setup {
+        name: "JSON, lists, DeltaFIFO",
+        protobuf: false,
+        watch_list: false,
+        queue: QueueKind::DeltaFifo { replaced: true },
+    },
+    Setup {
+        name: "protobuf, as by default",
+        protobuf: true,
+        watch_list: true,
+        queue: QueueKind::RealFifo { atomic: true },
+    },
+    Setup {
+        name: "protobuf, lists, RealFIFO that is not atomic",
+        protobuf: true,
+        watch_list: false,
+        queue: QueueKind::RealFifo { atomic: false },
+    },
+];
 
 /// What is true: what there is, and what of it has a node.
 struct Truth {
@@ -101,8 +126,10 @@ async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watch
         ),
     );
     assert!(left > 300 && left < PODS / 2, "{left} pods are left");
-    assert!(compactions >= 3 && cuts >= 30, "too little went wrong: {compactions} compactions, {cuts} cuts");
-    assert!(lists > subjects.len() + compactions && watches > lists, "{lists} lists, {watches} watches");
+    assert!(compactions >= 5 && cuts >= 50, "too little went wrong: {compactions} compactions, {cuts} cuts");
+    // Now and then the next trouble comes before an informer has got through.
+    assert!(lists > subjects.len() * compactions / 2, "{lists} lists");
+    assert!(watches > subjects.len() * 10, "{watches} watches");
     assert!(told.repeats > 0 && told.tombstones > 0 && told.replacements > 0, "{told:?}");
     for subject in subjects {
         subject.stop().await;

@@ -6,15 +6,16 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube_informers::{
-    AddHandlerError, BackoffPolicy, Filtering, HandlerOptions, InformerOptions, Kind, KubeListWatch, Lister,
-    ReflectorOptions, Registration, SharedInformer, Typed, namespace_indexer,
+    AddHandlerError, BackoffPolicy, Filtering, GroupVersionResource, HandlerOptions, InformerOptions, Kind,
+    KubeListWatch, Lister, Protobuf, QueueKind, ReflectorOptions, Registration, SharedInformer, Typed,
+    namespace_indexer,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::model::{Content, Model};
 use super::pods::AnyPod;
-use crate::support::Requests;
+use crate::support::{Requests, Slim};
 
 /// How often handlers that want it are shown everything again.
 const RESYNC: Duration = Duration::from_secs(5);
@@ -23,8 +24,11 @@ const RESYNC: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
+    /// Whether the server is asked for protobuf, and little is kept of it, or for JSON, and all is.
+    pub(super) protobuf: bool,
     /// Whether it starts with a watch that sends what exists.
     pub(super) watch_list: bool,
+    pub(super) queue: QueueKind,
 }
 
 /// A handler, and what it makes of what it is told.
@@ -117,6 +121,7 @@ fn run<K: Kind<Object: AnyPod>>(
             backoff: BackoffPolicy { initial, max, ..BackoffPolicy::default() },
             ..ReflectorOptions::default()
         },
+        queue: setup.queue,
     };
     let informer = SharedInformer::new(kind, source, options);
     let running = tokio::spawn(Arc::clone(&informer).run(stop));
@@ -128,7 +133,12 @@ impl Subject {
     pub(super) fn start(setup: Setup, config: kube::Config) -> Self {
         let (requests, stop) = (Requests::default(), CancellationToken::new());
         let client = requests.client(config);
-        let (informer, running) = run(Typed::<Pod>::new(), client, setup, stop.clone());
+        let (informer, running) = if setup.protobuf {
+            let kind = Protobuf::<Slim>::new(GroupVersionResource::of::<Pod>());
+            run(kind, client, setup, stop.clone())
+        } else {
+            run(Typed::<Pod>::new(), client, setup, stop.clone())
+        };
         let mut subject = Self { name: setup.name, requests, informer, handlers: Vec::new(), stop, running };
         for (name, resync) in [("plain", None), ("resynced", Some(RESYNC)), ("removed", None)] {
             subject.join(name, resync, false);

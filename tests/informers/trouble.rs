@@ -35,14 +35,26 @@ pub(super) struct Trouble<'a> {
 }
 
 impl Trouble<'_> {
-    /// Makes one kind of trouble, then leaves them in peace for a moment.
+    /// Makes one kind of trouble, then leaves them in peace for some writes.
     pub(super) async fn make(&mut self) {
         match self.random.below(6) {
             0 | 1 => self.cut_some(),
             2 | 3 => self.break_off_soon().await,
             _ => self.compact_behind_their_backs().await,
         }
-        sleep(Duration::from_millis(300 + self.random.below(900) as u64)).await;
+        let peace = 200 + self.random.below(800);
+        self.wait_for(peace).await;
+    }
+
+    /// Waits for so many writes, or a moment if that is how fast they come by now.
+    async fn wait_for(&self, writes: usize) {
+        let enough = self.progress.writes() + writes;
+        for _ in 0..300 {
+            if self.progress.writes() >= enough {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn cut_some(&mut self) {
@@ -54,7 +66,7 @@ impl Trouble<'_> {
     async fn break_off_soon(&mut self) {
         self.proxy.limit(20_000 + self.random.below(300_000) as u64);
         self.proxy.cut(|| true);
-        sleep(Duration::from_millis(500)).await;
+        self.wait_for(200).await;
         self.proxy.limit(u64::MAX);
     }
 
@@ -62,13 +74,7 @@ impl Trouble<'_> {
     async fn compact_behind_their_backs(&mut self) {
         self.proxy.block(true);
         self.proxy.cut(|| true);
-        let before = self.progress.writes();
-        for _ in 0..100 {
-            sleep(Duration::from_millis(20)).await;
-            if self.progress.writes() > before + 100 {
-                break;
-            }
-        }
+        self.wait_for(100).await;
         tokio::task::block_in_place(|| self.plane.compact_etcd()).unwrap();
         self.compactions += 1;
         self.proxy.block(false);

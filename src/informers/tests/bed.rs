@@ -127,11 +127,12 @@ impl Bed {
         let (mailbox, messages) = Mailbox::new();
         let (informers, inboxes) = match first {
             First::Together => {
-                let informers = Informers::new(link.client(&server), &mailbox, scheduler_names()).unwrap();
+                let informers =
+                    Informers::new(link.client(&server), &mailbox, scheduler_names(), true).unwrap();
                 (informers, vec![messages])
             }
             First::Cache | First::Queue => {
-                let informers = Informers::without_handlers(link.client(&server));
+                let informers = Informers::without_handlers(link.client(&server), false);
                 let (of_queue, queued) = Mailbox::new();
                 let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue, scheduler_names()));
                 let named = HandlerOptions::named;

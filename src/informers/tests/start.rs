@@ -65,7 +65,7 @@ async fn crowded() -> ApiServer {
 async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_though_10_000_pods_wait() {
     let server = crowded().await;
     let (mailbox, messages) = Mailbox::new();
-    let informers = Informers::without_handlers(Link::default().client(&server));
+    let informers = Informers::without_handlers(Link::default().client(&server), true);
     let pod_handlers =
         FanOut::new().then(cache_handler(&mailbox)).then(queue_handler(&mailbox, scheduler_names()));
     informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods")).unwrap();
@@ -92,7 +92,7 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
         }
         all
     };
-    let ((), mut all) = tokio::time::timeout(Duration::from_mins(1), async { tokio::join!(begin, watch) })
+    let ((), mut all) = tokio::time::timeout(Duration::from_mins(3), async { tokio::join!(begin, watch) })
         .await
         .expect("the handlers sync once nothing holds them back");
     all.extend(messages.try_iter());
