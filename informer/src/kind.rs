@@ -44,6 +44,19 @@ impl GroupVersionResource {
         Self { namespaced: false, ..Self::namespaced(group, version, resource) }
     }
 
+    /// The resource of a type that `kube` knows statically.
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self
+    where
+        K::Scope: 'static,
+    {
+        Self {
+            group: K::group(&()).into_owned().into(),
+            version: K::version(&()).into_owned().into(),
+            resource: K::plural(&()).into_owned().into(),
+            namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
+        }
+    }
+
     /// The path of the collection; `namespace` counts only where objects live in namespaces.
     pub fn url_path(&self, namespace: Option<&str>) -> String {
         let mut path = if self.group.is_empty() {
@@ -97,6 +110,9 @@ pub enum DecodeError {
     /// The bytes are not the JSON of such an object.
     #[error("cannot decode JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// The bytes are not the protobuf message of such an object.
+    #[error("cannot decode protobuf: {0}")]
+    Protobuf(#[from] prost::DecodeError),
     /// The kind does not read this encoding.
     #[error("no decoder for {0:?}")]
     UnsupportedContentType(ContentType),
@@ -141,13 +157,7 @@ pub struct Typed<K> {
 impl<K: Resource<DynamicType = ()> + 'static> Typed<K> {
     /// The descriptor of `K`.
     pub fn new() -> Self {
-        let gvr = GroupVersionResource {
-            group: K::group(&()).into_owned().into(),
-            version: K::version(&()).into_owned().into(),
-            resource: K::plural(&()).into_owned().into(),
-            namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
-        };
-        Self { gvr, object: PhantomData }
+        Self { gvr: GroupVersionResource::of::<K>(), object: PhantomData }
     }
 }
 
@@ -238,7 +248,7 @@ impl Kind for Dynamic {
     }
 }
 
-fn resource_key(object: &impl Resource) -> ObjectKey {
+pub(crate) fn resource_key(object: &impl Resource) -> ObjectKey {
     let meta = object.meta();
     ObjectKey::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }

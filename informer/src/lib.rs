@@ -7,7 +7,8 @@
 //! ```
 //!
 //! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those known only at
-//!   run time, or a descriptor of your own for objects in a form of your own.
+//!   run time, [`Metadata`] for objects of which only the metadata matters, [`Protobuf`] for objects that
+//!   are read from protobuf, or a descriptor of your own for objects in a form of your own.
 //! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
 //! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
@@ -63,7 +64,9 @@ mod latch;
 mod list_watch;
 mod listener;
 mod lister;
+mod metadata;
 mod processor;
+pub mod protobuf;
 mod real_fifo;
 mod reflector;
 mod resource_version;
@@ -84,7 +87,9 @@ pub use list_watch::{
 };
 pub use listener::{HandlerOptions, PanicPolicy, Registration};
 pub use lister::{Lister, NamespaceLister};
+pub use metadata::Metadata;
 pub use processor::AddHandlerError;
+pub use protobuf::{Identified, Protobuf};
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
