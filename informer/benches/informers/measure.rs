@@ -53,19 +53,19 @@ const SERVED: [(&str, Client, Content); 6] = [
 ];
 
 const PIPELINE_COLUMNS: [Column; 5] = [
-    Column { head: ["first list", "CPU µs/pod"], name: "listCpuMicros" },
-    Column { head: ["", "time µs/pod"], name: "listMicros" },
-    Column { head: ["changes", "CPU µs each"], name: "changeCpuMicros" },
-    Column { head: ["+ collect", "CPU µs each"], name: "changeAndCollectCpuMicros" },
-    Column { head: ["", "time µs each"], name: "changeMicros" },
+    Column { head: ["list CPU", "µs/pod"], name: "listCpuMicros" },
+    Column { head: ["list time", "µs/pod"], name: "listMicros" },
+    Column { head: ["change CPU", "µs each"], name: "changeCpuMicros" },
+    Column { head: ["+ collect", "µs each"], name: "changeAndCollectCpuMicros" },
+    Column { head: ["change time", "µs each"], name: "changeMicros" },
 ];
 
 const WIRE_COLUMNS: [Column; 5] = [
-    Column { head: ["start-up", "time s"], name: "startSeconds" },
-    Column { head: ["", "CPU µs/pod"], name: "startCpuMicros" },
+    Column { head: ["start-up", "s"], name: "startSeconds" },
+    Column { head: ["start CPU", "µs/pod"], name: "startCpuMicros" },
     Column { head: ["memory", "KiB/pod"], name: "residentKib" },
     Column { head: ["trimmed", "KiB/pod"], name: "trimmedKib" },
-    Column { head: ["changes", "CPU µs each"], name: "changeCpuMicros" },
+    Column { head: ["change CPU", "µs each"], name: "changeCpuMicros" },
 ];
 
 /// What share of client-go's cost the informers' may be.

@@ -87,9 +87,7 @@ impl Kind for SlimPods {
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<SlimPod, DecodeError> {
         let wire: WirePod = match content_type {
             ContentType::Json => serde_json::from_slice(bytes)?,
-            ContentType::Protobuf => {
-                WirePod::decode(bytes).map_err(|error| DecodeError::Invalid(Box::new(error)))?
-            }
+            ContentType::Protobuf => WirePod::decode(bytes)?,
             other => return Err(DecodeError::UnsupportedContentType(other)),
         };
         Ok(wire.into())
