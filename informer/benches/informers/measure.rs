@@ -214,7 +214,11 @@ impl Bench {
         let changes = if task.events == 0 {
             None
         } else {
-            Some(client.step(Step::Events, || server.tell("events"))?)
+            let content = task.content;
+            Some(client.step(Step::Events, || match server.tell("events")? {
+                asked if asked == content => Ok(()),
+                asked => Err(format!("asked for {asked:?}, not for {content:?}").into()),
+            })?)
         };
         client.step(Step::Trim, || Ok(()))?;
         Ok(Served { start, changes, resident: [settled, client.resident()] })

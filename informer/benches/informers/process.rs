@@ -59,8 +59,8 @@ impl Process {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Tells it something that it acknowledges.
-    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+    /// Tells it something, and gives its answer.
+    pub(crate) fn tell<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {
         self.write(line)?;
         self.read()
     }

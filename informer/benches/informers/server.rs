@@ -26,6 +26,8 @@ struct Server {
     protobuf: Template,
     /// How often changes were asked for.
     rounds: Mutex<usize>,
+    /// How the last watch wanted to be answered.
+    content: Mutex<Content>,
     asked: Condvar,
 }
 
@@ -44,6 +46,7 @@ pub(crate) fn run() -> Result<()> {
         json: Template::new(serve.json),
         protobuf: Template::new(serve.protobuf),
         rounds: Mutex::new(0),
+        content: Mutex::default(),
         asked: Condvar::new(),
     });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -60,7 +63,7 @@ pub(crate) fn run() -> Result<()> {
         line?;
         *server.rounds.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         server.asked.notify_all();
-        say(&())?;
+        say(&*server.content.lock().unwrap_or_else(PoisonError::into_inner))?;
     }
     Ok(())
 }
@@ -131,6 +134,7 @@ impl Server {
     fn watch(&self, request: &Request, out: &mut Output) -> Result<()> {
         let rounds = || self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = *rounds();
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = request.content;
         out.head(&request.content_type())?;
         if request.flag("sendInitialEvents") {
             for pod in 0..self.pods {
