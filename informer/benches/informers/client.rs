@@ -152,7 +152,8 @@ pub(crate) fn run() -> Result<()> {
         if matches!(step, Step::Start | Step::Events) {
             runtime.block_on(wait(&tallies, goals[phase], || has_all(phase)));
         }
-        let sum = |what: fn(&Tally) -> &AtomicU64| tallies.iter().map(|tally| what(tally).load(Relaxed)).sum();
+        let sum =
+            |what: fn(&Tally) -> &AtomicU64| tallies.iter().map(|tally| what(tally).load(Relaxed)).sum();
         say(&Answer {
             nanos: u64::try_from(began.elapsed().as_nanos())?,
             stored: stored(),
@@ -178,7 +179,8 @@ async fn wait(tallies: &[Arc<Tally>], goal: u64, has_all: impl Fn() -> bool) {
 
 /// The indices of the pods: those of a factory's informer, and one by node.
 pub(crate) fn indexers<K: Measured>() -> Indexers<K::Object> {
-    let by_node: IndexFn<K::Object> = Arc::new(|_, pod| K::node(pod).map(str::to_owned).into_iter().collect());
+    let by_node: IndexFn<K::Object> =
+        Arc::new(|_, pod| K::node(pod).map(str::to_owned).into_iter().collect());
     let mut indexers = namespace_indexer();
     indexers.insert("node".to_owned(), by_node);
     indexers

@@ -84,12 +84,16 @@ impl Bench {
         let size = kilobytes(templates.json.len());
         let template = String::from_utf8(templates.json.clone())?;
         let title = |listeners: &usize| {
-            let listeners = if *listeners == 1 { "1 listener".to_owned() } else { format!("{listeners} listeners") };
+            let listeners =
+                if *listeners == 1 { "1 listener".to_owned() } else { format!("{listeners} listeners") };
             format!("Decoded: {} pods of {size}, {} changes, {listeners}", grouped(pods), grouped(events))
         };
         let clients: Vec<_> = DECODED.into_iter().filter(|(_, client)| self.has(*client)).collect();
         let names: Vec<_> = clients.iter().map(|(name, _)| *name).collect();
-        let mut all: Vec<_> = listeners.iter().map(|listeners| Table::new(title(listeners), &PIPELINE_COLUMNS, &names)).collect();
+        let mut all: Vec<_> = listeners
+            .iter()
+            .map(|listeners| Table::new(title(listeners), &PIPELINE_COLUMNS, &names))
+            .collect();
         for round in 0..self.options.rounds {
             for (table, &listeners) in all.iter_mut().zip(listeners) {
                 let mut told = Vec::new();
@@ -150,7 +154,11 @@ impl Bench {
         goals: &mut Vec<Goal>,
     ) -> Result<()> {
         let size = kilobytes(templates.json.len());
-        let title = format!("From a server: {} pods of {size}, {} changes, 1 listener", grouped(pods), grouped(events));
+        let title = format!(
+            "From a server: {} pods of {size}, {} changes, 1 listener",
+            grouped(pods),
+            grouped(events)
+        );
         let clients: Vec<_> = SERVED.into_iter().filter(|(_, client, _)| self.has(*client)).collect();
         let names: Vec<_> = clients.iter().map(|(name, ..)| *name).collect();
         let mut table = Table::new(title, &WIRE_COLUMNS, &names);
@@ -170,14 +178,21 @@ impl Bench {
                 // What a process has that watches nothing is not the pods'.
                 let idle = self.served(templates, task(0, 0))?;
                 let busy = self.served(templates, task(pods, events))?;
-                let each = |at: usize| Some((busy.resident[at]?.saturating_sub(idle.resident[at]?)) as f64 / 1024.0 / pods as f64);
-                table.record(name, &[
-                    Some(busy.start.wall.as_secs_f64()),
-                    busy.start.cpu_micros(pods),
-                    each(0),
-                    each(1),
-                    busy.changes.and_then(|changes| changes.cpu_micros(events)),
-                ]);
+                let each = |at: usize| {
+                    Some(
+                        (busy.resident[at]?.saturating_sub(idle.resident[at]?)) as f64 / 1024.0 / pods as f64,
+                    )
+                };
+                table.record(
+                    name,
+                    &[
+                        Some(busy.start.wall.as_secs_f64()),
+                        busy.start.cpu_micros(pods),
+                        each(0),
+                        each(1),
+                        busy.changes.and_then(|changes| changes.cpu_micros(events)),
+                    ],
+                );
             }
         }
         for (column, at_most, what) in [
@@ -187,8 +202,16 @@ impl Bench {
             ("changeCpuMicros", HALF, "CPU a change"),
             ("startSeconds", 1.0, "start-up"),
         ] {
-            for (row, other, encoding) in [(SLIM_JSON, GO_JSON, "JSON"), (SLIM_PROTOBUF, GO_PROTOBUF, "protobuf")] {
-                goals.extend(table.goal(format!("{encoding}, {size}, slim, {what}"), at_most, column, row, other));
+            for (row, other, encoding) in
+                [(SLIM_JSON, GO_JSON, "JSON"), (SLIM_PROTOBUF, GO_PROTOBUF, "protobuf")]
+            {
+                goals.extend(table.goal(
+                    format!("{encoding}, {size}, slim, {what}"),
+                    at_most,
+                    column,
+                    row,
+                    other,
+                ));
             }
         }
         tables.push(table);
@@ -279,7 +302,9 @@ impl Table {
 fn agree(told: &[(&str, Answer)]) -> Result<()> {
     match told.split_first() {
         Some(((first, expected), others)) => match others.iter().find(|(_, answer)| answer != expected) {
-            Some((name, answer)) => Err(format!("{name} ends with {answer:?}, {first} with {expected:?}").into()),
+            Some((name, answer)) => {
+                Err(format!("{name} ends with {answer:?}, {first} with {expected:?}").into())
+            }
             None => Ok(()),
         },
         None => Ok(()),

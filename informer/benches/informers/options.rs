@@ -60,7 +60,8 @@ impl Options {
                 Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
                 _ => (argument, None),
             };
-            let mut value = || given.clone().or_else(|| arguments.next()).ok_or(format!("{name} needs a value"));
+            let mut value =
+                || given.clone().or_else(|| arguments.next()).ok_or(format!("{name} needs a value"));
             match name.as_str() {
                 "--pods" => options.pods = count(&value()?, 1)?,
                 "--events" => options.events = count(&value()?, 1)?,
@@ -68,7 +69,9 @@ impl Options {
                 "--only" => match value()?.as_str() {
                     "pipeline" => options.wire = false,
                     "wire" => options.pipeline = false,
-                    other => return Err(format!("no part is called {other:?}; there are pipeline and wire").into()),
+                    other => {
+                        return Err(format!("no part is called {other:?}; there are pipeline and wire").into());
+                    }
                 },
                 "--no-go" => options.go = false,
                 "-o" | "--output" => match value()?.as_str() {
@@ -81,7 +84,9 @@ impl Options {
                 "--bench" => bench = true,
                 // For the other benchmarks' library, so that one command line serves all.
                 "--save-baseline" | "--baseline" => drop(value()?),
-                _ if name.starts_with('-') => return Err(format!("no option is called {name}; see --help").into()),
+                _ if name.starts_with('-') => {
+                    return Err(format!("no option is called {name}; see --help").into());
+                }
                 filter if !"informers".contains(filter) => return Ok(Command::Nothing),
                 _ => {}
             }

@@ -7,8 +7,8 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{reflector, watcher};
 use kube_informers::{
-    ContentType, InformerOptions, ListOptions, ListWatchError, ListerWatcher, Page, SharedInformer, Typed, Kind,
-    WatchEvent, WatchStream,
+    ContentType, InformerOptions, Kind, ListOptions, ListWatchError, ListerWatcher, Page, SharedInformer,
+    Typed, WatchEvent, WatchStream,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -51,7 +51,10 @@ impl<K: Kind> ListerWatcher<K> for Prepared<K> {
 /// What is released, and then nothing, for ever.
 fn when_released<T: Send + 'static>(released: Option<oneshot::Receiver<Vec<T>>>) -> BoxStream<'static, T> {
     let Some(released) = released else { return stream::pending().boxed() };
-    stream::once(released).flat_map(|all| stream::iter(all.unwrap_or_default())).chain(stream::pending()).boxed()
+    stream::once(released)
+        .flat_map(|all| stream::iter(all.unwrap_or_default()))
+        .chain(stream::pending())
+        .boxed()
 }
 
 /// Decodes pods as listed, and as changed.
@@ -63,7 +66,11 @@ struct Source<K> {
 
 impl<K: Measured> Source<K> {
     fn new(task: &Task) -> Self {
-        Self { kind: K::make(task.content), template: Template::new(task.template.clone().into()), text: Vec::new() }
+        Self {
+            kind: K::make(task.content),
+            template: Template::new(task.template.clone().into()),
+            text: Vec::new(),
+        }
     }
 
     fn pod(&mut self, number: usize, version: usize) -> Result<K::Object> {
@@ -90,8 +97,11 @@ impl<K: Measured> Source<K> {
 /// The pod that is last in a phase, and its version.
 fn last(task: &Task) -> [(String, String); 2] {
     let changed = task.events.saturating_sub(1);
-    [(task.pods - 1, FIRST_VERSION + task.pods - 1), (change(changed, task.pods).1, CHANGED_VERSION + changed)]
-        .map(|(pod, version)| (key(pod), version.to_string()))
+    [
+        (task.pods - 1, FIRST_VERSION + task.pods - 1),
+        (change(changed, task.pods).1, CHANGED_VERSION + changed),
+    ]
+    .map(|(pod, version)| (key(pod), version.to_string()))
 }
 
 /// This crate's informer.

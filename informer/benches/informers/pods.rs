@@ -188,8 +188,11 @@ pub(crate) fn put_head(number: u64, length: usize, out: &mut Vec<u8>) {
 fn pod(size: Size) -> Value {
     let name = format!("web-5d9f7c8b6d-{}", MARKS[0]);
     let large = size == Size::Large;
-    let containers: Vec<Value> =
-        if large { ["web", "proxy", "logs"].map(|name| container(name, true)).into() } else { vec![container("web", false)] };
+    let containers: Vec<Value> = if large {
+        ["web", "proxy", "logs"].map(|name| container(name, true)).into()
+    } else {
+        vec![container("web", false)]
+    };
     let statuses: Vec<Value> = containers.iter().map(|container| status(&container["name"])).collect();
     let conditions = ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(|kind| {
         json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z"})
@@ -277,8 +280,7 @@ fn container(name: &str, large: bool) -> Value {
             {"name": "keys", "mountPath": "/etc/keys", "readOnly": true},
             {"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true},
         ]);
-        container["securityContext"] =
-            json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": true});
+        container["securityContext"] = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": true});
     }
     container
 }
@@ -298,7 +300,8 @@ fn managed_fields() -> Value {
         "f:image": {}, "f:imagePullPolicy": {}, "f:livenessProbe": {}, "f:name": {}, "f:ports": {},
         "f:readinessProbe": {}, "f:resources": {}, "f:volumeMounts": {},
     });
-    let condition = json!({".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}});
+    let condition =
+        json!({".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}});
     let entry = |manager: &str, fields: Value| {
         json!({
             "manager": manager, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
@@ -306,27 +309,33 @@ fn managed_fields() -> Value {
         })
     };
     let owner = json!({".": {}, "k:{\"uid\":\"0b8b1c9e-0000-4000-8000-000000000000\"}": {}});
-    let mut kubelet = entry("kubelet", json!({"f:status": {
-        "f:conditions": {
-            "k:{\"type\":\"ContainersReady\"}": condition, "k:{\"type\":\"Initialized\"}": condition,
-            "k:{\"type\":\"Ready\"}": condition,
-        },
-        "f:containerStatuses": {}, "f:hostIP": {}, "f:phase": {}, "f:podIP": {}, "f:podIPs": {}, "f:startTime": {},
-    }}));
-    kubelet["subresource"] = "status".into();
-    let controller = entry("kube-controller-manager", json!({
-        "f:metadata": {
-            "f:annotations": {".": {}, "f:prometheus.io/scrape": {}}, "f:generateName": {},
-            "f:labels": {".": {}, "f:app": {}, "f:pod-template-hash": {}, "f:team": {}}, "f:ownerReferences": owner,
-        },
-        "f:spec": {
-            "f:affinity": {},
-            "f:containers": {
-                "k:{\"name\":\"web\"}": container, "k:{\"name\":\"proxy\"}": container, "k:{\"name\":\"logs\"}": container,
+    let mut kubelet = entry(
+        "kubelet",
+        json!({"f:status": {
+            "f:conditions": {
+                "k:{\"type\":\"ContainersReady\"}": condition, "k:{\"type\":\"Initialized\"}": condition,
+                "k:{\"type\":\"Ready\"}": condition,
             },
-            "f:dnsPolicy": {}, "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": {},
-            "f:serviceAccountName": {}, "f:terminationGracePeriodSeconds": {}, "f:tolerations": {}, "f:volumes": {},
-        },
-    }));
+            "f:containerStatuses": {}, "f:hostIP": {}, "f:phase": {}, "f:podIP": {}, "f:podIPs": {}, "f:startTime": {},
+        }}),
+    );
+    kubelet["subresource"] = "status".into();
+    let controller = entry(
+        "kube-controller-manager",
+        json!({
+            "f:metadata": {
+                "f:annotations": {".": {}, "f:prometheus.io/scrape": {}}, "f:generateName": {},
+                "f:labels": {".": {}, "f:app": {}, "f:pod-template-hash": {}, "f:team": {}}, "f:ownerReferences": owner,
+            },
+            "f:spec": {
+                "f:affinity": {},
+                "f:containers": {
+                    "k:{\"name\":\"web\"}": container, "k:{\"name\":\"proxy\"}": container, "k:{\"name\":\"logs\"}": container,
+                },
+                "f:dnsPolicy": {}, "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": {},
+                "f:serviceAccountName": {}, "f:terminationGracePeriodSeconds": {}, "f:tolerations": {}, "f:volumes": {},
+            },
+        }),
+    );
     json!([controller, kubelet])
 }

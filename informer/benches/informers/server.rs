@@ -93,7 +93,9 @@ impl Server {
         let item: fn(&Self, usize, &mut Vec<u8>) = match request.content {
             Content::Json => {
                 let meta = format!(r#"{{"resourceVersion":"{version}","continue":"{next}"}}"#);
-                head.extend_from_slice(format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{meta},"items":["#).as_bytes());
+                head.extend_from_slice(
+                    format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{meta},"items":["#).as_bytes(),
+                );
                 |server, pod, out| {
                     server.json.write(pod, FIRST_VERSION + pod, out);
                     out.push(b',');
@@ -184,7 +186,8 @@ fn end_of_initial_events(content: Content, out: &mut Vec<u8>) {
     const MARK: &str = "k8s.io/initial-events-end";
     match content {
         Content::Json => {
-            let meta = format!(r#"{{"resourceVersion":"{LISTED_VERSION}","annotations":{{"{MARK}":"true"}}}}"#);
+            let meta =
+                format!(r#"{{"resourceVersion":"{LISTED_VERSION}","annotations":{{"{MARK}":"true"}}}}"#);
             let object = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{meta}}}"#);
             out.extend_from_slice(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").as_bytes());
         }
@@ -284,9 +287,8 @@ struct Output {
 
 impl Output {
     fn head(&mut self, content_type: &str) -> Result<()> {
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
-        );
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n");
         Ok(self.connection.write_all(head.as_bytes())?)
     }
 

@@ -107,7 +107,11 @@ impl From<WirePod> for SlimPod {
             version: meta.resource_version.into(),
             uid: meta.uid.into(),
             labels: pairs(meta.labels),
-            owner: meta.owner_references.into_iter().find(|owner| owner.controller).map(|owner| owner.uid.into()),
+            owner: meta
+                .owner_references
+                .into_iter()
+                .find(|owner| owner.controller)
+                .map(|owner| owner.uid.into()),
             terminating: meta.deletion_timestamp.is_some(),
             node: text(spec.node_name),
             nominated_node: text(status.nominated_node_name),
@@ -140,12 +144,18 @@ fn pairs(map: BTreeMap<String, String>) -> Box<[(Box<str>, Box<str>)]> {
 }
 
 /// What all containers ask for together, or one that runs before them if that is more.
-fn requests(containers: &[Container], before: &[Container], overhead: &BTreeMap<String, Quantity>) -> Requests {
+fn requests(
+    containers: &[Container],
+    before: &[Container],
+    overhead: &BTreeMap<String, Quantity>,
+) -> Requests {
     let of = |list: &BTreeMap<String, Quantity>| {
         let get = |name| list.get(name).map_or(0, Quantity::milli);
         Requests { milli_cpu: get("cpu"), memory: get("memory") / 1000 }
     };
-    let asked = |container: &Container| container.resources.as_ref().map_or_else(Requests::default, |all| of(&all.requests));
+    let asked = |container: &Container| {
+        container.resources.as_ref().map_or_else(Requests::default, |all| of(&all.requests))
+    };
     let together = containers.iter().map(asked).fold(Requests::default(), |sum, one| Requests {
         milli_cpu: sum.milli_cpu + one.milli_cpu,
         memory: sum.memory + one.memory,
