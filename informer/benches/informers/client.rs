@@ -118,22 +118,27 @@ impl<T: Send + Sync + 'static> EventHandler<T> for Counter {
 pub(crate) fn run() -> Result<()> {
     let task: Task = read_task()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // Clients of servers start tasks when they are made.
+    let context = runtime.enter();
     let bench = match (task.mode, task.client) {
         (_, Client::Go) => return Err("that is for the program in Go".into()),
         (Mode::Pipeline, Client::Typed) => pipeline::informer::<Typed<Pod>>(&task)?,
         (Mode::Pipeline, Client::Slim) => pipeline::informer::<SlimPods>(&task)?,
         (Mode::Pipeline, Client::Kube) => pipeline::kube(&task)?,
-        (Mode::Wire, Client::Typed) => runtime.block_on(wire::informer::<Typed<Pod>>(&task))?,
-        (Mode::Wire, Client::Slim) => runtime.block_on(wire::informer::<SlimPods>(&task))?,
-        (Mode::Wire, Client::Kube) => runtime.block_on(wire::kube(&task))?,
+        (Mode::Wire, Client::Typed) => wire::informer::<Typed<Pod>>(&task)?,
+        (Mode::Wire, Client::Slim) => wire::informer::<SlimPods>(&task)?,
+        (Mode::Wire, Client::Kube) => wire::kube(&task)?,
     };
+    drop(context);
     let Bench { start, release, tallies, goals, has_all, stored } = bench;
     let (mut start, mut release) = (Some(start), Some(release));
     say(&Answer::default())?;
     while let Some(step) = Step::read()? {
         let phase = usize::from(step == Step::Events);
         if matches!(step, Step::Start | Step::Events) {
-            tallies.iter().for_each(|tally| tally.goal.store(goals[phase], Relaxed));
+            for tally in &tallies {
+                tally.goal.store(goals[phase], Relaxed);
+            }
         }
         let began = Instant::now();
         match step {

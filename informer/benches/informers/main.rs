@@ -38,7 +38,10 @@ fn main() -> ExitCode {
         Some("server") => server::run(),
         _ => Options::parse(arguments.into_iter()).and_then(|command| match command {
             Command::Measure(options) => measure(options),
-            Command::Help => Ok(print!("{HELP}")),
+            Command::Help => {
+                print!("{HELP}");
+                Ok(())
+            }
             Command::Nothing => Ok(()),
         }),
     };
@@ -78,7 +81,9 @@ fn measure(options: Options) -> Result<()> {
     if !goals.is_empty() {
         println!("Of client-go's, by the medians");
     }
-    goals.iter().for_each(|goal| print!("{}", goal.show()));
+    for goal in &goals {
+        print!("{}", goal.show());
+    }
     Ok(())
 }
 

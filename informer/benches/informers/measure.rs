@@ -237,10 +237,9 @@ impl Bench {
         let changes = if task.events == 0 {
             None
         } else {
-            let content = task.content;
-            Some(client.step(Step::Events, || match server.tell("events")? {
-                asked if asked == content => Ok(()),
-                asked => Err(format!("asked for {asked:?}, not for {content:?}").into()),
+            Some(client.step(Step::Events, || {
+                let asked: Content = server.tell("events")?;
+                if asked == task.content { Ok(()) } else { Err(format!("it asked for {asked:?}").into()) }
             })?)
         };
         client.step(Step::Trim, || Ok(()))?;

@@ -70,7 +70,9 @@ impl Options {
                     "pipeline" => options.wire = false,
                     "wire" => options.pipeline = false,
                     other => {
-                        return Err(format!("no part is called {other:?}; there are pipeline and wire").into());
+                        return Err(
+                            format!("no part is called {other:?}; there are pipeline and wire").into()
+                        );
                     }
                 },
                 "--no-go" => options.go = false,

@@ -18,10 +18,13 @@ use crate::client::{Bench, Measured, indexers, listen, reflect};
 use crate::pods::{CHANGED_VERSION, Change, FIRST_VERSION, LISTED_VERSION, Template, change, key};
 use crate::task::Task;
 
+/// All that is to come, once it may.
+type Released<T> = oneshot::Receiver<Vec<T>>;
+
 /// Pods in memory, listed and watched once.
 struct Prepared<K: Kind> {
     listed: Mutex<Vec<K::Object>>,
-    changes: Mutex<Option<oneshot::Receiver<Vec<WatchEvent<K::Object>>>>>,
+    changes: Mutex<Option<Released<WatchEvent<K::Object>>>>,
 }
 
 impl<K: Kind> ListerWatcher<K> for Prepared<K> {
@@ -49,7 +52,7 @@ impl<K: Kind> ListerWatcher<K> for Prepared<K> {
 }
 
 /// What is released, and then nothing, for ever.
-fn when_released<T: Send + 'static>(released: Option<oneshot::Receiver<Vec<T>>>) -> BoxStream<'static, T> {
+fn when_released<T: Send + 'static>(released: Option<Released<T>>) -> BoxStream<'static, T> {
     let Some(released) = released else { return stream::pending().boxed() };
     stream::once(released)
         .flat_map(|all| stream::iter(all.unwrap_or_default()))

@@ -87,7 +87,7 @@ impl Server {
         let first: usize = request.number("continue").unwrap_or(0).min(self.pods);
         let left = self.pods - first;
         let limit = request.number("limit").filter(|limit| *limit > 0).unwrap_or(left).min(left);
-        let next = (limit < left).then(|| (first + limit).to_string()).unwrap_or_default();
+        let next = if limit < left { (first + limit).to_string() } else { String::new() };
         let version = LISTED_VERSION.to_string();
         let mut head = Vec::new();
         let item: fn(&Self, usize, &mut Vec<u8>) = match request.content {

@@ -19,7 +19,7 @@ fn client(task: &Task) -> Result<Client> {
 }
 
 /// This crate's informer, as a factory makes it.
-pub(crate) async fn informer<K: Measured>(task: &Task) -> Result<Bench> {
+pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     let kind = Arc::new(K::make(task.content));
     let source = KubeListWatch::new(client(task)?, Arc::clone(&kind));
     let options = InformerOptions { indexers: namespace_indexer(), ..InformerOptions::default() };
@@ -38,7 +38,7 @@ pub(crate) async fn informer<K: Measured>(task: &Task) -> Result<Bench> {
 }
 
 /// `kube_runtime`'s watcher and reflector, as its documentation shows them.
-pub(crate) async fn kube(task: &Task) -> Result<Bench> {
+pub(crate) fn kube(task: &Task) -> Result<Bench> {
     let pods: Api<Pod> = Api::all(client(task)?);
     let events = watcher(pods, watcher::Config::default()).default_backoff();
     let events = events.modify(|pod| pod.metadata.managed_fields = None).boxed();
