@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::kind::Kind;
+
 /// The identity of an object within its kind: `namespace/name`, or `name` when it has no namespace.
 ///
 /// Cheap to clone, and equal to its text: a map keyed by `ObjectKey` answers look-ups by `&str`.
@@ -98,6 +100,15 @@ pub enum Deleted<T> {
 }
 
 impl<T> Deleted<T> {
+    /// The key of the object that is gone. A tombstone has its own, whatever its object says. Same as
+    /// client-go's `DeletionHandlingMetaNamespaceKeyFunc`.
+    pub fn key<K: Kind<Object = T>>(&self, kind: &K) -> ObjectKey {
+        match self {
+            Self::Known(object) => kind.key(object),
+            Self::FinalStateUnknown { key, .. } => key.clone(),
+        }
+    }
+
     /// The final or, failing that, the last known state.
     pub fn object(&self) -> Option<&Arc<T>> {
         match self {
@@ -126,7 +137,10 @@ impl<T> Clone for Deleted<T> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
     use super::*;
+    use crate::kind::Typed;
 
     #[test]
     fn a_key_splits_into_what_it_was_made_of() {
@@ -154,5 +168,24 @@ mod tests {
         let deleted = Deleted::<u8>::FinalStateUnknown { key: ObjectKey::new(None, "a"), last: None };
         assert!(deleted.object().is_none() && deleted.is_final_state_unknown());
         assert_eq!(Deleted::Known(Arc::new(1)).clone().object(), Some(&Arc::new(1)));
+    }
+
+    #[test]
+    fn the_key_of_what_is_gone_is_that_of_the_tombstone_or_of_the_object() {
+        let mut pod = Pod::default();
+        (pod.metadata.namespace, pod.metadata.name) = (Some("ns".to_owned()), Some("a".to_owned()));
+        let pod = Arc::new(pod);
+        let pods = Typed::<Pod>::new();
+        assert_eq!(Deleted::Known(Arc::clone(&pod)).key(&pods).as_str(), "ns/a");
+        for text in ["ns/a", "other/b", "b", "ns/", "/a", ""] {
+            let key = ObjectKey::parse(text).unwrap();
+            for last in [None, Some(Arc::clone(&pod))] {
+                let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last };
+                assert_eq!(tombstone.key(&pods).as_str(), text);
+            }
+        }
+        let mut node = Node::default();
+        node.metadata.name = Some("n".to_owned());
+        assert_eq!(Deleted::Known(Arc::new(node)).key(&Typed::<Node>::new()).as_str(), "n");
     }
 }

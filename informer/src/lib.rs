@@ -12,6 +12,9 @@
 //! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
 //! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
+//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
+//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
+//!   whole content at every change.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -53,7 +56,9 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod controller;
 mod delta;
+mod delta_fifo;
 mod factory;
 mod handler;
 mod json;
@@ -67,6 +72,7 @@ mod lister;
 mod metadata;
 mod processor;
 pub mod protobuf;
+mod queue;
 mod real_fifo;
 mod reflector;
 mod resource_version;
@@ -75,8 +81,10 @@ mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
+mod undelta;
 
 pub use backoff::BackoffPolicy;
+pub use controller::{Controller, ControllerOptions, ShouldResync};
 pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use key::{Deleted, KeyError, ObjectKey};
@@ -90,7 +98,9 @@ pub use lister::{Lister, NamespaceLister};
 pub use metadata::Metadata;
 pub use processor::AddHandlerError;
 pub use protobuf::{Identified, Protobuf};
+pub use queue::QueueKind;
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
+pub use undelta::UndeltaStore;

@@ -12,7 +12,7 @@ use tokio::task::coop;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::delta::{Delta, Queue};
+use crate::delta::{Batch, Delta, Queue};
 use crate::handler::EventHandler;
 use crate::kind::Kind;
 use crate::latch::Latch;
@@ -20,7 +20,7 @@ use crate::list_watch::ListerWatcher;
 use crate::listener::{HandlerOptions, Panic, Registration};
 use crate::lister::Lister;
 use crate::processor::{AddHandlerError, Processor};
-use crate::real_fifo::RealFifo;
+use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
 use crate::store::{IndexError, Indexers, Store};
 
@@ -32,12 +32,19 @@ pub struct InformerOptions<T> {
     pub indexers: Indexers<T>,
     /// How to list and watch.
     pub reflector: ReflectorOptions,
+    /// The queue between the reflector and the store.
+    pub queue: QueueKind,
 }
 
 // Derived, this would ask for `T: Default`.
 impl<T> Default for InformerOptions<T> {
     fn default() -> Self {
-        Self { resync: Duration::ZERO, indexers: Indexers::new(), reflector: ReflectorOptions::default() }
+        Self {
+            resync: Duration::ZERO,
+            indexers: Indexers::new(),
+            reflector: ReflectorOptions::default(),
+            queue: QueueKind::default(),
+        }
     }
 }
 
@@ -57,6 +64,7 @@ pub struct SharedInformer<K: Kind> {
     kind: Arc<K>,
     source: Arc<dyn ListerWatcher<K>>,
     options: ReflectorOptions,
+    queue: QueueKind,
     store: Store<K::Object>,
     processor: Processor<K::Object>,
     status: Arc<ReflectorStatus>,
@@ -87,12 +95,13 @@ impl<K: Kind> SharedInformer<K> {
         options: InformerOptions<K::Object>,
     ) -> Arc<Self> {
         let (panicked, panics) = mpsc::unbounded_channel();
-        let store = Store::new(options.indexers);
+        let store = options.queue.store(options.indexers);
         let settings = Settings { started: false, transform: None, on_error: None, panics: Some(panics) };
         Arc::new(Self {
             kind,
             source: Arc::new(source),
             options: options.reflector,
+            queue: options.queue,
             processor: Processor::new(store.clone(), options.resync, panicked),
             store,
             status: Arc::default(),
@@ -163,7 +172,7 @@ impl<K: Kind> SharedInformer<K> {
         // In case this future is dropped: neither the reflector nor the listeners may outlive it.
         let _stop_reflector = stop.clone().drop_guard();
         let _stop_listeners = StopOnDrop(&self);
-        let queue = Arc::new(RealFifo::new());
+        let queue = Arc::new(InformerQueue::new(self.queue, &self.store));
         let reflector = Reflector::new(
             Arc::clone(&self.kind),
             Arc::clone(&self.source),
@@ -174,7 +183,7 @@ impl<K: Kind> SharedInformer<K> {
         let reflector = reflector.with_transform(transform).with_error_handler(on_error);
         let reflector = tokio::spawn(reflector.run(stop.clone()));
 
-        let panic = self.process(&*queue, &mut panics).await;
+        let panic = self.process(&queue, &mut panics).await;
         stop.cancel();
         let reflected = reflector.await;
         self.processor.stop();
@@ -198,9 +207,9 @@ impl<K: Kind> SharedInformer<K> {
     }
 
     /// The single writer of the store. Ends with the queue, or with a handler's panic.
-    async fn process<Q: Queue<K::Object>>(
+    async fn process(
         &self,
-        queue: &Q,
+        queue: &InformerQueue<K::Object>,
         panics: &mut UnboundedReceiver<Panic>,
     ) -> Option<Panic> {
         let mut resync = resync_timer(self.processor.check_period());
@@ -213,17 +222,21 @@ impl<K: Kind> SharedInformer<K> {
                         queue.push(Delta::SyncAll);
                     }
                 }
-                batch = queue.pop_batch() => {
-                    let batch = batch?;
-                    let synced = batch.synced;
-                    self.processor.apply(&*self.kind, batch);
-                    if synced {
+                synced = queue.process_next(|batch| self.apply(batch)) => {
+                    if synced? {
                         self.synced.set();
                     }
                     coop::consume_budget().await;
                 }
             }
         }
+    }
+
+    /// Says whether the whole first list has been applied.
+    fn apply(&self, batch: Batch<K::Object>) -> bool {
+        let synced = batch.synced;
+        self.processor.apply(&*self.kind, batch);
+        synced
     }
 
     /// The descriptor of the objects.
@@ -295,7 +308,7 @@ impl<K: Kind> Drop for StopOnDrop<'_, K> {
     }
 }
 
-fn resync_timer(period: Duration) -> Option<Interval> {
+pub(crate) fn resync_timer(period: Duration) -> Option<Interval> {
     (!period.is_zero()).then(|| {
         let mut timer = tokio::time::interval_at(Instant::now() + period, period);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -303,7 +316,7 @@ fn resync_timer(period: Duration) -> Option<Interval> {
     })
 }
 
-async fn tick(timer: &mut Option<Interval>) {
+pub(crate) async fn tick(timer: &mut Option<Interval>) {
     match timer {
         Some(timer) => drop(timer.tick().await),
         None => std::future::pending().await,
