@@ -240,7 +240,7 @@ fn cache(lister: &Lister<Pod>) -> Vec<String> {
 async fn ctrl_c() {
     if tokio::signal::ctrl_c().await.is_err() {
         // Without it, only a signal that nobody can catch ends this.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

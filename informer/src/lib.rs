@@ -53,7 +53,8 @@
 //! # }
 //! ```
 //!
-//! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
+//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`] does; see
+//! [`KubeListWatch`].
 
 mod backoff;
 mod client;

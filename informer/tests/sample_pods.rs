@@ -1,5 +1,7 @@
 //! The first sample program, run to its end.
 
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
 #[allow(dead_code, missing_docs, reason = "a program, whose own entry nobody calls here")]
 #[path = "../examples/pods.rs"]
 mod pods;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube_informers::testing::settle;
 use kube_informers::{
-    Deleted, EventHandler, GenericInformer, GenericObject, GroupVersionResource, HandlerOptions,
-    InformerOptions, Kind, NAMESPACE_INDEX, ObjectKey, SharedInformer, SharedInformerFactory, Typed,
+    Deleted, DoneChecker, EventHandler, GenericInformer, GenericObject, GroupVersionResource, HandlerFuncs,
+    HandlerOptions, InformerOptions, Kind, NAMESPACE_INDEX, ObjectKey, SharedInformer, SharedInformerFactory,
+    Typed, wait_for,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -195,5 +196,31 @@ async fn any_informer_can_be_seen_without_its_type() {
     assert_eq!(nodes.lister().get("n1").unwrap().key().as_str(), "n1");
     assert_eq!(nodes.lister().select(&"zone in (z)".parse().unwrap()).len(), 1);
     assert!(nodes.lister().namespace("default").list().is_empty());
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn informers_and_handlers_are_waited_for_by_their_names() {
+    let cluster = Cluster::new();
+    cluster.send("POST", PODS, &pod("a", &json!({}))).await;
+    let factory = SharedInformerFactory::new(cluster.client.clone());
+    let pods = factory.informer(Typed::<Pod>::new());
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let generic = GenericInformer::new(Arc::clone(&pods));
+    let options = HandlerOptions::named("seer");
+    let handler = generic.add_event_handler(Seen(Arc::clone(&seen)), options).unwrap();
+    factory.start(&CancellationToken::new());
+    let nodes = factory.informer(Typed::<Node>::new());
+    let never = std::future::pending::<&str>();
+    wait_for("pods", [DoneChecker::informer(&pods), DoneChecker::handler(&handler)], never).await.unwrap();
+    assert_eq!(*seen.lock(), ["add default/a"]);
+    let unseen = nodes.add_event_handler(HandlerFuncs::new(), HandlerOptions::named("unseen")).unwrap();
+    let patience = async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        "a minute is enough"
+    };
+    let all = [DoneChecker::handler(&unseen), DoneChecker::informer(&pods), DoneChecker::informer(&nodes)];
+    let error = wait_for("caches", all, patience).await.unwrap_err();
+    assert_eq!(error.to_string(), "gave up waiting for caches: unseen, v1/nodes: a minute is enough");
     factory.shutdown().await;
 }

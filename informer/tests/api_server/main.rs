@@ -1,5 +1,7 @@
 //! Clients, factories and listers on an API server in memory, through the public interface alone.
 
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
 mod clients;
 mod discovered;
 mod factory;
