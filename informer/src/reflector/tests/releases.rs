@@ -1,7 +1,6 @@
 //! However a watch ends, its connection is let go, and only once.
 
 use super::*;
-use crate::delta::Queue;
 
 type Answer = Result<Script<Pod>, ListWatchError>;
 type OnWatch = Box<dyn Fn(usize, &ListOptions) -> Answer + Send + Sync>;
