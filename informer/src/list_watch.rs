@@ -170,6 +170,11 @@ impl ListWatchError {
         self.status().is_some_and(is_too_large_resource_version)
     }
 
+    /// The server can make nothing of the request.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.status().is_some_and(|status| matches!(status.code, 400 | 422))
+    }
+
     /// Nobody listens at the server's address, as while it restarts.
     pub fn is_connection_refused(&self) -> bool {
         self.is_io(|kind| kind == io::ErrorKind::ConnectionRefused)

@@ -57,7 +57,10 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         let version = self.relist_version();
         let mut listed = self.list_pages(&version).await;
         if let Err(error) = &listed
-            && (error.is_expired() || error.is_too_large_resource_version())
+            && (error.is_expired()
+                || error.is_too_large_resource_version()
+                // The version may be what is wrong, for whatever reason it is what it is.
+                || (error.is_invalid() && !matches!(version.as_str(), "" | "0")))
         {
             self.version_unavailable = true;
             listed = self.list_pages("").await;

@@ -46,6 +46,21 @@ async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
     assert_eq!(requests, expected);
 }
 
+/// As one that was damaged on its way here: to ask with it for ever would be to fail for ever.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_server_cannot_read_is_dropped() {
+    let answers = vec![
+        Err(refused(400, "BadRequest")),
+        Ok(page("q0", &[])),
+        Err(refused(400, "BadRequest")),
+        Ok(page("20", &[])),
+        Ok(page("20", &[])),
+    ];
+    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    // A first list that is refused is refused for another reason.
+    assert_eq!(requests, ["rv=0 limit=500", "rv=0 limit=500", "rv=q0", "rv= limit=500", "rv=20"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn forced_pages_are_followed_and_an_expired_page_is_a_whole_list() {
     let answers = vec![
