@@ -221,3 +221,15 @@ async fn a_source_that_cannot_do_watch_lists_is_never_asked_for_one() {
     let relist = &traces[0].cycles[1].requests[1];
     assert_eq!(uris.iter().collect::<Vec<_>>(), [list, watch, relist, watch]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_detector_lists_at_exactly_the_version_of_the_initial_events() {
+    let traces = traces().all;
+    let trace = traces.iter().find(|trace| trace.name.starts_with("G10")).unwrap();
+    let options = ReflectorOptions { detect_inconsistency: true, ..ReflectorOptions::default() };
+    let (requests, outcome) = run(&trace.server, options, 30).await;
+    let uris: Vec<_> = requests.iter().map(|(_, uri)| normalised(uri)).collect();
+    let list = "/api/v1/pods?resourceVersion=12&resourceVersionMatch=Exact";
+    assert_eq!(uris, [trace.cycles[0].requests[0].as_str(), list]);
+    assert_eq!(outcome, trace.outcome);
+}

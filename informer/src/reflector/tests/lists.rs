@@ -118,3 +118,16 @@ async fn a_list_in_pages_has_the_version_of_its_first_page() {
     assert_eq!(requests, expected);
     assert_eq!(deltas, ["=10[a@1 b@12]", "=15[a@1]", "=16[]"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_the_most_recent_state_say_nothing_about_a_watch_cache() {
+    let answers = vec![
+        Ok(page("10", &[])),
+        Err(refused(410, "Expired")),
+        Ok(page_to("20", &[], "C")),
+        Ok(page("20", &[])),
+        Ok(page("30", &[])),
+    ];
+    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    assert_eq!(requests, ["rv=0 limit=500", "rv=10", "rv= limit=500", "rv= limit=500 continue=C", "rv=20"]);
+}

@@ -190,3 +190,15 @@ async fn a_watch_list_that_expires_once_it_was_synced_is_the_end_of_the_cycle() 
         assert_eq!(rig.stop().await, ["=2[]", "+a@4"]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_that_always_breaks_off_is_not_asked_for_in_a_loop() {
+    let source = Scripted::new(
+        |_, _| unreachable!("no list is needed"),
+        |_, _| Ok(Script::end_after(vec![WatchEvent::Added(pod("a", "1"))])),
+    );
+    let _rig = Rig::start(source.clone());
+    sleep(30.0).await;
+    assert!(source.requests().len() <= 6, "{:?}", source.summaries());
+    assert_backoff(&source.requests(), 1);
+}
