@@ -64,6 +64,13 @@ pub struct Undecodable {
     pub error: DecodeError,
 }
 
+impl Undecodable {
+    /// Something else than an object of the kind, which says nothing about any.
+    pub(crate) fn is_of_another_type(&self) -> bool {
+        matches!(self.error, DecodeError::UnexpectedType { .. })
+    }
+}
+
 /// One event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<T> {

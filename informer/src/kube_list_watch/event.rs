@@ -69,7 +69,8 @@ impl Frame<'_> {
 
     fn undecodable<T>(&self, deleted: bool, error: DecodeError) -> Result<WatchEvent<T>, DecodeError> {
         let item = describe(self.content_type, self.object, error);
-        if item.key.is_none() {
+        // An object of another type is none of ours, whatever its name.
+        if item.key.is_none() && !item.is_of_another_type() {
             return Err(item.error);
         }
         Ok(WatchEvent::Undecodable { deleted, item })

@@ -95,3 +95,26 @@ async fn a_server_without_a_watch_cache_is_asked_for_pages_ever_after() {
         ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=10 limit=500", "rv=11 limit=500"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_pages_has_the_version_of_its_first_page() {
+    let answers = vec![
+        Ok(page_to("10", &[("a", "1")], "C")),
+        Ok(page("13", &[("b", "12")])),
+        Ok(page_to("14", &[], "C")),
+        Err(refused(410, "Expired")),
+        Ok(page("15", &[("a", "1")])),
+        Ok(page("16", &[])),
+    ];
+    let (requests, deltas) = lists(answers, ReflectorOptions::default()).await;
+    let expected = [
+        "rv=0 limit=500",
+        "rv= limit=500 continue=C",
+        "rv=10 limit=500",
+        "rv= limit=500 continue=C",
+        "rv=10",
+        "rv=15 limit=500",
+    ];
+    assert_eq!(requests, expected);
+    assert_eq!(deltas, ["=10[a@1 b@12]", "=15[a@1]", "=16[]"]);
+}
