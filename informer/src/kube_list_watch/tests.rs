@@ -214,7 +214,10 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_list_is_an_error() {
-    for body in ["", "[]", "nonsense", r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#] {
+    let table =
+        r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}"#;
+    for body in ["", "[]", "nonsense", table, r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#]
+    {
         let (client, _) = server(move |_| ok(body));
         let error = pods(client).list(&ListOptions::default()).await.unwrap_err();
         assert!(matches!(error, ListWatchError::NotAList(_)), "{body}: {error}");

@@ -210,7 +210,7 @@ async fn recover(case: Case) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(config(200))]
+    #![proptest_config(config(100))]
 
     /// Nothing that arrives on the wire makes an informer panic or hang, and after the next list its store and
     /// what its handlers were told are what the server has.
