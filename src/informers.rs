@@ -56,16 +56,20 @@ impl Informers {
         client: Client,
         mailbox: &Mailbox,
         scheduler_names: BTreeSet<Arc<str>>,
+        protobuf: bool,
     ) -> Result<Self, AddHandlerError> {
         let factory = SharedInformerFactory::new(client);
         let no_annotations: [&str; 0] = [];
-        let pods = factory.informer_for(Arc::new(PodKind::new(no_annotations)), |mut parts| {
-            parts.list_watch = parts.list_watch.fields(NON_TERMINAL);
-            // Nobody looks pods up by namespace here, so there is no index to keep.
-            parts.build(Indexers::default())
-        });
+        let pods =
+            factory.informer_for(Arc::new(PodKind::new(no_annotations).protobuf(protobuf)), |mut parts| {
+                parts.list_watch = parts.list_watch.fields(NON_TERMINAL);
+                // Nobody looks pods up by namespace here, so there is no index to keep.
+                parts.build(Indexers::default())
+            });
         let nodes = factory
-            .informer_for(Arc::new(NodeKind::new(no_annotations)), |parts| parts.build(Indexers::default()));
+            .informer_for(Arc::new(NodeKind::new(no_annotations).protobuf(protobuf)), |parts| {
+                parts.build(Indexers::default())
+            });
 
         let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.

@@ -138,7 +138,7 @@ pub async fn schedule_by(
     let owner = Owner::new(driver, messages, shell, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
-    let informers = Informers::new(watch, &mailbox, names)?;
+    let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;
     informers.start();
     let until_stopped = async {
         if informers.synced(stop).await.is_synced() {

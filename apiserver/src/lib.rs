@@ -74,6 +74,7 @@ mod tests;
 mod watch;
 
 pub use listen::{Endpoint, Listen};
+pub use proto::{Error as ProtobufError, message as protobuf_message};
 pub use server::{ApiServer, Body, Clock, Disconnect, Settings};
 pub use service::Service;
 pub use state::LoadError;

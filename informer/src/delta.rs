@@ -1,6 +1,5 @@
-//! What the reflector tells the informer, and the queue in between.
+//! What the reflector tells the informer, one change at a time or in batches.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use crate::key::{Deleted, ObjectKey};
@@ -14,6 +13,10 @@ pub(crate) enum Delta<T> {
     Updated(ObjectKey, Arc<T>),
     /// The object is gone.
     Deleted(ObjectKey, Deleted<T>),
+    /// A list has the object; whether it changed is not known. Only queues that take lists apart say so.
+    Replaced(ObjectKey, Arc<T>),
+    /// A resync is to show the stored object again. Only queues that take resyncs apart say so.
+    Sync(ObjectKey, Arc<T>),
     /// A list replaces everything that was known.
     ReplacedAll(Replacement<T>),
     /// A resync: every stored object is to be shown again.
@@ -31,17 +34,45 @@ pub(crate) struct Replacement<T> {
     pub(crate) resource_version: String,
 }
 
+impl<T> Replacement<T> {
+    /// The keys of all objects that exist, whether they could be decoded or not.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.objects.iter().map(|(key, _)| key).chain(&self.keep)
+    }
+}
+
 impl<T> Delta<T> {
     /// The key, if the change concerns a single object.
     pub(crate) fn key(&self) -> Option<&ObjectKey> {
         match self {
-            Self::Added(key, _) | Self::Updated(key, _) | Self::Deleted(key, _) => Some(key),
+            Self::Added(key, _)
+            | Self::Updated(key, _)
+            | Self::Deleted(key, _)
+            | Self::Replaced(key, _)
+            | Self::Sync(key, _) => Some(key),
             Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
         }
     }
+
+    /// The last state of a single object that the change tells of, if it tells of any.
+    pub(crate) fn object(&self) -> Option<&Arc<T>> {
+        match self {
+            Self::Added(_, object)
+            | Self::Updated(_, object)
+            | Self::Replaced(_, object)
+            | Self::Sync(_, object) => Some(object),
+            Self::Deleted(_, deleted) => deleted.object(),
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
+        }
+    }
+
+    /// The news, found out by a list, that an object is gone.
+    pub(crate) fn tombstone(key: ObjectKey, last: Option<Arc<T>>) -> Self {
+        Self::Deleted(key.clone(), Deleted::FinalStateUnknown { key, last })
+    }
 }
 
-/// Changes to be applied under one lock of the store, no key among them twice.
+/// Changes to be applied under one lock of the store.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     pub(crate) deltas: Vec<Delta<T>>,
@@ -51,19 +82,11 @@ pub(crate) struct Batch<T> {
     pub(crate) synced: bool,
 }
 
-/// Producer and consumer meet here: the reflector pushes and never waits, the informer pops batches.
+/// Where the reflector leaves what it reads. It never waits there.
 pub(crate) trait Queue<T>: Send + Sync + 'static {
-    /// Appends a change; dropped once the queue is closed.
+    /// Hands a change over; dropped once the queue is closed.
     fn push(&self, delta: Delta<T>);
 
-    /// The next batch; waits for one. `None` once the queue is closed and everything in it was popped.
-    ///
-    /// Dropping the future loses nothing.
-    fn pop_batch(&self) -> impl Future<Output = Option<Batch<T>>> + Send;
-
-    /// How many changes are in the queue.
-    fn len(&self) -> usize;
-
-    /// Ends the queue; what is in it can still be popped.
+    /// Nothing more will come; what is queued is still there to be processed.
     fn close(&self);
 }

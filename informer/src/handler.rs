@@ -56,7 +56,8 @@ pub trait EventHandler<T>: Send + 'static {
     /// A known object in a new state.
     fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>);
 
-    /// A known object that is gone.
+    /// An object that is gone. The handler knows it, unless the server tells of the end of an object whose
+    /// beginning was lost, and the informer's [`QueueKind`](crate::QueueKind) is one that passes that on.
     fn on_delete(&mut self, deleted: &Deleted<T>);
 }
 

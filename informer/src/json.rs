@@ -1,6 +1,10 @@
 //! Just enough of JSON's structure to cut objects out of what the server sends, so that a list is never held
 //! as a whole and one broken object spoils only itself. The pieces are judged by whoever decodes them.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use thiserror::Error;
+
 /// Follows strings and nesting, byte by byte.
 #[derive(Debug, Default)]
 struct Scanner {
@@ -29,35 +33,43 @@ impl Scanner {
     }
 }
 
-/// The bytes of a top-level member of a JSON object.
-pub(crate) fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+/// The top-level members `type` and `object` of a watch's event, if the text is one whole JSON object, as
+/// opposed to one that broke off or two that lost what was between them.
+pub(crate) fn watch_event(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.trim_ascii();
+    let (mut event_type, mut object) = (None, None);
     let mut scanner = Scanner::default();
-    let mut start = 0;
-    let mut wanted = false;
-    for (at, &byte) in object.iter().enumerate() {
+    let mut start = 1;
+    let mut key: &[u8] = &[];
+    let mut end = 0;
+    for (at, &byte) in text.iter().enumerate() {
         let (depth, in_string) = (scanner.depth, scanner.in_string);
+        if depth == 0 && (byte != b'{' || at > 0) {
+            return None;
+        }
         scanner.step(byte);
-        if in_string {
+        if in_string || depth != 1 {
             continue;
         }
-        match (byte, depth) {
-            (b'{', 0) => start = at + 1,
-            (b':', 1) => {
-                let key = object[start..at].trim_ascii();
-                wanted =
-                    key.strip_prefix(b"\"").and_then(|key| key.strip_suffix(b"\"")) == Some(name.as_bytes());
+        match byte {
+            b':' => {
+                key = text[start..at].trim_ascii();
                 start = at + 1;
             }
-            (b',' | b'}', 1) => {
-                if wanted {
-                    return Some(object[start..at].trim_ascii());
+            b',' | b'}' => {
+                let value = text[start..at].trim_ascii();
+                match key {
+                    b"\"type\"" => event_type = Some(value),
+                    b"\"object\"" => object = Some(value),
+                    _ => {}
                 }
                 start = at + 1;
+                end = at + 1;
             }
             _ => {}
         }
     }
-    None
+    (scanner.depth == 0 && end == text.len()).then_some((event_type?, object?))
 }
 
 /// Whether the text is one whole value, as opposed to one that broke off.
@@ -69,21 +81,72 @@ pub(crate) fn is_complete(text: &[u8]) -> bool {
     scanner.depth == 0 && !scanner.in_string && !text.trim_ascii().is_empty()
 }
 
+/// Why a text is no list.
+#[derive(Debug, Error)]
+pub(crate) enum NotAList {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("something that is no object between the items")]
+    Junk,
+    #[error("too large")]
+    TooLarge,
+}
+
+/// What surrounds the items of a list.
+#[derive(Deserialize)]
+struct Envelope {
+    metadata: ListMeta,
+    /// Emptied, but there: a list without is a list whose items went by unseen.
+    #[serde(rename = "items")]
+    _items: IgnoredAny,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListMeta {
+    #[serde(default)]
+    pub(crate) resource_version: String,
+    #[serde(default, rename = "continue")]
+    pub(crate) continue_token: Option<String>,
+}
+
+/// Far more than any server sends around the items.
+const MAX_ENVELOPE: usize = 1 << 20;
+/// A buffer that one large item stretched beyond this is given back.
+const KEEP_BUFFER: usize = 1 << 20;
+
 /// Cuts the elements of the top-level array `items` out of a list that arrives in chunks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ListSplitter {
     scanner: Scanner,
     in_items: bool,
     item: Vec<u8>,
     item_done: bool,
     envelope: Vec<u8>,
+    max_item: usize,
 }
 
 impl ListSplitter {
+    /// No item may have more bytes than this.
+    pub(crate) fn new(max_item: usize) -> Self {
+        Self {
+            scanner: Scanner::default(),
+            in_items: false,
+            item: Vec::new(),
+            item_done: false,
+            envelope: Vec::new(),
+            max_item,
+        }
+    }
+
     /// The next item that is complete; `chunk` is shortened by what was read. `None` asks for more.
-    pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Option<&[u8]> {
+    pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, NotAList> {
         if std::mem::take(&mut self.item_done) {
             self.item.clear();
+            if self.item.capacity() > KEEP_BUFFER {
+                self.item = Vec::new();
+            }
         }
         let bytes = *chunk;
         // Where the part of the current item that lies in this chunk begins.
@@ -101,12 +164,14 @@ impl ListSplitter {
                     self.envelope.push(byte);
                     self.in_items = false;
                 }
-                (true, 2, 3) => from = at,
+                (true, 2, 3) if byte == b'{' => from = at,
+                (true, 2, 2) if byte == b',' || byte.is_ascii_whitespace() => {}
+                (true, 2, _) => return Err(NotAList::Junk),
                 (true, 3, 2) => {
                     self.item.extend_from_slice(&bytes[from..=at]);
                     self.item_done = true;
                     *chunk = &bytes[at + 1..];
-                    return Some(&self.item);
+                    return Ok(Some(&self.item));
                 }
                 (true, ..) => {}
             }
@@ -115,12 +180,16 @@ impl ListSplitter {
             self.item.extend_from_slice(&bytes[from..]);
         }
         *chunk = &[];
-        None
+        if self.envelope.len() > MAX_ENVELOPE || self.item.len() > self.max_item {
+            return Err(NotAList::TooLarge);
+        }
+        Ok(None)
     }
 
-    /// What surrounds the items, with `items` empty.
-    pub(crate) fn envelope(&self) -> &[u8] {
-        &self.envelope
+    /// The list's metadata, if the list was all there.
+    pub(crate) fn finish(self) -> Result<ListMeta, NotAList> {
+        let envelope: Envelope = serde_json::from_slice(&self.envelope)?;
+        Ok(envelope.metadata)
     }
 }
 
@@ -136,15 +205,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_whatever_surrounds_them() {
-        let frame = br#" {"type" : "ADDED", "object":{"type":"x","s":"}\"{","a":[1,{}]},"z":1 }"#;
-        assert_eq!(member(frame, "type"), Some(&b"\"ADDED\""[..]));
-        assert_eq!(member(frame, "object"), Some(&br#"{"type":"x","s":"}\"{","a":[1,{}]}"#[..]));
-        assert_eq!(member(frame, "z"), Some(&b"1"[..]));
-        for (text, name) in
-            [(&b"{}"[..], "type"), (b"nonsense", "type"), (br#"{"type":"A"#, "type"), (frame, "s")]
-        {
-            assert_eq!(member(text, name), None);
+    fn an_event_s_members_are_found_whatever_surrounds_them() {
+        let object = r#"{"type":"x","s":"}\"{","a":[1,{}]}"#;
+        let text = format!(r#" {{"z":{{"type":1}}, "type" : "ADDED", "object":{object},"y":1 }} "#);
+        assert_eq!(watch_event(text.as_bytes()), Some((&b"\"ADDED\""[..], object.as_bytes())));
+    }
+
+    #[test]
+    fn what_is_not_one_whole_event_is_none() {
+        let event = r#"{"type":"A","object":{"a":{}}}"#;
+        assert!(watch_event(event.as_bytes()).is_some());
+        let mut broken = vec![
+            "nonsense".to_owned(),
+            "{}".to_owned(),
+            r#"{"type":"A"}"#.to_owned(),
+            r#"{"object":{}}"#.to_owned(),
+            format!("{event}{event}"),
+            format!("{event}x"),
+            format!("x{event}"),
+            format!("[{event}]"),
+        ];
+        broken.extend((0..event.len()).map(|end| event[..end].to_owned()));
+        for text in broken {
+            assert_eq!(watch_event(text.as_bytes()), None, "{text}");
         }
     }
 
@@ -157,24 +240,51 @@ mod tests {
         }
     }
 
+    /// The items and the metadata of a list in chunks of this size.
+    fn split(list: &[u8], size: usize) -> Result<(Vec<String>, ListMeta), NotAList> {
+        let mut splitter = ListSplitter::new(64);
+        let mut items = Vec::new();
+        for mut chunk in list.chunks(size) {
+            while let Some(item) = splitter.next_item(&mut chunk)? {
+                items.push(String::from_utf8(item.to_vec()).unwrap());
+            }
+        }
+        Ok((items, splitter.finish()?))
+    }
+
     #[test]
     fn items_are_cut_out_wherever_the_chunks_end() {
         let list =
             br#"{"kind":"L", "x":{"items":[{"no":1}]}, "items" : [ {"a":"]}\\\"{"} ,{"b":[[],{"c":{}}]},{}],
-            "metadata":{"resourceVersion":"7","y":[{}]}}"#;
+            "metadata":{"resourceVersion":"7","continue":"c","y":[{}]}}"#;
         for size in 1..list.len() {
-            let mut splitter = ListSplitter::default();
-            let mut items = Vec::new();
-            for mut chunk in list.chunks(size) {
-                while let Some(item) = splitter.next_item(&mut chunk) {
-                    items.push(String::from_utf8(item.to_vec()).unwrap());
-                }
-            }
+            let (items, metadata) = split(list, size).unwrap();
             assert_eq!(items, [r#"{"a":"]}\\\"{"}"#, r#"{"b":[[],{"c":{}}]}"#, "{}"], "chunks of {size}");
-            let envelope: serde_json::Value = serde_json::from_slice(splitter.envelope()).unwrap();
-            assert_eq!(envelope["metadata"]["resourceVersion"], "7");
-            assert_eq!(envelope["items"], serde_json::json!([]));
-            assert_eq!(envelope["x"]["items"][0]["no"], 1);
+            assert_eq!(
+                (metadata.resource_version.as_str(), metadata.continue_token.as_deref()),
+                ("7", Some("c"))
+            );
         }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_trusted_is_none() {
+        let of = |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"7"}},{items}}}"#);
+        for items in ["[]", "null", "[{}]", " [ {} , {} ] "] {
+            assert!(split(of(&format!(r#""items":{items}"#)).as_bytes(), 5).is_ok(), "{items}");
+        }
+        let large = format!(r#""items":[{{"a":"{}"}}]"#, "x".repeat(100));
+        for broken in [
+            r#""itemt":[{}]"#,
+            r#""items":[{}x{}]"#,
+            r#""items":[{},"{}"]"#,
+            r#""items":[{},[]]"#,
+            r#""items":[{}}"#,
+            r#""items":[{}"#,
+            &large,
+        ] {
+            assert!(split(of(broken).as_bytes(), 5).is_err(), "{broken}");
+        }
+        assert!(split(br#"{"items":[]}"#, 5).is_err(), "no metadata");
     }
 }

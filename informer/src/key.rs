@@ -105,20 +105,20 @@ pub enum Deleted<T> {
 }
 
 impl<T> Deleted<T> {
+    /// The key of the object that is gone. A tombstone has its own, whatever its object says. Same as
+    /// client-go's `DeletionHandlingMetaNamespaceKeyFunc`.
+    pub fn key<K: Kind<Object = T>>(&self, kind: &K) -> ObjectKey {
+        match self {
+            Self::Known(object) => kind.key(object),
+            Self::FinalStateUnknown { key, .. } => key.clone(),
+        }
+    }
+
     /// The final or, failing that, the last known state.
     pub fn object(&self) -> Option<&Arc<T>> {
         match self {
             Self::Known(object) => Some(object),
             Self::FinalStateUnknown { last, .. } => last.as_ref(),
-        }
-    }
-
-    /// The object's key: a tombstone's is the one under which the object was stored, and an object's is what its kind
-    /// says; same as client-go's `DeletionHandlingMetaNamespaceKeyFunc`.
-    pub fn key<K: Kind<Object = T>>(&self, kind: &K) -> ObjectKey {
-        match self {
-            Self::Known(object) => kind.key(object),
-            Self::FinalStateUnknown { key, .. } => key.clone(),
         }
     }
 
@@ -142,7 +142,7 @@ impl<T> Clone for Deleted<T> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
     use crate::kind::Typed;
@@ -176,25 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_object_is_named_as_it_was_stored() {
-        let maps = Typed::<ConfigMap>::new();
-        let mut map = ConfigMap::default();
-        map.metadata.name = Some("a".to_owned());
-        map.metadata.namespace = Some("ns".to_owned());
-        let map = Arc::new(map);
-        assert_eq!(Deleted::Known(Arc::clone(&map)).key(&maps).as_str(), "ns/a");
-        // The key of a tombstone counts, however odd, and whatever its object says.
-        for text in ["ns/a", "b", "odd/key/of/many/parts", ""] {
-            for last in [Some(Arc::clone(&map)), None] {
-                let key = ObjectKey::explicit(text);
-                let deleted = Deleted::FinalStateUnknown { key, last };
-                assert_eq!(deleted.key(&maps).as_str(), text);
+    fn the_key_of_what_is_gone_is_that_of_the_tombstone_or_of_the_object() {
+        let mut pod = Pod::default();
+        (pod.metadata.namespace, pod.metadata.name) = (Some("ns".to_owned()), Some("a".to_owned()));
+        let pod = Arc::new(pod);
+        let pods = Typed::<Pod>::new();
+        assert_eq!(Deleted::Known(Arc::clone(&pod)).key(&pods).as_str(), "ns/a");
+        for text in ["ns/a", "other/b", "b", "ns/", "/a", ""] {
+            let key = ObjectKey::parse(text).unwrap();
+            for last in [None, Some(Arc::clone(&pod))] {
+                let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last };
+                assert_eq!(tombstone.key(&pods).as_str(), text);
             }
         }
         let mut node = Node::default();
         node.metadata.name = Some("n".to_owned());
-        let nodes = Typed::<Node>::new();
-        let key = Deleted::Known(Arc::new(node)).key(&nodes);
-        assert_eq!((key.namespace(), key.name()), (None, "n"));
+        assert_eq!(Deleted::Known(Arc::new(node)).key(&Typed::<Node>::new()).as_str(), "n");
     }
 }

@@ -12,6 +12,9 @@
 //! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
 //! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
+//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
+//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
+//!   whole content at every change.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -54,7 +57,9 @@
 
 mod backoff;
 mod client;
+mod controller;
 mod delta;
+mod delta_fifo;
 mod discovery;
 mod dynamic_factory;
 mod event_stream;
@@ -75,6 +80,7 @@ mod metrics;
 mod notification;
 mod processor;
 pub mod protobuf;
+mod queue;
 mod real_fifo;
 mod reflector;
 mod resource_version;
@@ -85,10 +91,12 @@ mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
+mod undelta;
 mod wait;
 
 pub use backoff::BackoffPolicy;
 pub use client::{ClientError, informer_client, informer_config};
+pub use controller::{Controller, ControllerOptions, ShouldResync};
 pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
 pub use dynamic_factory::{
     DiscoveringFactory, DynamicInformerFactory, FromDiscovery, MetadataInformerFactory,
@@ -114,10 +122,12 @@ pub use metrics::{HandlerMetrics, InformerMetrics, LATENCY_BUCKETS, LatencyHisto
 pub use notification::Notification;
 pub use processor::AddHandlerError;
 pub use protobuf::{Identified, Protobuf};
+pub use queue::QueueKind;
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
 pub use resync_period::{jitter, resync_period};
 pub use selector::{Labelled, Labels, Selector, SelectorError};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
+pub use undelta::UndeltaStore;
 pub use wait::{DoneChecker, WaitError, wait_for};

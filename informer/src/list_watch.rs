@@ -133,7 +133,7 @@ pub enum ListWatchError {
     ContentType(String),
     /// The answer to a list is not a list.
     #[error("the answer is not a list: {0}")]
-    NotAList(#[source] serde_json::Error),
+    NotAList(#[source] Box<dyn Error + Send + Sync>),
     /// The request could not be built, for example because of a malformed namespace.
     #[error("cannot build the request: {0}")]
     Request(#[from] http::Error),

@@ -10,8 +10,13 @@ use serde::de::DeserializeOwned;
 use crate::key::ObjectKey;
 use crate::kind::{Accept, ContentType, DecodeError, GroupVersionResource, Kind, resource_key};
 
+mod envelope;
+mod list;
 mod meta;
+mod wire;
 
+pub(crate) use envelope::{MAGIC, metadata, open, status, watch_event};
+pub(crate) use list::ListSplitter;
 pub(crate) use meta::PartialObjectMetadata;
 pub use meta::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 

@@ -1,224 +1,147 @@
-//! The default queue: every change in its order over all keys, lists and resyncs as one change each.
+//! The queue that keeps every change in its order over all objects.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
-use tokio::sync::Notify;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::delta::{Batch, Delta, Queue};
+use crate::delta::{Batch, Delta, Replacement};
 use crate::key::ObjectKey;
+use crate::queue::{Content, Fifo, Population};
+use crate::store::Store;
 
 /// Keys per batch. Large enough to amortise the store's lock, small enough not to hold it for long.
 const MAX_BATCH: usize = 1000;
 
-pub(crate) struct RealFifo<T> {
-    state: Mutex<State<T>>,
-    changed: Notify,
-}
+/// The default queue.
+pub(crate) type RealFifo<T> = Fifo<InOrder<T>>;
 
-struct State<T> {
+/// Changes in order. Lists and resyncs are one change each, or, with a store to compare them with, one per
+/// object.
+pub(crate) struct InOrder<T> {
     deltas: VecDeque<Delta<T>>,
-    first_list: FirstList,
-    closed: bool,
+    population: Population,
+    known: Option<Store<T>>,
 }
 
-/// Where the first list is on its way through the queue.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FirstList {
-    Awaited,
-    Queued,
-    /// Popped, or never to come because something else was pushed first.
-    Done,
-}
-
-impl<T> RealFifo<T> {
+impl<T: Send + Sync + 'static> RealFifo<T> {
+    /// Lists and resyncs as one change each.
     pub(crate) fn new() -> Self {
-        let state = State { deltas: VecDeque::new(), first_list: FirstList::Awaited, closed: false };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self::holding(InOrder::new(None))
+    }
+
+    /// Lists and resyncs as a change per object. `known` is what the queue's consumer writes to.
+    pub(crate) fn per_object(known: Store<T>) -> Self {
+        Self::holding(InOrder::new(Some(known)))
     }
 }
 
-impl<T: Send + Sync + 'static> Queue<T> for RealFifo<T> {
-    fn push(&self, delta: Delta<T>) {
-        let mut state = self.state.lock();
-        if state.closed {
-            return;
-        }
-        if state.first_list == FirstList::Awaited {
-            match delta {
-                Delta::ReplacedAll(_) => state.first_list = FirstList::Queued,
-                Delta::SyncAll | Delta::Bookmark(_) => {}
-                _ => state.first_list = FirstList::Done,
-            }
-        }
-        state.deltas.push_back(delta);
-        drop(state);
-        self.changed.notify_one();
+impl<T> InOrder<T> {
+    pub(crate) fn new(known: Option<Store<T>>) -> Self {
+        Self { deltas: VecDeque::new(), population: Population::default(), known }
     }
 
-    async fn pop_batch(&self) -> Option<Batch<T>> {
-        loop {
-            // In a block of its own, so that the guard is gone before the wait.
+    /// What is gone, then what the list has.
+    fn replace_each(&mut self, known: &Store<T>, list: Replacement<T>) {
+        for (key, last) in self.gone(known, &list) {
+            self.deltas.push_back(Delta::tombstone(key, last));
+        }
+        self.deltas.extend(list.objects.into_iter().map(|(key, object)| Delta::Replaced(key, object)));
+        self.population.list(self.deltas.len());
+    }
+
+    /// What is known but not listed, with its newest state: queued objects in order of appearance, then
+    /// stored ones.
+    fn gone(&self, known: &Store<T>, list: &Replacement<T>) -> Vec<(ObjectKey, Option<Arc<T>>)> {
+        let listed: FxHashSet<_> = list.keys().collect();
+        let mut order = Vec::new();
+        let mut newest = FxHashMap::default();
+        for delta in &self.deltas {
+            if let Some(key) = delta.key()
+                && newest.insert(key, delta).is_none()
             {
-                let mut state = self.state.lock();
-                if let Some(batch) = state.next_batch() {
-                    return Some(batch);
-                }
-                if state.closed {
-                    return None;
-                }
+                order.push(key);
             }
-            self.changed.notified().await;
         }
+        let queued = order.into_iter().filter(|key| !listed.contains(key));
+        let queued = queued.filter_map(|key| match newest.get(key)? {
+            // One deletion is enough.
+            Delta::Deleted(..) => None,
+            delta => Some((key.clone(), delta.object().cloned())),
+        });
+        let mut gone: Vec<_> = queued.collect();
+        let stored = known.entries_where(|key| !listed.contains(key) && !newest.contains_key(key));
+        gone.extend(stored.into_iter().map(|(key, object)| (key, Some(object))));
+        gone
     }
 
-    fn len(&self) -> usize {
-        self.state.lock().deltas.len()
+    /// Shows the stored objects again, save those of which there is news in the queue: it is newer.
+    fn sync_each(&mut self, known: &Store<T>) {
+        let queued: FxHashSet<_> = self.deltas.iter().filter_map(Delta::key).collect();
+        let idle = known.entries_where(|key| !queued.contains(key));
+        self.deltas.extend(idle.into_iter().map(|(key, object)| Delta::Sync(key, object)));
     }
 
-    fn close(&self) {
-        self.state.lock().closed = true;
-        self.changed.notify_one();
+    fn joins(&self, seen: &mut FxHashSet<ObjectKey>) -> bool {
+        match self.deltas.front() {
+            Some(Delta::Bookmark(_)) => true,
+            Some(delta) => delta.key().is_some_and(|key| seen.insert(key.clone())),
+            None => false,
+        }
     }
 }
 
-impl<T> State<T> {
-    fn next_batch(&mut self) -> Option<Batch<T>> {
-        let first = self.deltas.pop_front()?;
-        let in_initial_list = self.first_list == FirstList::Queued && matches!(first, Delta::ReplacedAll(_));
-        if in_initial_list {
-            self.first_list = FirstList::Done;
+impl<T: Send + Sync + 'static> Content for InOrder<T> {
+    type Object = T;
+
+    fn push(&mut self, delta: Delta<T>) {
+        match (&self.known, delta) {
+            (None, list @ Delta::ReplacedAll(_)) => {
+                self.deltas.push_back(list);
+                self.population.list(self.deltas.len());
+            }
+            (Some(known), Delta::ReplacedAll(list)) => {
+                let known = known.clone();
+                self.replace_each(&known, list);
+            }
+            (Some(known), Delta::SyncAll) => {
+                let known = known.clone();
+                self.sync_each(&known);
+            }
+            // A bookmark would claim more than a store knows that has a list in part.
+            (Some(_), Delta::Bookmark(_)) => {}
+            (None, delta @ (Delta::SyncAll | Delta::Bookmark(_))) => self.deltas.push_back(delta),
+            (_, delta) => {
+                self.population.touch();
+                self.deltas.push_back(delta);
+            }
         }
+    }
+
+    fn next_batch(&mut self) -> Option<Batch<T>> {
+        let Some(first) = self.deltas.pop_front() else {
+            return self.population.untold();
+        };
+        let limit = self.population.remaining().map_or(MAX_BATCH, |left| left.min(MAX_BATCH));
         let mut seen: FxHashSet<ObjectKey> = first.key().cloned().into_iter().collect();
         // What concerns all objects is a batch by itself: handlers then see one server state at a time.
         let alone = seen.is_empty() && !matches!(first, Delta::Bookmark(_));
         let mut deltas = vec![first];
-        while !alone && deltas.len() < MAX_BATCH {
-            let joins = match self.deltas.front() {
-                Some(Delta::Bookmark(_)) => true,
-                Some(delta) => delta.key().is_some_and(|key| seen.insert(key.clone())),
-                None => false,
-            };
-            if !joins {
-                break;
-            }
+        while !alone && deltas.len() < limit && self.joins(&mut seen) {
             deltas.extend(self.deltas.pop_front());
         }
-        Some(Batch { deltas, in_initial_list, synced: self.first_list == FirstList::Done })
+        let popped = deltas.len();
+        Some(self.population.batch(deltas, popped))
+    }
+
+    fn len(&self) -> usize {
+        self.deltas.len()
+    }
+
+    fn consults_store(&self) -> bool {
+        self.known.is_some()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::delta::Replacement;
-    use crate::key::Deleted;
-
-    fn key(name: &str) -> ObjectKey {
-        ObjectKey::new(None, name)
-    }
-
-    fn added(name: &str) -> Delta<u32> {
-        Delta::Added(key(name), Arc::new(0))
-    }
-
-    fn deleted(name: &str) -> Delta<u32> {
-        Delta::Deleted(key(name), Deleted::Known(Arc::new(0)))
-    }
-
-    fn replaced(names: &[&str]) -> Delta<u32> {
-        let objects = names.iter().map(|name| (key(name), Arc::new(0))).collect();
-        Delta::ReplacedAll(Replacement { objects, keep: Vec::new(), resource_version: "1".to_owned() })
-    }
-
-    fn name(delta: &Delta<u32>) -> String {
-        match delta {
-            Delta::Added(key, _) => format!("+{key}"),
-            Delta::Updated(key, _) => format!("~{key}"),
-            Delta::Deleted(key, _) => format!("-{key}"),
-            Delta::ReplacedAll(list) => format!("={}", list.objects.len()),
-            Delta::SyncAll => "sync".to_owned(),
-            Delta::Bookmark(version) => format!("@{version}"),
-        }
-    }
-
-    async fn batches(queue: &RealFifo<u32>) -> Vec<(String, bool, bool)> {
-        queue.close();
-        let mut all = Vec::new();
-        while let Some(batch) = queue.pop_batch().await {
-            let names: Vec<_> = batch.deltas.iter().map(name).collect();
-            all.push((names.join(" "), batch.in_initial_list, batch.synced));
-        }
-        all
-    }
-
-    #[tokio::test]
-    async fn batches_end_at_a_repeated_key_and_around_what_concerns_all_objects() {
-        let queue = RealFifo::new();
-        for delta in [
-            replaced(&["a", "b"]),
-            added("c"),
-            Delta::Bookmark("5".to_owned()),
-            deleted("a"),
-            added("c"),
-            Delta::SyncAll,
-            added("a"),
-            replaced(&[]),
-            added("b"),
-        ] {
-            queue.push(delta);
-        }
-        let expected = [
-            ("=2", true),
-            ("+c @5 -a", false),
-            ("+c", false),
-            ("sync", false),
-            ("+a", false),
-            ("=0", false),
-            ("+b", false),
-        ];
-        let expected: Vec<_> =
-            expected.into_iter().map(|(names, initial)| (names.to_owned(), initial, true)).collect();
-        assert_eq!(batches(&queue).await, expected);
-    }
-
-    #[tokio::test]
-    async fn a_batch_holds_at_most_a_thousand_keys() {
-        let queue = RealFifo::new();
-        for n in 0..2500 {
-            queue.push(added(&n.to_string()));
-        }
-        queue.close();
-        let mut sizes = Vec::new();
-        while let Some(batch) = queue.pop_batch().await {
-            sizes.push(batch.deltas.len());
-        }
-        assert_eq!(sizes, [1000, 1000, 500]);
-    }
-
-    #[tokio::test]
-    async fn an_empty_first_list_syncs_and_what_precedes_it_does_not() {
-        let queue = RealFifo::new();
-        queue.push(Delta::SyncAll);
-        queue.push(replaced(&[]));
-        assert_eq!(batches(&queue).await, [("sync".to_owned(), false, false), ("=0".to_owned(), true, true)]);
-        let queue = RealFifo::new();
-        queue.push(added("a"));
-        queue.push(replaced(&[]));
-        assert_eq!(batches(&queue).await, [("+a".to_owned(), false, true), ("=0".to_owned(), false, true)]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_waiting_pop_returns_when_the_queue_is_closed() {
-        let queue = Arc::new(RealFifo::<u32>::new());
-        let popper = Arc::clone(&queue);
-        let popped = tokio::spawn(async move { popper.pop_batch().await.is_none() });
-        tokio::task::yield_now().await;
-        queue.close();
-        queue.push(added("late"));
-        assert!(popped.await.unwrap());
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use tokio::task::coop;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::delta::{Delta, Queue};
+use crate::delta::{Batch, Delta, Queue};
 use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
 use crate::informer_name::InformerIdentity;
@@ -23,7 +23,7 @@ use crate::listener::{HandlerOptions, Panic, Registration};
 use crate::lister::Lister;
 use crate::metrics::{Counted, HandlerMetrics, InformerMetrics, Requests, last_digits};
 use crate::processor::{AddHandlerError, Processor};
-use crate::real_fifo::RealFifo;
+use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
 use crate::store::{IndexError, Indexers, Store};
 
@@ -37,6 +37,8 @@ pub struct InformerOptions<T> {
     pub reflector: ReflectorOptions,
     /// What the informer is called in the log and counted as in metrics; nobody, unless its user says so.
     pub identity: InformerIdentity,
+    /// The queue between the reflector and the store.
+    pub queue: QueueKind,
 }
 
 // Derived, this would ask for `T: Default`.
@@ -47,6 +49,7 @@ impl<T> Default for InformerOptions<T> {
             indexers: Indexers::new(),
             reflector: ReflectorOptions::default(),
             identity: InformerIdentity::default(),
+            queue: QueueKind::default(),
         }
     }
 }
@@ -67,6 +70,7 @@ pub struct SharedInformer<K: Kind> {
     kind: Arc<K>,
     source: Arc<dyn ListerWatcher<K>>,
     options: ReflectorOptions,
+    queue: QueueKind,
     store: Store<K::Object>,
     processor: Processor<K::Object>,
     status: Arc<ReflectorStatus>,
@@ -99,7 +103,7 @@ impl<K: Kind> SharedInformer<K> {
         options: InformerOptions<K::Object>,
     ) -> Arc<Self> {
         let (panicked, panics) = mpsc::unbounded_channel();
-        let store = Store::new(options.indexers);
+        let store = options.queue.store(options.indexers);
         let settings = Settings { started: false, transform: None, on_error: None, panics: Some(panics) };
         let requests = Arc::default();
         let label = label(&options.identity, &*kind);
@@ -107,6 +111,7 @@ impl<K: Kind> SharedInformer<K> {
             kind,
             source: Arc::new(Counted::new(source, Arc::clone(&requests))),
             options: options.reflector,
+            queue: options.queue,
             processor: Processor::new(&label, store.clone(), options.resync, panicked),
             store,
             status: Arc::default(),
@@ -223,7 +228,7 @@ impl<K: Kind> SharedInformer<K> {
         // In case this future is dropped: neither the reflector nor the listeners may outlive it.
         let _stop_reflector = stop.clone().drop_guard();
         let _stop_listeners = StopOnDrop(&self);
-        let queue = Arc::new(RealFifo::new());
+        let queue = Arc::new(InformerQueue::new(self.queue, &self.store));
         let queued = Arc::clone(&queue);
         self.processor.meters().watch_queue(move || queued.len());
         let reflector = Reflector::new(
@@ -236,7 +241,7 @@ impl<K: Kind> SharedInformer<K> {
         let reflector = reflector.with_transform(transform).with_error_handler(on_error);
         let reflector = tokio::spawn(reflector.run(stop.clone()));
 
-        let panic = self.process(&*queue, &mut panics).await;
+        let panic = self.process(&queue, &mut panics).await;
         stop.cancel();
         let reflected = reflector.await;
         self.processor.stop();
@@ -260,9 +265,9 @@ impl<K: Kind> SharedInformer<K> {
     }
 
     /// The single writer of the store. Ends with the queue, or with a handler's panic.
-    async fn process<Q: Queue<K::Object>>(
+    async fn process(
         &self,
-        queue: &Q,
+        queue: &InformerQueue<K::Object>,
         panics: &mut UnboundedReceiver<Panic>,
     ) -> Option<Panic> {
         let mut resync = resync_timer(self.processor.check_period());
@@ -275,17 +280,21 @@ impl<K: Kind> SharedInformer<K> {
                         queue.push(Delta::SyncAll);
                     }
                 }
-                batch = queue.pop_batch() => {
-                    let batch = batch?;
-                    let synced = batch.synced;
-                    self.processor.apply(&*self.kind, batch);
-                    if synced {
+                synced = queue.process_next(|batch| self.apply(batch)) => {
+                    if synced? {
                         self.synced.set();
                     }
                     coop::consume_budget().await;
                 }
             }
         }
+    }
+
+    /// Says whether the whole first list has been applied.
+    fn apply(&self, batch: Batch<K::Object>) -> bool {
+        let synced = batch.synced;
+        self.processor.apply(&*self.kind, batch);
+        synced
     }
 
     /// The descriptor of the objects.
@@ -388,7 +397,7 @@ impl<K: Kind> Drop for StopOnDrop<'_, K> {
     }
 }
 
-fn resync_timer(period: Duration) -> Option<Interval> {
+pub(crate) fn resync_timer(period: Duration) -> Option<Interval> {
     (!period.is_zero()).then(|| {
         let mut timer = tokio::time::interval_at(Instant::now() + period, period);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -396,7 +405,7 @@ fn resync_timer(period: Duration) -> Option<Interval> {
     })
 }
 
-async fn tick(timer: &mut Option<Interval>) {
+pub(crate) async fn tick(timer: &mut Option<Interval>) {
     match timer {
         Some(timer) => drop(timer.tick().await),
         None => std::future::pending().await,

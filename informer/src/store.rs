@@ -43,13 +43,23 @@ pub enum IndexError {
 
 /// A handle on an informer's store. Clones share the store; only the informer writes to it.
 ///
-/// Every method reads one consistent state. Two calls may see different ones.
+/// Every method reads one consistent state. Two calls may see different ones. A handle can be kept for as long
+/// as the reader likes and always shows the present content, also after the informer has stopped.
+///
+/// What is stored is shared with the handlers and cannot be changed through the store:
+///
+/// ```compile_fail
+/// # fn example(store: &kube_informers::Store<String>) {
+/// store.get("ns/a").unwrap().push('x');
+/// # }
+/// ```
 pub struct Store<T>(Arc<RwLock<Content<T>>>);
 
 struct Content<T> {
     objects: FxHashMap<ObjectKey, Arc<T>>,
     indices: BTreeMap<String, Index<T>>,
     resource_version: String,
+    versioned: bool,
 }
 
 struct Index<T> {
@@ -73,8 +83,18 @@ impl<T> Clone for Store<T> {
 
 impl<T> Store<T> {
     pub(crate) fn new(indexers: Indexers<T>) -> Self {
+        Self::with(indexers, true)
+    }
+
+    /// A store that is shown lists one object at a time, so that no version is that of its content.
+    pub(crate) fn unversioned(indexers: Indexers<T>) -> Self {
+        Self::with(indexers, false)
+    }
+
+    fn with(indexers: Indexers<T>, versioned: bool) -> Self {
         let indices = indexers.into_iter().map(|(name, values_of)| (name, Index::new(values_of))).collect();
-        let content = Content { objects: FxHashMap::default(), indices, resource_version: String::new() };
+        let resource_version = String::new();
+        let content = Content { objects: FxHashMap::default(), indices, resource_version, versioned };
         Self(Arc::new(RwLock::new(content)))
     }
 
@@ -111,9 +131,12 @@ impl<T> Store<T> {
         self.len() == 0
     }
 
-    /// The resource version that the content corresponds to; empty before the first list.
+    /// The resource version that the content corresponds to; empty before the first list, and always with a
+    /// [`QueueKind`](crate::QueueKind) that takes lists apart.
     ///
-    /// Unlike the informer's last sync resource version this says what has arrived in the store.
+    /// Unlike the informer's last sync resource version this says what has arrived in the store. Same as
+    /// client-go's `LastStoreSyncResourceVersion`: it follows lists, events and bookmarks, but not resyncs,
+    /// tombstones, and objects that a transform robbed of their version.
     pub fn resource_version(&self) -> String {
         self.0.read().resource_version.clone()
     }
@@ -126,6 +149,17 @@ impl<T> Store<T> {
         Ok(keys.filter_map(|key| content.objects.get(key).cloned()).collect())
     }
 
+    /// The objects that the index `name` files under any of the values it would file `object` under, each
+    /// once. Same as client-go's `Index`.
+    pub fn index(&self, name: &str, key: &ObjectKey, object: &T) -> Result<Vec<Arc<T>>, IndexError> {
+        let content = self.0.read();
+        let index = content.index(name)?;
+        let values = (index.values_of)(key, object);
+        let keys = values.iter().filter_map(|value| index.keys.get(value)).flatten();
+        let keys: FxHashSet<_> = keys.collect();
+        Ok(keys.into_iter().filter_map(|key| content.objects.get(key).cloned()).collect())
+    }
+
     /// The keys filed under `value` in the index `name`.
     pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
         let content = self.0.read();
@@ -135,6 +169,19 @@ impl<T> Store<T> {
     /// The values under which the index `name` files any object.
     pub fn index_values(&self, name: &str) -> Result<Vec<String>, IndexError> {
         Ok(self.0.read().index(name)?.keys.keys().cloned().collect())
+    }
+
+    /// The entries whose key passes, in the order of their keys: the map's own order is arbitrary, and what
+    /// is made of the entries should not depend on it.
+    pub(crate) fn entries_where(
+        &self,
+        mut predicate: impl FnMut(&ObjectKey) -> bool,
+    ) -> Vec<(ObjectKey, Arc<T>)> {
+        let content = self.0.read();
+        let passing = content.objects.iter().filter(|(key, _)| predicate(key));
+        let mut entries: Vec<_> = passing.map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
+        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        entries
     }
 
     /// Whether there is an index of this name.
@@ -167,7 +214,10 @@ impl<T> Store<T> {
         let mut content = self.0.write();
         for delta in deltas {
             match delta {
-                Delta::Added(key, object) | Delta::Updated(key, object) => {
+                Delta::Added(key, object)
+                | Delta::Updated(key, object)
+                | Delta::Replaced(key, object)
+                | Delta::Sync(key, object) => {
                     content.advance(kind.resource_version(&object));
                     changes.push(content.upsert(key, object));
                 }
@@ -195,7 +245,7 @@ impl<T> Content<T> {
     }
 
     fn advance(&mut self, version: &str) {
-        if !version.is_empty() {
+        if self.versioned && !version.is_empty() {
             version.clone_into(&mut self.resource_version);
         }
     }
@@ -212,23 +262,25 @@ impl<T> Content<T> {
         }
     }
 
-    /// Nothing to report if the object was never here.
+    /// The deletion of an object that was never here is news too, unless there is nothing to say but a name.
     fn delete(&mut self, key: &ObjectKey, deleted: Deleted<T>) -> Option<Change<T>> {
-        let stored = self.objects.remove(key)?;
-        for index in self.indices.values_mut() {
-            index.refile(key, Some(&stored), None);
+        let stored = self.objects.remove(key);
+        if let Some(stored) = &stored {
+            for index in self.indices.values_mut() {
+                index.refile(key, Some(stored), None);
+            }
         }
-        Some(Change::Deleted(match deleted {
+        let deleted = match deleted {
             Deleted::FinalStateUnknown { key, last } => {
-                Deleted::FinalStateUnknown { key, last: last.or(Some(stored)) }
+                Deleted::FinalStateUnknown { key, last: Some(last.or(stored)?) }
             }
             known @ Deleted::Known(_) => known,
-        }))
+        };
+        Some(Change::Deleted(deleted))
     }
 
     fn replace(&mut self, list: Replacement<T>, changes: &mut Vec<Change<T>>) {
-        let listed: FxHashSet<&ObjectKey> =
-            list.objects.iter().map(|(key, _)| key).chain(&list.keep).collect();
+        let listed: FxHashSet<&ObjectKey> = list.keys().collect();
         let mut gone: Vec<_> = self.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
         // The map's order is arbitrary, and handlers should not depend on it.
         gone.sort_unstable();
@@ -241,7 +293,9 @@ impl<T> Content<T> {
         for (key, object) in list.objects {
             changes.push(self.upsert(key, object));
         }
-        self.resource_version = list.resource_version;
+        if self.versioned {
+            self.resource_version = list.resource_version;
+        }
     }
 }
 

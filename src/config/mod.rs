@@ -95,6 +95,14 @@ pub struct ClientConnection {
     pub accept_content_types: Vec<MediaType>,
 }
 
+impl ClientConnection {
+    /// Whether pods and nodes are best read as protobuf. JSON is understood in any case.
+    pub fn reads_protobuf(&self) -> bool {
+        let best = self.accept_content_types.first().unwrap_or(&self.content_type);
+        *best == MediaType::Protobuf
+    }
+}
+
 /// An encoding of API objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MediaType {

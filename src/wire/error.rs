@@ -8,7 +8,9 @@ use serde_json::Value;
 use supercargo_framework::quantity::QuantityError;
 use thiserror::Error;
 
-use super::json::Str;
+use super::json::{Obj, Str};
+use super::metadata::Metadata;
+use super::proto::{Message, ProtoError, merge, message, read};
 
 /// An object that cannot become a record: which one, where in it, and why.
 #[derive(Debug, Error)]
@@ -29,6 +31,9 @@ pub enum Fault {
     /// The document is no JSON, ends too early, or the field has another type than the API gives it.
     #[error("{0}")]
     Json(#[source] serde_json::Error),
+    /// The message is no protobuf, ends too early, or a field has another type than the API gives it.
+    #[error("{0}")]
+    Protobuf(#[source] ProtoError),
     /// The object cannot be identified without this field.
     #[error("missing or empty")]
     Missing,
@@ -84,6 +89,27 @@ pub(super) fn parse<'de, T: Deserialize<'de>>(kind: &str, document: &'de [u8]) -
         misfit.of(kind, &namespace, &name)
     })
 }
+
+/// The same for protobuf, of which only the whole message can be named as the place.
+pub(super) fn parse_protobuf<'a, T: Message<'a> + Default>(
+    kind: &str,
+    bytes: &'a [u8],
+) -> Result<T, WireError> {
+    read(bytes).map_err(|error| {
+        let mut named = Named::default();
+        // The message is known to be broken; what came before the break has been taken.
+        let _ = merge(&mut named, bytes);
+        Misfit::new(".", Fault::Protobuf(error)).of(kind, &named.metadata.namespace, &named.metadata.name)
+    })
+}
+
+/// What all objects have.
+#[derive(Default)]
+struct Named<'a> {
+    metadata: Obj<Metadata<'a>>,
+}
+
+message!(Named { 1 => metadata });
 
 /// As much of an object's name as a broken document yields.
 #[derive(Default)]

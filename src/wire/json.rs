@@ -12,19 +12,19 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 
 /// Text, borrowed from the document unless that has escapes in it. Absent text is empty, as in Go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Str<'a>(Cow<'a, str>);
+pub(super) struct Str<'a>(pub(super) Cow<'a, str>);
 
 /// An object with the fields of `T`.
 #[derive(Debug, Default, Hash)]
-pub(super) struct Obj<T>(T);
+pub(super) struct Obj<T>(pub(super) T);
 
 /// An array.
 #[derive(Debug, Hash)]
-pub(super) struct List<T>(Vec<T>);
+pub(super) struct List<T>(pub(super) Vec<T>);
 
 /// An object of texts, in document order.
 #[derive(Debug, Default)]
-pub(super) struct Pairs<'a>(Vec<(Str<'a>, Str<'a>)>);
+pub(super) struct Pairs<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
 
 impl<T> Default for List<T> {
     fn default() -> Self {

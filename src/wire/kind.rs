@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use kube_informers::{ContentType, DecodeError, GroupVersionResource, Kind, ObjectKey};
+use kube_informers::{Accept, ContentType, DecodeError, GroupVersionResource, Kind, ObjectKey};
 use supercargo_framework::{NodeRecord, PodInfo};
 
 use super::{NodeKind, PodKind};
@@ -27,11 +27,17 @@ impl Kind for PodKind {
         &pod.resource_version
     }
 
+    fn accept(&self) -> Accept {
+        Accept { protobuf: self.protobuf, metadata_only: false }
+    }
+
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<PodInfo, DecodeError> {
-        match content_type {
-            ContentType::Json => self.decode(bytes).map_err(|error| DecodeError::Invalid(Box::new(error))),
-            other => Err(DecodeError::UnsupportedContentType(other)),
-        }
+        let decoded = match content_type {
+            ContentType::Json => self.decode(bytes),
+            ContentType::Protobuf => self.decode_protobuf(bytes),
+            other => return Err(DecodeError::UnsupportedContentType(other)),
+        };
+        decoded.map_err(|error| DecodeError::Invalid(Box::new(error)))
     }
 }
 
@@ -50,10 +56,16 @@ impl Kind for NodeKind {
         &node.resource_version
     }
 
+    fn accept(&self) -> Accept {
+        Accept { protobuf: self.protobuf, metadata_only: false }
+    }
+
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<NodeRecord, DecodeError> {
-        match content_type {
-            ContentType::Json => self.decode(bytes).map_err(|error| DecodeError::Invalid(Box::new(error))),
-            other => Err(DecodeError::UnsupportedContentType(other)),
-        }
+        let decoded = match content_type {
+            ContentType::Json => self.decode(bytes),
+            ContentType::Protobuf => self.decode_protobuf(bytes),
+            other => return Err(DecodeError::UnsupportedContentType(other)),
+        };
+        decoded.map_err(|error| DecodeError::Invalid(Box::new(error)))
     }
 }

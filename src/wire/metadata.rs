@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::error::{Fault, Misfit};
 use super::json::{List, Obj, Pairs, Str};
+use super::proto::message;
 
 /// `metadata` as the API sends it.
 #[derive(Debug, Default, Deserialize)]
@@ -30,6 +31,8 @@ pub(super) struct Metadata<'a> {
     owner_references: List<Obj<OwnerReference<'a>>>,
 }
 
+message!(Metadata { 1 => name, 3 => namespace, 5 => uid, 6 => resource_version, 7 => generation, 9 => deletion_timestamp as time, 11 => labels, 12 => annotations, 13 => owner_references });
+
 /// An entry of `metadata.ownerReferences`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -38,6 +41,8 @@ struct OwnerReference<'a> {
     uid: Str<'a>,
     controller: Option<bool>,
 }
+
+message!(OwnerReference { 4 => uid, 6 => controller });
 
 impl Metadata<'_> {
     /// The UID of the owner that controls the object.

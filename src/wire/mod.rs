@@ -1,4 +1,4 @@
-//! Pods and nodes from the API server's JSON to the records that the scheduler keeps.
+//! Pods and nodes from the API server's protobuf or JSON to the records that the scheduler keeps.
 //!
 //! A typed pod weighs tens of kilobytes and most of it never matters to scheduling. So an object is read into a slim
 //! type that borrows its strings from the document and knows only the fields that a decision can depend on, and is
@@ -16,9 +16,11 @@ mod kind;
 mod metadata;
 mod node;
 mod pod;
+mod proto;
 #[cfg(test)]
 mod tests;
 
 pub use error::{Fault, WireError};
 pub use node::NodeKind;
 pub use pod::PodKind;
+pub use proto::ProtoError;

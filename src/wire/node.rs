@@ -9,31 +9,49 @@ use supercargo_framework::node::{NodeImage, NodeRecord};
 use supercargo_framework::resource::Resource;
 use supercargo_framework::taint::{Taint, TaintEffect};
 
-use super::error::{Misfit, WireError, parse};
+use super::error::{Misfit, WireError, parse, parse_protobuf};
 use super::interners::{Interners, share};
 use super::json::{List, Obj, Pairs, Str};
 use super::metadata::{DeclaredKeys, Metadata, required};
+use super::proto::message;
 
 /// How nodes are decoded, and what they have in common.
 #[derive(Debug)]
 pub struct NodeKind {
     annotations: DeclaredKeys,
+    pub(super) protobuf: bool,
     shared: Mutex<Shared>,
 }
 
 impl NodeKind {
     /// A kind that keeps the annotations with these keys.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
-        Self { annotations: annotations.into_iter().collect(), shared: Mutex::default() }
+        Self { annotations: annotations.into_iter().collect(), protobuf: true, shared: Mutex::default() }
+    }
+
+    /// Whether to ask the server for protobuf, the default. A server that answers in JSON is understood in any case.
+    pub const fn protobuf(mut self, on: bool) -> Self {
+        self.protobuf = on;
+        self
     }
 
     /// The record of a node in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<NodeRecord, WireError> {
-        let node: Obj<Node<'_>> = parse("node", json)?;
+        let node: Obj<_> = parse("node", json)?;
+        self.record(&node)
+    }
+
+    /// The record of a node in protobuf: the node's own message.
+    pub fn decode_protobuf(&self, message: &[u8]) -> Result<NodeRecord, WireError> {
+        self.record(&parse_protobuf("node", message)?)
+    }
+
+    fn record(&self, node: &Node<'_>) -> Result<NodeRecord, WireError> {
+        let metadata = &node.metadata;
         self.shared
             .lock()
-            .record(&node, &self.annotations)
-            .map_err(|misfit| misfit.of("node", "", &node.metadata.name))
+            .record(node, &self.annotations)
+            .map_err(|misfit| misfit.of("node", "", &metadata.name))
     }
 
     /// How many distinct values the interners hold.
@@ -79,6 +97,8 @@ struct Node<'a> {
     status: Obj<Status<'a>>,
 }
 
+message!(Node { 1 => metadata, 2 => spec, 3 => status });
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Spec<'a> {
@@ -86,6 +106,8 @@ struct Spec<'a> {
     #[serde(borrow)]
     taints: List<Obj<WireTaint<'a>>>,
 }
+
+message!(Spec { 4 => unschedulable, 5 => taints });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -97,6 +119,8 @@ struct WireTaint<'a> {
     #[serde(borrow)]
     effect: Str<'a>,
 }
+
+message!(WireTaint { 1 => key, 2 => value, 3 => effect });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -111,6 +135,8 @@ struct Status<'a> {
     declared_features: List<Str<'a>>,
 }
 
+message!(Status { 2 => allocatable as quantities, 4 => conditions, 8 => images, 14 => declared_features });
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Image<'a> {
@@ -118,6 +144,8 @@ struct Image<'a> {
     names: List<Str<'a>>,
     size_bytes: Option<i64>,
 }
+
+message!(Image { 1 => names, 2 => size_bytes });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -127,6 +155,8 @@ struct Condition<'a> {
     #[serde(borrow)]
     status: Str<'a>,
 }
+
+message!(Condition { 1 => kind, 2 => status });
 
 impl Shared {
     fn record(&mut self, node: &Node<'_>, declared: &DeclaredKeys) -> Result<NodeRecord, Misfit> {

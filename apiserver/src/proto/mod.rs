@@ -30,7 +30,7 @@ const LIST_ITEMS: u32 = 2;
 
 /// Why something is no protobuf.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// An object whose kind has no messages.
     #[error("{kind:?} in version {api_version:?} has no protobuf")]
     NoMessage {
@@ -72,11 +72,21 @@ pub(crate) fn message_type(api_version: &str, kind: &str) -> Option<TypeId> {
 
 /// An object or list as a body. It says its `apiVersion` and kind itself.
 pub(crate) fn encode(object: &Value) -> Result<Bytes> {
-    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let (api_version, kind) = types(object);
+    Ok(wrap(api_version, kind, &message(object)?))
+}
+
+/// An object's own message, without what a body puts around it. The object says its `apiVersion` and kind itself.
+pub fn message(object: &Value) -> Result<Bytes> {
+    let (api_version, kind) = types(object);
     let id = message_type(api_version, kind)
         .ok_or_else(|| Error::NoMessage { api_version: api_version.to_owned(), kind: kind.to_owned() })?;
-    Ok(wrap(api_version, kind, &encode_message(id, object)?))
+    encode_message(id, object)
+}
+
+fn types(object: &Value) -> (&str, &str) {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    (text("apiVersion"), text("kind"))
 }
 
 /// An object as a message, as it is within lists.

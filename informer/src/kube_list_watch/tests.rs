@@ -8,8 +8,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use http::header::RETRY_AFTER;
+
 use super::*;
+use crate::key::ObjectKey;
 use crate::kind::Typed;
+use crate::list_watch::VersionMatch;
 
 type Answer = Response<Body>;
 
@@ -248,7 +252,6 @@ async fn events_are_read_wherever_the_chunks_end() {
         frame("MODIFIED", &broken),
         frame("DELETED", &broken),
         frame("SHRUGGED", &pod("y", "4")),
-        "what is this\n".to_owned(),
         frame("DELETED", &pod("a", "5")),
         frame("ERROR", &expired),
         frame("ADDED", &pod("last", "6")).trim_end().to_owned(),
@@ -263,13 +266,32 @@ async fn events_are_read_wherever_the_chunks_end() {
         "undecodable ns/x 4",
         "undecodable ns/x 4 deleted",
         "undecodable ns/y 4",
-        "undecodable ? ",
         "-a",
         "error 410 Expired",
         "+last",
     ];
     for chunk in [1, 2, 3, 7, 64, 1000, body.len()] {
         assert_eq!(watched(body.as_bytes(), chunk).await, expected, "chunks of {chunk}");
+    }
+}
+
+/// Nobody knows what such an event was about, so that only a list can tell what the server has.
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
+    let good = frame("ADDED", &pod("a", "1"));
+    let glued = format!("{}{}", good.trim_end(), frame("DELETED", &pod("b", "2")));
+    for broken in [
+        "what is this\n".to_owned(),
+        glued,
+        good.replace("type", "typo"),
+        frame("ADDED", &json!({"metadata": 3})),
+        frame("ADDED", &json!({"spec": 3})),
+        frame("BOOKMARK", &json!({"metadata": {"resourceVersion": 3}})),
+        frame("ERROR", &json!(3)),
+        frame("SHRUGGED", &json!({})),
+    ] {
+        let body = format!("{good}{broken}");
+        assert_eq!(watched(body.as_bytes(), 7).await, ["+a", "error 500 InternalError"], "{broken}");
     }
 }
 

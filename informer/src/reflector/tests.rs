@@ -111,6 +111,7 @@ fn describe(delta: &Delta<Pod>) -> String {
             let kept: Vec<_> = list.keep.iter().map(|key| format!(" keep {}", key.name())).collect();
             format!("={}[{}]{}", list.resource_version, names.join(" "), kept.join(""))
         }
+        Delta::Replaced(..) | Delta::Sync(..) => unreachable!("only queues make these"),
         Delta::SyncAll => "sync".to_owned(),
         Delta::Bookmark(version) => format!("@{version}"),
     }

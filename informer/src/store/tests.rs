@@ -74,8 +74,35 @@ fn the_store_decides_what_is_new() {
     let added_twice = || Delta::Added(key("a"), pod("a", "2", &[]));
     assert_eq!(apply(&store, vec![put("a", "1", &[]), added_twice()]), ["+1", "1>2"]);
     let gone = |name: &str| Delta::Deleted(key(name), Deleted::Known(pod(name, "3", &[])));
-    assert_eq!(apply(&store, vec![gone("a"), gone("a"), gone("never")]), ["-3"]);
+    assert_eq!(apply(&store, vec![gone("a")]), ["-3"]);
     assert!(store.is_empty());
+}
+
+#[test]
+fn the_end_of_an_object_that_was_never_stored_is_news_if_anything_is_known_of_it() {
+    let store = Store::new(by_label());
+    let gone = Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &["x"])));
+    assert_eq!(apply(&store, vec![gone]), ["-3"]);
+    assert_eq!(apply(&store, vec![Delta::tombstone(key("a"), Some(pod("a", "2", &[])))]), ["-a?2"]);
+    assert_eq!(apply(&store, vec![Delta::tombstone(key("a"), None)]), [""; 0]);
+    assert!(store.is_empty() && store.index_values("label").unwrap().is_empty());
+    assert_eq!(store.resource_version(), "3");
+}
+
+#[test]
+fn single_objects_of_lists_and_resyncs_are_stored_like_others() {
+    let store = Store::unversioned(by_label());
+    let stored = pod("a", "1", &["x"]);
+    let again = Delta::Sync(key("a"), Arc::clone(&stored));
+    let deltas = vec![
+        Delta::Replaced(key("a"), stored),
+        again,
+        Delta::Replaced(key("a"), pod("a", "2", &["y"])),
+        Delta::tombstone(key("a"), Some(pod("a", "2", &[]))),
+    ];
+    assert_eq!(apply(&store, deltas), ["+1", "1>1", "1>2", "-a?2"]);
+    assert!(store.index_values("label").unwrap().is_empty());
+    assert_eq!(store.resource_version(), "", "it has no version with lists in part");
 }
 
 #[test]
@@ -130,6 +157,18 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
         apply(&store, vec![delta]);
         assert_eq!(store.resource_version(), expected);
     }
+}
+
+#[test]
+fn the_store_version_is_that_of_the_last_change_of_a_batch_that_has_one() {
+    let store = Store::new(Indexers::new());
+    assert_eq!(store.resource_version(), "");
+    apply(&store, vec![put("a", "40", &[]), put("b", "30", &[]), put("c", "50", &[])]);
+    assert_eq!(store.resource_version(), "50");
+    apply(&store, vec![put("a", "60", &[]), put("b", "55", &[]), Delta::tombstone(key("c"), None)]);
+    assert_eq!(store.resource_version(), "55");
+    apply(&store, vec![list("50", &[("a", "70")], &[])]);
+    assert_eq!(store.resource_version(), "50", "a list has a version of its own");
 }
 
 #[test]
@@ -189,4 +228,54 @@ fn reads_answer_from_memory() {
     keys.sort();
     assert_eq!(keys, [key("a"), key("b")]);
     assert_eq!(store.list().len(), 2);
+}
+
+#[test]
+fn a_list_files_anew_what_it_has() {
+    let store = Store::new(by_label());
+    apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &["x"])]);
+    let objects = vec![(key("b"), pod("b", "3", &["y"])), (key("c"), pod("c", "4", &["x", "y"]))];
+    let list = Replacement { objects, keep: Vec::new(), resource_version: "9".to_owned() };
+    apply(&store, vec![Delta::ReplacedAll(list)]);
+    assert_eq!(
+        (names(&store, "x"), names(&store, "y")),
+        (vec!["c".to_owned()], vec!["b".into(), "c".into()])
+    );
+}
+
+#[test]
+fn objects_are_found_by_what_they_have_in_common_each_once() {
+    let store = Store::new(by_label());
+    apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"]), put("c", "3", &["z"])]);
+    let like = |labels: &[&str]| {
+        let found = store.index("label", &key("new"), &pod("new", "9", labels)).unwrap();
+        let mut versions: Vec<_> = found.iter().map(|pod| version(pod).to_owned()).collect();
+        versions.sort();
+        versions
+    };
+    assert_eq!(
+        (like(&["x", "y"]), like(&["z"]), like(&[])),
+        (vec!["1".into(), "2".into()], vec!["3".into()], vec![])
+    );
+    let unknown = store.index("other", &key("new"), &pod("new", "9", &[]));
+    assert_eq!(unknown, Err(IndexError::Unknown("other".to_owned())));
+}
+
+#[test]
+fn an_object_and_its_replacement_are_never_both_or_neither_there() {
+    let store = Store::new(by_label());
+    apply(&store, vec![put("p0", "1", &["x"])]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0..5000 {
+                let (old, new) = (format!("p{n}"), format!("p{}", n + 1));
+                let gone = Delta::Deleted(key(&old), Deleted::Known(pod(&old, "2", &[])));
+                apply(&store, vec![gone, put(&new, "1", &["x"])]);
+            }
+        });
+        while !writer.is_finished() {
+            assert_eq!(store.by_index("label", "x").unwrap().len(), 1);
+            assert_eq!(store.list().len(), 1);
+        }
+    });
 }

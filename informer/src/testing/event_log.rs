@@ -36,7 +36,7 @@ impl<K: Kind> EventLog<K> {
     }
 
     /// What was told, one line each, such as `add ns/a 1 initial`, `update ns/a 1>2`, `delete ns/a 3` or
-    /// `tombstone ns/a 2`.
+    /// `tombstone ns/a 2`. The deletion of what was not known ends in `unknown`.
     pub fn lines(&self) -> Vec<String> {
         self.state.lock().lines.clone()
     }
@@ -51,8 +51,9 @@ impl<K: Kind> EventLog<K> {
         self.state.lock().content.clone()
     }
 
-    /// Notifications that contradict those before: an add of what is known, an update or delete of what is
-    /// not, or an update whose old state is not the last new one.
+    /// Notifications that contradict those before: an add of what is known, an update of what is not, an
+    /// update whose old state is not the last new one, or a tombstone for what is not known. A deletion that
+    /// the server told of may concern what never arrived.
     pub fn faults(&self) -> Vec<String> {
         self.state.lock().faults.clone()
     }
@@ -95,11 +96,16 @@ impl<K: Kind> EventHandler<K::Object> for EventLog<K> {
             (_, Some(object)) => self.key_and_version(object),
             (Deleted::Known(_), None) => unreachable!("a known state has an object"),
         };
-        let word = if deleted.is_final_state_unknown() { "tombstone" } else { "delete" };
         let mut state = self.state.lock();
         // The final state is newer than the last one told, so only that there was one is checked.
-        let before = state.content.get(&key).cloned().unwrap_or_else(|| "anything".to_owned());
-        state.note(format!("{word} {key} {version}"), &key, Some(&before));
+        let before = state.content.get(&key).cloned();
+        let (word, unknown) = match (deleted.is_final_state_unknown(), &before) {
+            (true, _) => ("tombstone", ""),
+            (false, Some(_)) => ("delete", ""),
+            (false, None) => ("delete", " unknown"),
+        };
+        let expected = before.or_else(|| (word == "tombstone").then(|| "anything".to_owned()));
+        state.note(format!("{word} {key} {version}{unknown}"), &key, expected.as_deref());
         state.content.remove(&key);
     }
 }

@@ -63,6 +63,9 @@ profiles:
     assert_eq!((connection.qps, connection.burst), (Some(12.5), Some(20)));
     assert_eq!(connection.content_type, MediaType::Json);
     assert_eq!(connection.accept_content_types, [MediaType::Protobuf, MediaType::Json]);
+    assert!(connection.reads_protobuf(), "what is accepted best counts");
+    let json = valid("clientConnection: {contentType: application/json}");
+    assert!(!json.client_connection.reads_protobuf());
     let profile = &config.profiles[0];
     assert_eq!(&*profile.scheduler_name, "mine");
     assert_eq!(profile.args["NodeResourcesFit"], serde_json::json!({"ignoredResources": ["example.com/a"]}));

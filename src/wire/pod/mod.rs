@@ -12,7 +12,7 @@ use supercargo_framework::intern::Interner;
 use supercargo_framework::pod::{PodInfo, PodSpec, Uid};
 use supercargo_framework::requests::PodRequests;
 
-use super::error::{Misfit, WireError, parse};
+use super::error::{Misfit, WireError, parse, parse_protobuf};
 use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
@@ -21,22 +21,38 @@ use super::metadata::{DeclaredKeys, required};
 #[derive(Debug)]
 pub struct PodKind {
     annotations: DeclaredKeys,
+    pub(super) protobuf: bool,
     shared: Mutex<Shared>,
 }
 
 impl PodKind {
     /// A kind that keeps the annotations with these keys.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
-        Self { annotations: annotations.into_iter().collect(), shared: Mutex::default() }
+        Self { annotations: annotations.into_iter().collect(), protobuf: true, shared: Mutex::default() }
+    }
+
+    /// Whether to ask the server for protobuf, the default. A server that answers in JSON is understood in any case.
+    pub const fn protobuf(mut self, on: bool) -> Self {
+        self.protobuf = on;
+        self
     }
 
     /// The record of a pod in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<PodInfo, WireError> {
-        let pod: Obj<slim::Pod<'_>> = parse("pod", json)?;
+        let pod: Obj<_> = parse("pod", json)?;
+        self.record(&pod)
+    }
+
+    /// The record of a pod in protobuf: the pod's own message.
+    pub fn decode_protobuf(&self, message: &[u8]) -> Result<PodInfo, WireError> {
+        self.record(&parse_protobuf("pod", message)?)
+    }
+
+    fn record(&self, pod: &slim::Pod<'_>) -> Result<PodInfo, WireError> {
         let metadata = &pod.metadata;
         self.shared
             .lock()
-            .record(&pod, &self.annotations)
+            .record(pod, &self.annotations)
             .map_err(|misfit| misfit.of("pod", &metadata.namespace, &metadata.name))
     }
 

@@ -6,6 +6,7 @@ mod full;
 mod generate;
 mod nodes;
 mod pods;
+mod protobuf;
 mod sharing;
 
 use super::{NodeKind, PodKind};

@@ -1,0 +1,138 @@
+//! The queue that gathers the changes of each object.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::delta::{Batch, Delta, Replacement};
+use crate::key::{Deleted, ObjectKey};
+use crate::queue::{Content, Fifo, Population};
+use crate::store::Store;
+
+/// The queue of older informers.
+pub(crate) type DeltaFifo<T> = Fifo<ByKey<T>>;
+
+/// Changes by object, objects in the order of their first change. A batch is all there is of one object.
+pub(crate) struct ByKey<T> {
+    deltas: FxHashMap<ObjectKey, Vec<Delta<T>>>,
+    /// The keys of `deltas`.
+    order: VecDeque<ObjectKey>,
+    population: Population,
+    known: Store<T>,
+    replaced: bool,
+}
+
+impl<T: Send + Sync + 'static> DeltaFifo<T> {
+    /// A queue whose consumer writes to `known`. What lists have counts as `replaced`, or as resynced.
+    pub(crate) fn new(known: Store<T>, replaced: bool) -> Self {
+        Self::holding(ByKey::new(known, replaced))
+    }
+}
+
+impl<T> ByKey<T> {
+    pub(crate) fn new(known: Store<T>, replaced: bool) -> Self {
+        let (deltas, order, population) = (FxHashMap::default(), VecDeque::new(), Population::default());
+        Self { deltas, order, population, known, replaced }
+    }
+
+    fn queue(&mut self, key: ObjectKey, delta: Delta<T>) {
+        match self.deltas.entry(key) {
+            Entry::Occupied(queued) => append(queued.into_mut(), delta),
+            Entry::Vacant(place) => {
+                self.order.push_back(place.key().clone());
+                place.insert(vec![delta]);
+            }
+        }
+    }
+
+    /// What the list has, then what is gone, with its newest state.
+    fn replace(&mut self, list: Replacement<T>) {
+        let listed: FxHashSet<ObjectKey> = list.keys().cloned().collect();
+        let replaced = self.replaced;
+        let mut count: FxHashSet<ObjectKey> = FxHashSet::default();
+        for (key, object) in list.objects {
+            count.insert(key.clone());
+            let delta = if replaced { Delta::Replaced } else { Delta::Sync };
+            self.queue(key.clone(), delta(key, object));
+        }
+        let gone = self.gone(&listed);
+        self.population.list(count.len() + gone.len());
+        for (key, last) in gone {
+            self.queue(key.clone(), Delta::tombstone(key, last));
+        }
+    }
+
+    fn gone(&self, listed: &FxHashSet<ObjectKey>) -> Vec<(ObjectKey, Option<Arc<T>>)> {
+        let queued = self.order.iter().filter(|key| !listed.contains(*key));
+        let newest = |key| self.deltas.get(key).and_then(|deltas| deltas.last()?.object().cloned());
+        let mut gone: Vec<_> = queued.map(|key| (key.clone(), newest(key))).collect();
+        let stored = self.known.entries_where(|key| !listed.contains(key) && !self.deltas.contains_key(key));
+        gone.extend(stored.into_iter().map(|(key, object)| (key, Some(object))));
+        gone
+    }
+
+    /// Shows the stored objects again, save those of which there is news in the queue: it is newer.
+    fn sync(&mut self) {
+        for (key, object) in self.known.entries_where(|key| !self.deltas.contains_key(key)) {
+            self.queue(key.clone(), Delta::Sync(key, object));
+        }
+    }
+}
+
+/// Appends a change. Two deletions in a row are one, and the final state is worth more than a tombstone.
+fn append<T>(deltas: &mut Vec<Delta<T>>, delta: Delta<T>) {
+    match (deltas.last_mut(), delta) {
+        (Some(last @ Delta::Deleted(_, Deleted::FinalStateUnknown { .. })), delta @ Delta::Deleted(..)) => {
+            *last = delta;
+        }
+        (Some(Delta::Deleted(..)), Delta::Deleted(..)) => {}
+        (_, delta) => deltas.push(delta),
+    }
+}
+
+impl<T: Send + Sync + 'static> Content for ByKey<T> {
+    type Object = T;
+
+    fn push(&mut self, delta: Delta<T>) {
+        match delta {
+            Delta::ReplacedAll(list) => self.replace(list),
+            Delta::SyncAll => self.sync(),
+            // A bookmark would claim more than a store knows that has a list in part.
+            Delta::Bookmark(_) => {}
+            Delta::Added(ref key, _)
+            | Delta::Updated(ref key, _)
+            | Delta::Deleted(ref key, _)
+            | Delta::Replaced(ref key, _)
+            | Delta::Sync(ref key, _) => {
+                self.population.touch();
+                let key = key.clone();
+                let gone = matches!(delta, Delta::Deleted(..));
+                // Nobody has heard of the object, or a list has told them already that it is gone.
+                if gone && !self.deltas.contains_key(&key) && self.known.get(&key).is_none() {
+                    return;
+                }
+                self.queue(key, delta);
+            }
+        }
+    }
+
+    fn next_batch(&mut self) -> Option<Batch<T>> {
+        let Some(deltas) = self.order.pop_front().and_then(|key| self.deltas.remove(&key)) else {
+            return self.population.untold();
+        };
+        Some(self.population.batch(deltas, 1))
+    }
+
+    fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    fn consults_store(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

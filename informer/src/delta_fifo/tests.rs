@@ -1,0 +1,139 @@
+//! The changes of each object together.
+
+use super::*;
+use crate::queue::tests::{Thing, known, play, play_out};
+
+/// An empty queue before a store that has these.
+fn queue(stored: &str) -> ByKey<Thing> {
+    ByKey::new(known(stored), true)
+}
+
+#[test]
+fn all_changes_of_an_object_come_in_the_place_of_its_first() {
+    let mut queue = queue("");
+    let popped = play_out(&mut queue, "+a10 +b1 ~a11 -a13 +c30 pop +a14");
+    assert_eq!(popped, ["+a10 ~a11 -a13.", "+b1.", "+c30.", "+a14."]);
+    assert!(queue.deltas.is_empty() && queue.order.is_empty());
+}
+
+#[test]
+fn two_deletions_in_a_row_are_one_and_the_better_informed() {
+    for (script, expected) in [
+        ("+a1 -a2 -a3", "+a1 -a2."),
+        ("+a1 -a?1 -a3", "+a1 -a3."),
+        ("+a1 -a2 -a?1", "+a1 -a2."),
+        ("+a1 -a2 +a3 -a4", "+a1 -a2 +a3 -a4."),
+    ] {
+        assert_eq!(play_out(&mut queue(""), script), [expected], "{script}");
+    }
+}
+
+#[test]
+fn the_deletion_of_an_object_that_nobody_has_is_dropped() {
+    for (stored, script, expected) in [
+        ("", "-a1", vec![""; 0]),
+        ("", "+a1 -a2", vec!["+a1 -a2."]),
+        ("", "+a1 pop -a2", vec!["+a1."]),
+        ("a1", "-a2", vec!["-a2."]),
+        ("b1", "-a2 +b2", vec!["+b2."]),
+    ] {
+        let popped = play_out(&mut queue(stored), script);
+        // That there is no first list to wait for is worth an empty batch.
+        let popped: Vec<_> = popped.into_iter().filter(|batch| batch != ".").collect();
+        assert_eq!(popped, expected, "{stored} {script}");
+    }
+}
+
+#[test]
+fn a_list_deletes_what_it_lacks_once_with_its_newest_state() {
+    for (stored, script, expected) in [
+        // Only the queue has the object.
+        ("", "+a2 []", vec!["+a2 -a?2."]),
+        ("", "+a2 [a2] []", vec!["+a2 =a2 -a?2."]),
+        ("", "+a2 -a2 []", vec!["+a2 -a2."]),
+        ("", "+a2 [a2] [a2] []", vec!["+a2 =a2 =a2 -a?2."]),
+        ("", "+a2 [] []", vec!["+a2 -a?2."]),
+        ("", "+a2 -a2 +a3 []", vec!["+a2 -a2 +a3 -a?3."]),
+        // The store has it too.
+        ("a5 b6 c7", "-c10 [a5]", vec!["-c10.", "=a5.", "-b?6."]),
+        ("a5 b6 c7", "+c10 [a5]", vec!["+c10 -c?10.", "=a5.", "-b?6."]),
+        ("a5 b6 c7", "-b6 +b100 [a5]", vec!["-b6 +b100 -b?100.", "=a5.", "-c?7."]),
+        ("a5 b6 c7", "[b100,a5] [a5]", vec!["!=b100 -b?100", "!=a5 =a5", "!-c?7."]),
+    ] {
+        assert_eq!(play_out(&mut queue(stored), script), expected, "{stored} {script}");
+    }
+}
+
+#[test]
+fn a_list_that_has_a_deleted_object_brings_it_back() {
+    assert_eq!(play_out(&mut queue("a1"), "-a1 [a2]"), ["-a1 =a2."]);
+    assert_eq!(play_out(&mut queue(""), "+a1 -a1 [a2]"), ["+a1 -a1 =a2."]);
+}
+
+#[test]
+fn a_list_spares_what_it_has_but_cannot_show() {
+    let mut queue = queue("a1 b1 c1");
+    let keep = vec![ObjectKey::new(None, "b")];
+    queue.push(Delta::ReplacedAll(Replacement {
+        objects: Vec::new(),
+        keep,
+        resource_version: String::new(),
+    }));
+    assert_eq!(play_out(&mut queue, ""), ["!-a?1", "!-c?1."]);
+}
+
+#[test]
+fn what_a_list_has_counts_as_replaced_or_as_resynced() {
+    let popped = |replaced| play_out(&mut ByKey::new(known("a1 b1"), replaced), "[a2]");
+    assert_eq!(popped(true), ["!=a2", "!-b?1."]);
+    assert_eq!(popped(false), ["!*a2", "!-b?1."]);
+}
+
+#[test]
+fn a_resync_shows_what_is_stored_unless_there_is_news_of_it() {
+    for (stored, script, expected) in [
+        ("", "+a1 pop sync", vec!["+a1."]),
+        ("a1 b1", "[a1,b1] pop pop sync", vec!["!=a1", "!=b1.", "*a1.", "*b1."]),
+        ("a5", "~a6 sync", vec!["~a6."]),
+        ("a5 b1", "-a6 sync", vec!["-a6.", "*b1."]),
+    ] {
+        assert_eq!(play_out(&mut queue(stored), script), expected, "{stored} {script}");
+    }
+    // Nothing to show does not make a first list.
+    let mut queue = queue("");
+    assert_eq!(play_out(&mut queue, "sync"), [""; 0]);
+    assert!(!queue.population.has_synced());
+}
+
+#[test]
+fn the_first_list_ends_with_its_last_object_or_tombstone() {
+    for (stored, script, synced) in [
+        ("", "", false),
+        ("", "@5 sync", false),
+        ("", "+a1", true),
+        ("", "~a1", true),
+        ("", "-a1", true),
+        ("", "[]", true),
+        ("", "[a1,b2]", false),
+        ("", "[a1,b2] pop", false),
+        ("", "[a1,b2] pop pop", true),
+        ("", "[a1,a2]", false),
+        ("", "[a1,a2] pop", true),
+        ("a5 b6 c7", "[a5] pop pop", false),
+        ("a5 b6 c7", "[a5] pop pop pop", true),
+        ("", "+a1 [b2,c3]", true),
+    ] {
+        let mut queue = queue(stored);
+        play(&mut queue, script);
+        assert_eq!(queue.population.has_synced(), synced, "{stored} {script}");
+    }
+}
+
+#[test]
+fn what_comes_during_the_first_list_is_flagged_by_its_place_and_an_empty_list_is_told() {
+    let flagged = play_out(&mut queue(""), "[a1,b1] +c2 ~b2");
+    // One pop of b is all there is of it, the update included.
+    assert_eq!(flagged, ["!=a1", "!=b1 ~b2.", "+c2."]);
+    assert_eq!(play_out(&mut queue(""), "[]"), ["."]);
+    assert_eq!(play_out(&mut queue(""), "[] pop [] +a1"), [".", "+a1."]);
+}

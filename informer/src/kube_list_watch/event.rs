@@ -1,0 +1,76 @@
+//! Events of a watch, out of their frames.
+
+use super::meta::{Meta, describe};
+use super::status::{self, unreadable_event};
+use crate::json;
+use crate::kind::{ContentType, DecodeError, Kind};
+use crate::list_watch::WatchEvent;
+use crate::protobuf;
+
+/// The event in a frame. One that cannot be read at all, so that nobody knows what it was about, is an error of
+/// the watch, same as client-go's; one whose object at least says its name spoils only that object.
+pub(super) fn decode_event<K: Kind>(
+    kind: &K,
+    content_type: ContentType,
+    frame: &[u8],
+) -> WatchEvent<K::Object> {
+    let event = open(content_type, frame).and_then(|event| event.decode(kind));
+    event.unwrap_or_else(|error| WatchEvent::Error(Box::new(unreadable_event(&error))))
+}
+
+struct Event<'a> {
+    event_type: &'a [u8],
+    /// How the object is encoded, which is its own affair.
+    content_type: ContentType,
+    object: &'a [u8],
+}
+
+fn open(content_type: ContentType, frame: &[u8]) -> Result<Event<'_>, DecodeError> {
+    match content_type {
+        ContentType::Json => {
+            let event = json::watch_event(frame);
+            let (event_type, object) = event.ok_or_else(|| DecodeError::Invalid("not one event".into()))?;
+            let event_type = event_type.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\""));
+            Ok(Event { event_type: event_type.unwrap_or_default(), content_type, object })
+        }
+        ContentType::Protobuf => {
+            let (event_type, object) = protobuf::watch_event(frame)?;
+            let (content_type, object) = protobuf::open(object)?;
+            Ok(Event { event_type, content_type, object })
+        }
+    }
+}
+
+impl Event<'_> {
+    fn decode<K: Kind>(self, kind: &K) -> Result<WatchEvent<K::Object>, DecodeError> {
+        let decode = |deleted, event: fn(K::Object) -> WatchEvent<K::Object>| match kind
+            .decode(self.content_type, self.object)
+        {
+            Ok(object) => Ok(event(object)),
+            Err(error) => self.undecodable(deleted, error),
+        };
+        match self.event_type {
+            b"ADDED" => decode(false, WatchEvent::Added),
+            b"MODIFIED" => decode(false, WatchEvent::Modified),
+            b"DELETED" => decode(true, WatchEvent::Deleted),
+            b"BOOKMARK" => {
+                let Meta { resource_version, initial_events_end, .. } =
+                    Meta::read(self.content_type, self.object)?;
+                Ok(WatchEvent::Bookmark { resource_version, initial_events_end })
+            }
+            b"ERROR" => Ok(WatchEvent::Error(Box::new(status::decode(self.content_type, self.object)?))),
+            other => {
+                let message = format!("unknown watch event type {:?}", String::from_utf8_lossy(other));
+                self.undecodable(false, DecodeError::Invalid(message.into()))
+            }
+        }
+    }
+
+    fn undecodable<T>(&self, deleted: bool, error: DecodeError) -> Result<WatchEvent<T>, DecodeError> {
+        let item = describe(self.content_type, self.object, error);
+        if item.key.is_none() {
+            return Err(item.error);
+        }
+        Ok(WatchEvent::Undecodable { deleted, item })
+    }
+}

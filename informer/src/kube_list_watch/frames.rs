@@ -1,0 +1,116 @@
+//! Cuts a watch's body into events: lines of JSON, or messages of protobuf with their length before them.
+
+use http_body_util::BodyExt;
+use kube::client::Body;
+
+use crate::json;
+use crate::kind::ContentType;
+use crate::list_watch::ListWatchError;
+
+/// No event and no item of a list is larger. etcd keeps no object of more than a few megabytes, and none is much
+/// larger on the wire.
+pub(super) const MAX_OBJECT: usize = 64 << 20;
+/// A buffer that one large object stretched beyond this is given back.
+const KEEP_BUFFER: usize = 1 << 20;
+/// How many bytes a length takes.
+const LENGTH: usize = 4;
+
+/// Why there is no next event.
+#[derive(Debug)]
+pub(super) enum FrameError {
+    /// The connection failed.
+    Body(ListWatchError),
+    /// An event larger than any object, which means that its length or its end is not what the server sent.
+    TooLarge,
+}
+
+/// A watch's body. Memory holds the part of it that has come and was not handed out.
+pub(super) struct Frames {
+    content_type: ContentType,
+    body: Body,
+    buffer: Vec<u8>,
+    /// Where the part of the buffer that was not handed out yet begins.
+    start: usize,
+    /// How far the line that begins there was searched for its end.
+    searched: usize,
+}
+
+impl Frames {
+    pub(super) fn new(content_type: ContentType, body: Body) -> Self {
+        Self { content_type, body, buffer: Vec::new(), start: 0, searched: 0 }
+    }
+
+    /// The next event; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        loop {
+            let frame = match self.content_type {
+                ContentType::Json => self.line(),
+                ContentType::Protobuf => self.message()?,
+            };
+            if let Some((from, to)) = frame {
+                return Ok(Some(&self.buffer[from..to]));
+            }
+            self.make_room();
+            if self.buffer.len() > MAX_OBJECT {
+                return Err(FrameError::TooLarge);
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.buffer.extend_from_slice(data);
+                    }
+                }
+                Some(Err(error)) => return Err(FrameError::Body(ListWatchError::Body(Box::new(error)))),
+                None => return Ok(self.rest()),
+            }
+        }
+    }
+
+    /// Where the next line is that is not empty, if its end has come.
+    fn line(&mut self) -> Option<(usize, usize)> {
+        while let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+            let (from, to) = (self.start, self.searched + length);
+            self.start = to + 1;
+            self.searched = self.start;
+            if !self.buffer[from..to].trim_ascii().is_empty() {
+                return Some((from, to));
+            }
+        }
+        self.searched = self.buffer.len();
+        None
+    }
+
+    /// Where the next message is, if it has come. A length by itself makes nobody reserve memory.
+    fn message(&mut self) -> Result<Option<(usize, usize)>, FrameError> {
+        let Some((length, rest)) = self.buffer[self.start..].split_first_chunk::<LENGTH>() else {
+            return Ok(None);
+        };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_OBJECT {
+            return Err(FrameError::TooLarge);
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let from = self.start + LENGTH;
+        self.start = from + length;
+        Ok(Some((from, self.start)))
+    }
+
+    fn make_room(&mut self) {
+        self.buffer.drain(..self.start);
+        self.searched = self.searched.saturating_sub(self.start);
+        self.start = 0;
+        if self.buffer.is_empty() && self.buffer.capacity() > KEEP_BUFFER {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// The last line may lack its end; an event that broke off is not worth a complaint.
+    fn rest(&mut self) -> Option<&[u8]> {
+        self.start = self.buffer.len();
+        self.searched = self.start;
+        let whole = self.content_type == ContentType::Json && json::is_complete(&self.buffer);
+        whole.then_some(&self.buffer[..])
+    }
+}

@@ -1,0 +1,81 @@
+//! What the server says about a refusal.
+
+use http::Response;
+use http::header::RETRY_AFTER;
+use kube::client::Body;
+use kube::core::Status;
+use kube::core::response::{StatusCause, StatusDetails};
+
+use super::next_chunk;
+use crate::kind::{ContentType, DecodeError};
+use crate::protobuf;
+
+/// How much of an error's body is read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+
+/// What the server says. Proxies in front of it do not speak `Status`; theirs is made up from the HTTP status
+/// and the body's text.
+pub(super) async fn refusal(answer: Response<Body>) -> Status {
+    let code = answer.status();
+    let wait = answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse::<u32>().ok());
+    let mut body = answer.into_body();
+    let mut text = Vec::new();
+    while let Ok(Some(chunk)) = next_chunk(&mut body).await {
+        text.extend_from_slice(chunk.as_ref());
+        if text.len() > MAX_ERROR_BODY {
+            text.truncate(MAX_ERROR_BODY);
+            break;
+        }
+    }
+    // Not by the content type, which is not always said, and is not always the Status'.
+    let said = if text.starts_with(protobuf::MAGIC) {
+        protobuf::open(&text)
+            .map_err(Into::into)
+            .and_then(|(content_type, object)| decode(content_type, object))
+    } else {
+        decode(ContentType::Json, &text)
+    };
+    let mut status = said.unwrap_or_else(|_| match std::str::from_utf8(&text) {
+        Ok(text) if !text.contains('\0') => Status::failure(text.trim(), ""),
+        _ => Status::failure(code.canonical_reason().unwrap_or_default(), ""),
+    });
+    if status.code == 0 {
+        status.code = code.as_u16();
+    }
+    if let Some(seconds) = wait {
+        status.details.get_or_insert_with(no_details).retry_after_seconds = seconds;
+    }
+    status
+}
+
+/// A `Status` without its envelope.
+pub(super) fn decode(content_type: ContentType, object: &[u8]) -> Result<Status, DecodeError> {
+    match content_type {
+        ContentType::Json => Ok(serde_json::from_slice(object)?),
+        ContentType::Protobuf => protobuf::status(object),
+    }
+}
+
+/// How client-go words it that an event cannot be read. To the reflector it is the server's failure, which takes
+/// a list to get over: what the event was about is not known.
+pub(super) fn unreadable_event(why: &DecodeError) -> Status {
+    let message = format!("unable to decode an event from the watch stream: {why}");
+    let cause = StatusCause {
+        reason: "ClientWatchDecoding".to_owned(),
+        message: message.clone(),
+        field: String::new(),
+    };
+    let details = StatusDetails { causes: vec![cause], ..no_details() };
+    Status::failure(&message, "InternalError").with_code(500).with_details(details)
+}
+
+fn no_details() -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    }
+}

@@ -1,0 +1,224 @@
+//! Cuts the items out of a list that arrives in chunks.
+
+use prost::Message;
+
+use super::envelope::{MAGIC, check_encoding, content_type};
+use super::meta::ListMeta;
+use super::wire::{Fields, Malformed, Varint, WireType, tag};
+use crate::kind::ContentType;
+
+/// The list's metadata, and what is said about the list around it. Far more than any server sends.
+const MAX_METADATA: u64 = 1 << 20;
+/// A buffer that one large item stretched beyond this is given back.
+const KEEP_BUFFER: usize = 1 << 20;
+
+/// What is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The body's first bytes, of which so many were read.
+    Magic(usize),
+    Tag,
+    Length(u32),
+    /// A number that means nothing here.
+    Varint,
+    Value(Role, u64),
+}
+
+/// What becomes of a value of which so many bytes are to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Skipped,
+    /// A field of the envelope.
+    Outer(u32),
+    Metadata,
+    Item,
+}
+
+/// Cuts the items out of a list, and reads its metadata.
+#[derive(Debug)]
+pub(crate) struct ListSplitter {
+    state: State,
+    varint: Varint,
+    /// How many bytes of the list's own message are to come, once it has begun.
+    list_left: Option<u64>,
+    list_seen: bool,
+    buffer: Vec<u8>,
+    item_done: bool,
+    metadata: Option<ListMeta>,
+    max_item: u64,
+}
+
+impl ListSplitter {
+    /// No item may have more bytes than this.
+    pub(crate) fn new(max_item: usize) -> Self {
+        Self {
+            state: State::Magic(0),
+            varint: Varint::default(),
+            list_left: None,
+            list_seen: false,
+            buffer: Vec::new(),
+            item_done: false,
+            metadata: None,
+            max_item: max_item as u64,
+        }
+    }
+
+    /// The next item that is complete; `chunk` is shortened by what was read. `None` asks for more.
+    pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, Malformed> {
+        if std::mem::take(&mut self.item_done) {
+            self.clear();
+        }
+        while let Some((&byte, rest)) = chunk.split_first() {
+            if let State::Value(role, left) = self.state {
+                let length = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+                let (value, rest) = chunk.split_at(length);
+                *chunk = rest;
+                if role != Role::Skipped {
+                    self.buffer.extend_from_slice(value);
+                }
+                self.count(length as u64)?;
+                self.state = State::Value(role, left - length as u64);
+            } else {
+                *chunk = rest;
+                self.count(1)?;
+                self.byte(byte)?;
+            }
+            if let State::Value(role, 0) = self.state {
+                self.state = State::Tag;
+                self.value(role)?;
+            }
+            if self.list_left == Some(0) {
+                self.end_of_list()?;
+            }
+            if self.item_done {
+                return Ok(Some(&self.buffer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The list's metadata, if the list was all there.
+    pub(crate) fn finish(self) -> Result<ListMeta, Malformed> {
+        let between = self.state == State::Tag && self.varint.is_empty() && self.list_left.is_none();
+        if !between || !self.list_seen {
+            return Err(Malformed("a list that broke off"));
+        }
+        self.metadata.ok_or(Malformed("a list without metadata"))
+    }
+
+    fn clear(&mut self) {
+        self.buffer.clear();
+        if self.buffer.capacity() > KEEP_BUFFER {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// Takes what was read off what is left of the list.
+    fn count(&mut self, bytes: u64) -> Result<(), Malformed> {
+        if let Some(left) = &mut self.list_left {
+            *left = left.checked_sub(bytes).ok_or(BEYOND)?;
+        }
+        Ok(())
+    }
+
+    /// A byte that is not part of a value.
+    fn byte(&mut self, byte: u8) -> Result<(), Malformed> {
+        if let State::Magic(at) = self.state {
+            if byte != MAGIC[at] {
+                return Err(Malformed("not an object of Kubernetes"));
+            }
+            self.state = if at + 1 == MAGIC.len() { State::Tag } else { State::Magic(at + 1) };
+            return Ok(());
+        }
+        let Some(number) = self.varint.push(byte)? else { return Ok(()) };
+        self.state = match self.state {
+            State::Tag => match tag(number)? {
+                (_, WireType::Varint) => State::Varint,
+                (field, WireType::Bytes) => State::Length(field),
+                (_, WireType::Fixed64) => State::Value(Role::Skipped, 8),
+                (_, WireType::Fixed32) => State::Value(Role::Skipped, 4),
+            },
+            State::Length(field) => self.begin(field, number)?,
+            State::Varint | State::Magic(_) | State::Value(..) => State::Tag,
+        };
+        Ok(())
+    }
+
+    /// What follows on the length of a field.
+    fn begin(&mut self, field: u32, length: u64) -> Result<State, Malformed> {
+        let role = match (self.list_left, field) {
+            (None, 2) if self.list_seen => return Err(Malformed("two lists in one")),
+            (None, 2) => {
+                self.list_seen = true;
+                self.list_left = Some(length);
+                return Ok(State::Tag);
+            }
+            (None, 1 | 3 | 4) => Role::Outer(field),
+            (Some(left), _) if length > left => return Err(BEYOND),
+            (Some(_), 1) => Role::Metadata,
+            (Some(_), 2) => Role::Item,
+            _ => Role::Skipped,
+        };
+        let limit = match role {
+            Role::Skipped => u64::MAX,
+            Role::Item => self.max_item,
+            Role::Outer(_) | Role::Metadata => MAX_METADATA,
+        };
+        if length > limit {
+            Err(Malformed("an object that is too large"))
+        } else {
+            Ok(State::Value(role, length))
+        }
+    }
+
+    /// A value is complete.
+    fn value(&mut self, role: Role) -> Result<(), Malformed> {
+        let value = self.buffer.as_slice();
+        match role {
+            Role::Skipped => return Ok(()),
+            Role::Item => {
+                self.item_done = true;
+                return Ok(());
+            }
+            Role::Metadata => {
+                let metadata = ListMeta::decode(value);
+                self.metadata = Some(metadata.map_err(|_| Malformed("a list's metadata that is none"))?);
+            }
+            Role::Outer(1) => check_kind(value)?,
+            Role::Outer(3) => check_encoding(value)?,
+            Role::Outer(4) if content_type(value)? != ContentType::Protobuf => {
+                return Err(Malformed("a list in JSON in protobuf"));
+            }
+            Role::Outer(_) => {}
+        }
+        self.clear();
+        Ok(())
+    }
+
+    /// The list's message ends, and with it must what is in it.
+    fn end_of_list(&mut self) -> Result<(), Malformed> {
+        if self.state != State::Tag || !self.varint.is_empty() {
+            return Err(BEYOND);
+        }
+        self.list_left = None;
+        Ok(())
+    }
+}
+
+/// All lists' kinds are called so.
+fn check_kind(types: &[u8]) -> Result<(), Malformed> {
+    for field in Fields::of(types) {
+        if let (2, Some(kind)) = field?
+            && !kind.is_empty()
+            && !kind.ends_with(b"List")
+        {
+            return Err(Malformed("an object that is no list"));
+        }
+    }
+    Ok(())
+}
+
+const BEYOND: Malformed = Malformed("a field that ends after its message");
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! `informer/docs/client-go.md` says for every mechanism of client-go what stands for it and which test shows it. Here it is
+//! held to that: no row is missing, and every test that it names exists and runs.
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const DOCUMENT: &str = "informer/docs/client-go.md";
+
+/// The rows of the first table: one for each mechanism.
+const MECHANISMS: usize = 87;
+
+/// The chapters after it, and how many rows each must have at least: one per scenario of client-go's own tests, of the changes
+/// since the walkthroughs, of the wire traces and of protobuf.
+const CHAPTERS: &[(&str, usize)] = &[
+    ("B", 20),
+    ("D1", 17),
+    ("D2", 13),
+    ("D3", 3),
+    ("D4", 22),
+    ("D5", 13),
+    ("D6", 8),
+    ("D7", 15),
+    ("D8", 10),
+    ("D9", 8),
+    ("F", 7),
+    ("G", 8),
+];
+
+/// A row of a table: what its first cell says, and the tests that its last cell names.
+struct Row {
+    first: String,
+    item: String,
+    tests: Vec<String>,
+    last: String,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The rows of all tables in the document, headings left out.
+fn rows(document: &str) -> Vec<Row> {
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
+    };
+    let lines = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #"));
+    lines
+        .map(|line| {
+            let cells = cells(line);
+            let last = cells.last().unwrap().clone();
+            Row {
+                first: cells[0].clone(),
+                item: cells.get(2).cloned().unwrap_or_default(),
+                tests: last.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+                last,
+            }
+        })
+        .collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The names of the functions that a test attribute, or the macro of property tests, makes tests.
+fn tests_in(source: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut is_test = false;
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if line.starts_with("#[ignore") {
+            is_test = false;
+        } else if let Some((_, rest)) = line.split_once("fn ")
+            && std::mem::take(&mut is_test)
+        {
+            names.push(rest.split(['(', '<']).next().unwrap());
+        }
+    }
+    names
+}
+
+/// The tests of the informer crate by name, and how often there is one of that name.
+fn informer_tests() -> BTreeMap<String, usize> {
+    let mut files = Vec::new();
+    for folder in ["informer/src", "informer/tests"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let mut tests = BTreeMap::new();
+    for file in files {
+        for name in tests_in(&fs::read_to_string(file).unwrap()) {
+            *tests.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    tests
+}
+
+/// What is wrong with the name of a test: one of the crate's own, `folder/file.rs::name` elsewhere, or a `compile_fail`
+/// example of a source file.
+fn fault(name: &str, own: &BTreeMap<String, usize>) -> Option<String> {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();
+    match name.split_once("::") {
+        None => match own.get(name) {
+            Some(1) => None,
+            Some(_) => Some(format!("{name}: there is more than one")),
+            None => Some(format!("{name}: there is no such test")),
+        },
+        Some((file, "compile_fail")) => {
+            (!read(file).contains("```compile_fail")).then(|| format!("{name}: no such example"))
+        }
+        Some((file, test)) => {
+            (!tests_in(&read(file)).contains(&test)).then(|| format!("{name}: there is no such test"))
+        }
+    }
+}
+
+#[test]
+fn every_mechanism_of_client_go_has_its_counterpart_and_a_test() {
+    let document = fs::read_to_string(root().join(DOCUMENT)).unwrap();
+    let rows = rows(&document);
+    let own = informer_tests();
+    let mut faults = Vec::new();
+
+    let numbers: Vec<usize> = rows.iter().filter_map(|row| row.first.parse().ok()).collect();
+    assert_eq!(numbers, (1..=MECHANISMS).collect::<Vec<_>>(), "every row, once, in order");
+    for row in rows.iter().filter(|row| row.first.parse::<usize>().is_ok()) {
+        if row.tests.is_empty() {
+            faults.push(format!("row {} names no test", row.first));
+        }
+        if row.item.is_empty() {
+            faults.push(format!("row {} does not say what stands for it", row.first));
+        }
+    }
+    for (chapter, at_least) in CHAPTERS {
+        let count = rows.iter().filter(|row| row.first == *chapter).count();
+        if count < *at_least {
+            faults.push(format!("{chapter} has {count} rows of {at_least}"));
+        }
+    }
+    for row in &rows {
+        // A scenario without a test has a reason in the place of one.
+        if row.tests.is_empty() && !row.last.starts_with('–') {
+            faults.push(format!("{} {}: neither a test nor a reason", row.first, row.item));
+        }
+        faults.extend(row.tests.iter().filter_map(|name| fault(name, &own)));
+    }
+    let known: BTreeSet<&str> = CHAPTERS.iter().map(|(chapter, _)| *chapter).collect();
+    let strange = rows.iter().filter(|row| row.first.parse::<usize>().is_err() && !known.contains(&*row.first));
+    faults.extend(strange.map(|row| format!("{}: no such chapter", row.first)));
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn a_missing_ignored_or_doubled_test_is_found() {
+    let source = "#[test]\nfn one() {}\n#[tokio::test(start_paused = true)]\nasync fn two() {}\nfn helper() {}\n\
+        #[test]\n#[ignore = \"slow\"]\nfn three() {}\n    #[test]\n    fn four(\n";
+    assert_eq!(tests_in(source), ["one", "two", "four"]);
+    let own = BTreeMap::from([("one".to_owned(), 1), ("two".to_owned(), 2)]);
+    assert_eq!(fault("one", &own), None);
+    for name in ["two", "none", "tests/mechanisms.rs::none", "tests/none.rs::one", "tests/tidy.rs::compile_fail"] {
+        assert!(fault(name, &own).is_some(), "{name}");
+    }
+    assert_eq!(fault("tests/mechanisms.rs::a_missing_ignored_or_doubled_test_is_found", &own), None);
+    assert_eq!(fault("informer/src/handler.rs::compile_fail", &own), None);
+}
