@@ -188,6 +188,7 @@ impl Player {
             told: self.witness.told(),
             filtered: self.manner.filtered,
             initial: self.initial.clone(),
+            gathered: !strays,
             strays,
             first_list: source.first_list().map(|version| version.parse().unwrap()),
             complete,

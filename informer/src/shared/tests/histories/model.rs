@@ -42,6 +42,9 @@ pub(super) struct Account {
     pub(super) told: Vec<Told>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
+    /// Whether all that is queued of an object comes at once, as from the queue that is not in order: so what
+    /// happened to one may come before the beginning of the next.
+    pub(super) gathered: bool,
     /// Whether it is told of the end of what it never saw, as the in-order queue does.
     pub(super) strays: bool,
     /// What the first list showed, once there was one.
@@ -200,11 +203,13 @@ impl Model {
         for Told { said, .. } in &account.told {
             match said {
                 Said::Add { key, version, initial: true } if !over => {
-                    flagged.insert(key.clone(), *version);
+                    // Gathered with the first may be an end and another beginning.
+                    flagged.entry(key.clone()).or_insert(*version);
                 }
                 Said::Add { initial: true, .. } => {
                     return Err(format!("initial after the beginning: {said:?}"));
                 }
+                Said::Update { .. } | Said::Delete { .. } if account.gathered => {}
                 _ => over = true,
             }
         }
