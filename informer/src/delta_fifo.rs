@@ -126,7 +126,7 @@ impl<T: Send + Sync + 'static> Content for ByKey<T> {
     }
 
     fn len(&self) -> usize {
-        self.deltas.values().map(Vec::len).sum()
+        self.order.len()
     }
 
     fn consults_store(&self) -> bool {

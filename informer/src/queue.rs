@@ -65,7 +65,7 @@ pub(crate) trait Content: Send + 'static {
     /// What is to be processed next, if anything is.
     fn next_batch(&mut self) -> Option<Batch<Self::Object>>;
 
-    /// How many changes there are.
+    /// How much is in the queue: changes, or objects if those have their changes together.
     fn len(&self) -> usize;
 
     /// Whether pushes look at the store. What was popped must then be in the store before the next push.
@@ -113,7 +113,7 @@ impl<C: Content> Fifo<C> {
         }
     }
 
-    /// How many changes are queued.
+    /// See [`Content::len`].
     pub(crate) fn len(&self) -> usize {
         self.state.lock().content.len()
     }
@@ -158,7 +158,7 @@ impl<T: Send + Sync + 'static> InformerQueue<T> {
         }
     }
 
-    /// How many changes are queued.
+    /// See [`Content::len`].
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Real(queue) => queue.len(),

@@ -72,6 +72,7 @@ enum Step {
 
 #[derive(Clone, Debug)]
 struct Setting {
+    queue: QueueKind,
     watch_list: WatchListSupport,
     latency: u16,
     pages: Option<usize>,
@@ -137,7 +138,17 @@ fn setting() -> impl Strategy<Value = Setting> {
         Just(WatchListSupport::Refused),
         Just(WatchListSupport::NoEnd)
     ];
+    // The default half the time.
+    let queues = vec![
+        QueueKind::default(),
+        QueueKind::default(),
+        QueueKind::default(),
+        QueueKind::RealFifo { atomic: false },
+        QueueKind::DeltaFifo { replaced: true },
+        QueueKind::DeltaFifo { replaced: false },
+    ];
     (
+        prop::sample::select(queues),
         watch_list,
         prop_oneof![Just(0), 1..500_u16],
         prop::option::of(1..4_usize),
@@ -146,7 +157,8 @@ fn setting() -> impl Strategy<Value = Setting> {
         any::<u64>(),
         prop::bool::weighted(0.2),
     )
-        .prop_map(|(watch_list, latency, pages, resync, first, seed, cut_short)| Setting {
+        .prop_map(|(queue, watch_list, latency, pages, resync, first, seed, cut_short)| Setting {
+            queue,
             watch_list,
             latency,
             pages,
@@ -169,11 +181,15 @@ struct Player {
 }
 
 impl Player {
-    fn account(&self, source: &FakeSource<Pods>, complete: bool) -> Account {
+    fn account(&self, Stage { rig, setting, .. }: &Stage, complete: bool) -> Account {
+        let source = &rig.source;
+        let strays = matches!(setting.queue, QueueKind::RealFifo { .. });
         Account {
             told: self.witness.told(),
             filtered: self.manner.filtered,
             initial: self.initial.clone(),
+            gathered: !strays,
+            strays,
             first_list: source.first_list().map(|version| version.parse().unwrap()),
             complete,
             no_syncs_after: self.no_syncs_after,
@@ -207,7 +223,10 @@ impl Stage {
     fn new(setting: Setting) -> Self {
         let reflector = ReflectorOptions { seed: Some(setting.seed), ..ReflectorOptions::default() };
         let resync = secs(setting.resync);
-        let mut rig = Rig::with(&[], InformerOptions { resync, reflector, ..InformerOptions::default() });
+        let mut rig = Rig::with(
+            &[],
+            InformerOptions { resync, reflector, queue: setting.queue, ..InformerOptions::default() },
+        );
         rig.source = rig.source.with_watch_list(setting.watch_list);
         rig.source = rig.source.with_latency(Duration::from_millis(setting.latency.into()));
         if let Some(size) = setting.pages {
@@ -408,7 +427,7 @@ impl Stage {
             return Err(format!("the store has {stored:?}, the server {server:?}"));
         }
         for player in &self.players {
-            self.model.check(&player.account(&self.rig.source, complete))?;
+            self.model.check(&player.account(self, complete))?;
             if complete && !player.registration.has_synced() || player.registration.pending() > 0 {
                 return Err("has not kept up".to_owned());
             }
@@ -417,7 +436,7 @@ impl Stage {
             }
         }
         for (player, told) in &self.gone {
-            self.model.check(&player.account(&self.rig.source, false))?;
+            self.model.check(&player.account(self, false))?;
             if player.witness.len() != *told {
                 return Err("was told something after it had left".to_owned());
             }

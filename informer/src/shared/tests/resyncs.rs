@@ -63,3 +63,23 @@ async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
     settle().await;
     assert_eq!((plain.take().len(), resynced.take()), (0, vec!["update ns/a 2>2".to_owned()]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_next() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
+    let (early, _) = rig.log(every(0));
+    let _running = rig.run();
+    tokio::time::sleep(secs(12)).await;
+    let (late, _) = rig.log(every(0));
+    settle().await;
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        early.take();
+        late.take();
+        // A relist without news, 4 s later at the most; the second one comes after the check at 20 s.
+        rig.source.reset_watch();
+        tokio::time::sleep(secs(9)).await;
+        told.push((early.take(), late.take()));
+    }
+    assert_eq!(told, [(vec![], vec!["update ns/a 2>2".to_owned()]), (vec![], vec![])]);
+}

@@ -7,6 +7,7 @@ const PLAIN: Manner = Manner { filtered: false, resynced: false, held_up: None }
 /// What a plain handler is told of a short history with something of everything.
 fn genuine() -> (Stage, Account) {
     let setting = Setting {
+        queue: QueueKind::default(),
         watch_list: WatchListSupport::Full,
         latency: 0,
         pages: None,
@@ -32,7 +33,7 @@ fn genuine() -> (Stage, Account) {
         apply(0),
     ];
     let stage = in_virtual_time(play(setting, steps)).unwrap();
-    let account = stage.players[0].account(&stage.rig.source, true);
+    let account = stage.players[0].account(&stage, true);
     (stage, account)
 }
 

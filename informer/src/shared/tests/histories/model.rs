@@ -42,6 +42,11 @@ pub(super) struct Account {
     pub(super) told: Vec<Told>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
+    /// Whether all that is queued of an object comes at once, as from the queue that is not in order: so what
+    /// happened to one may come before the beginning of the next.
+    pub(super) gathered: bool,
+    /// Whether it is told of the end of what it never saw, as the in-order queue does.
+    pub(super) strays: bool,
     /// What the first list showed, once there was one.
     pub(super) first_list: Option<u64>,
     /// Whether it has been told everything that it ever will be, with the informer up to date.
@@ -147,10 +152,32 @@ impl Model {
         version: Option<u64>,
         tombstone: bool,
     ) -> Result<(), String> {
-        let Some(last) = known.remove(key) else {
-            return self.check_end_of_unknown(reached, key, version, tombstone);
+        let end = match (known.remove(key), version) {
+            (Some(last), version) => self.end_of_known(account, key, last, version, tombstone)?,
+            (None, version) => {
+                // With an end of its own, which was not told before.
+                let first = reached.get(key).copied().unwrap_or(0);
+                let real = match version {
+                    Some(end) => (end >= first && self.find(key, end) == Some(State::Gone)).then_some(end),
+                    None => self.next(key, first, |state| state == State::Gone),
+                };
+                real.filter(|_| account.strays).ok_or("deleted while unknown")?
+            }
         };
-        let end = match version {
+        reached.insert(key.to_owned(), end + 1);
+        Ok(())
+    }
+
+    /// The version at which an object that was known came to its end, as far as that handler is concerned.
+    fn end_of_known(
+        &self,
+        account: &Account,
+        key: &str,
+        last: u64,
+        version: Option<u64>,
+        tombstone: bool,
+    ) -> Result<u64, String> {
+        Ok(match version {
             // The deletion itself was seen, and with it the final state.
             Some(end) if !tombstone && end != last => {
                 let real = end > last && self.find(key, end) == Some(State::Gone);
@@ -163,27 +190,10 @@ impl Model {
                     State::Live { passes } => !tombstone && !passes,
                     State::Unreadable => false,
                 };
-                self.next(key, last, gone).ok_or("deleted though it lives on")?
+                self.next(key, last + 1, gone).ok_or("deleted though it lives on")?
             }
             _ => return Err(format!("deleted with another state than the last one, {last}")),
-        };
-        reached.insert(key.to_owned(), end);
-        Ok(())
-    }
-
-    /// The end of an object that was never shown, say because its creation could not be decoded, is told as well, once.
-    fn check_end_of_unknown(
-        &self,
-        reached: &mut Content,
-        key: &str,
-        version: Option<u64>,
-        tombstone: bool,
-    ) -> Result<(), String> {
-        let before = reached.get(key).copied().unwrap_or(0);
-        let is_end = |end: &u64| !tombstone && *end > before && self.find(key, *end) == Some(State::Gone);
-        let end = version.filter(is_end).ok_or("deleted while unknown")?;
-        reached.insert(key.to_owned(), end);
-        Ok(())
+        })
     }
 
     /// That the initial flags are on a real beginning, and on nothing after it.
@@ -193,11 +203,13 @@ impl Model {
         for Told { said, .. } in &account.told {
             match said {
                 Said::Add { key, version, initial: true } if !over => {
-                    flagged.insert(key.clone(), *version);
+                    // Gathered with the first may be an end and another beginning.
+                    flagged.entry(key.clone()).or_insert(*version);
                 }
                 Said::Add { initial: true, .. } => {
                     return Err(format!("initial after the beginning: {said:?}"));
                 }
+                Said::Update { .. } | Said::Delete { .. } if account.gathered => {}
                 _ => over = true,
             }
         }
@@ -221,9 +233,9 @@ impl Model {
         self.histories.get(key)?.iter().find(|(at, _)| *at == version).map(|(_, state)| *state)
     }
 
-    /// The first version after `version` in which the object is in such a state.
+    /// The first version from `version` on in which the object is in such a state.
     fn next(&self, key: &str, version: u64, is_it: impl Fn(State) -> bool) -> Option<u64> {
-        let mut later = self.histories.get(key)?.iter().filter(|(at, _)| *at > version);
+        let mut later = self.histories.get(key)?.iter().filter(|(at, _)| *at >= version);
         later.find(|(_, state)| is_it(*state)).map(|(at, _)| *at)
     }
 }
