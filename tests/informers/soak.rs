@@ -27,7 +27,7 @@ const TEST: &str = "soak";
 /// How many pods are created, each of which lives for a while.
 const PODS: usize = 10_000;
 /// How long an informer may take to catch up, on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 const SETUPS: [Setup; 4] = [
     Setup {
