@@ -125,6 +125,10 @@ impl<T: Send + Sync + 'static> Content for ByKey<T> {
         Some(self.population.batch(deltas, 1))
     }
 
+    fn len(&self) -> usize {
+        self.deltas.values().map(Vec::len).sum()
+    }
+
     fn consults_store(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
 //! The factory: one informer per resource, however many ask for it, and their common start and end.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,28 +8,49 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use kube::Client;
+use kube::{Client, Resource};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::kind::{GroupVersionResource, Kind};
+use crate::generic::GenericInformer;
+use crate::informer_name::{InformerIdentity, InformerName};
+use crate::kind::{GroupVersionResource, Kind, Typed};
 use crate::kube_list_watch::{KubeListWatch, Selectors};
 use crate::listener::panic_message;
 use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::{Indexers, namespace_indexer};
 
+mod erased;
+mod sync_result;
+
+use erased::AnyInformer;
+pub use sync_result::{SyncError, SyncFailure, SyncResult};
+
 type Tweak = Arc<dyn Fn(&mut Selectors) + Send + Sync>;
 
-/// Sets a factory up.
+/// Sets a factory up. The order of the settings does not matter; of one that is given twice the last counts, except
+/// for [`custom_resync`](Self::custom_resync) and [`known_type`](Self::known_type), which add up.
 pub struct FactoryBuilder {
     client: Client,
     namespace: Option<String>,
     default_resync: Duration,
     custom_resync: BTreeMap<GroupVersionResource, Duration>,
     tweak: Option<Tweak>,
+    watch_list: bool,
+    name: Option<InformerName>,
+    known_types: BTreeMap<GroupVersionResource, fn(&SharedInformerFactory) -> GenericInformer>,
 }
+
+/// A resource that a factory knows no type for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "no type is known for {0}: name it to FactoryBuilder::known_type, or use a DynamicInformerFactory, which needs none"
+)]
+pub struct UnknownResourceError(pub GroupVersionResource);
 
 impl FactoryBuilder {
     /// Limits informers to one namespace, where their objects live in namespaces.
@@ -56,6 +77,31 @@ impl FactoryBuilder {
         self
     }
 
+    /// Whether to ask for initial events in a watch, in place of a list; see [`KubeListWatch::watch_list`]. On by
+    /// default.
+    pub fn watch_list(mut self, on: bool) -> Self {
+        self.watch_list = on;
+        self
+    }
+
+    /// The name of this factory's informers in metrics. It is released with the factory's shutdown.
+    pub fn informer_name(mut self, name: InformerName) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// Has [`SharedInformerFactory::for_resource`] know the type of a resource's objects. Only types that are named
+    /// here become part of the program.
+    pub fn known_type<T>(mut self) -> Self
+    where
+        T: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
+        let resource = Typed::<T>::new().gvr().clone();
+        self.known_types
+            .insert(resource, |factory| GenericInformer::new(factory.informer(Typed::<T>::new())));
+        self
+    }
+
     /// The factory.
     pub fn build(self) -> SharedInformerFactory {
         SharedInformerFactory {
@@ -76,12 +122,15 @@ pub struct InformerParts<K: Kind> {
     pub list_watch: KubeListWatch<K>,
     /// The resync period that the factory has for this resource.
     pub resync: Duration,
+    /// What the informer is counted as in metrics; nobody, unless the factory has a name.
+    pub identity: InformerIdentity,
 }
 
 impl<K: Kind> InformerParts<K> {
     /// An informer with these indices and otherwise nothing special.
     pub fn build(self, indexers: Indexers<K::Object>) -> Arc<SharedInformer<K>> {
-        let options = InformerOptions { resync: self.resync, indexers, ..InformerOptions::default() };
+        let Self { resync, identity, .. } = self;
+        let options = InformerOptions { resync, indexers, identity, ..InformerOptions::default() };
         SharedInformer::new(self.kind, self.list_watch, options)
     }
 }
@@ -105,76 +154,6 @@ struct Entry {
     started: bool,
 }
 
-/// How waiting for informers went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SyncResult {
-    /// What has synced.
-    pub synced: Vec<GroupVersionResource>,
-    /// What had not when the wait was given up.
-    pub failed: Vec<SyncFailure>,
-}
-
-impl SyncResult {
-    /// Whether everything has synced.
-    pub fn is_synced(&self) -> bool {
-        self.failed.is_empty()
-    }
-}
-
-/// An informer that has not synced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyncFailure {
-    /// Its resource.
-    pub resource: GroupVersionResource,
-    /// What kept it from listing or watching, as far as that is known.
-    pub reason: Option<String>,
-}
-
-/// An informer without its type.
-trait AnyInformer: Send + Sync {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-    fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()>;
-    fn synced(&self) -> BoxFuture<'_, ()>;
-    fn handlers_synced(&self) -> BoxFuture<'_, ()>;
-    fn stopped(&self) -> BoxFuture<'_, ()>;
-    fn last_error(&self) -> Option<String>;
-}
-
-impl<K: Kind> AnyInformer for SharedInformer<K> {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
-    fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
-        Box::pin(SharedInformer::run(self, stop))
-    }
-
-    fn synced(&self) -> BoxFuture<'_, ()> {
-        Box::pin(SharedInformer::synced(self))
-    }
-
-    fn handlers_synced(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            SharedInformer::synced(self).await;
-            for registration in self.registrations() {
-                // A handler that was removed meanwhile has nothing left to wait for.
-                tokio::select! {
-                    () = registration.synced() => {}
-                    () = registration.0.removed.cancelled() => {}
-                }
-            }
-        })
-    }
-
-    fn stopped(&self) -> BoxFuture<'_, ()> {
-        Box::pin(SharedInformer::stopped(self))
-    }
-
-    fn last_error(&self) -> Option<String> {
-        SharedInformer::last_error(self)
-    }
-}
-
 impl SharedInformerFactory {
     /// A factory whose informers use this client, which should do no retries of its own; see
     /// [`KubeListWatch`].
@@ -185,6 +164,9 @@ impl SharedInformerFactory {
             default_resync: Duration::ZERO,
             custom_resync: BTreeMap::new(),
             tweak: None,
+            watch_list: true,
+            name: None,
+            known_types: BTreeMap::new(),
         }
     }
 
@@ -214,21 +196,42 @@ impl SharedInformerFactory {
 
     /// The informer of a resource, made in the usual way: with the namespace index.
     pub fn informer<K: Kind>(&self, kind: K) -> Arc<SharedInformer<K>> {
-        self.informer_for(Arc::new(kind), |parts| {
+        self.informer_of(Arc::new(kind))
+    }
+
+    pub(crate) fn informer_of<K: Kind>(&self, kind: Arc<K>) -> Arc<SharedInformer<K>> {
+        self.informer_for(kind, |parts| {
             let namespaced = parts.kind.gvr().namespaced;
             parts.build(if namespaced { namespace_indexer() } else { Indexers::new() })
         })
     }
 
+    /// The informer of a resource whose type the caller does not name; same as client-go's `ForResource`. It is the
+    /// one that [`Self::informer`] returns for that type, which must have been [named](FactoryBuilder::known_type).
+    pub fn for_resource(
+        &self,
+        resource: &GroupVersionResource,
+    ) -> Result<GenericInformer, UnknownResourceError> {
+        let make = self.settings.known_types.get(resource);
+        make.map(|make| make(self)).ok_or_else(|| UnknownResourceError(resource.clone()))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.settings.client
+    }
+
     fn parts<K: Kind>(&self, kind: Arc<K>) -> InformerParts<K> {
         let settings = &self.settings;
         let mut list_watch = KubeListWatch::new(settings.client.clone(), Arc::clone(&kind))
-            .namespace(settings.namespace.clone());
+            .namespace(settings.namespace.clone())
+            .watch_list(settings.watch_list);
         if let Some(tweak) = &settings.tweak {
             list_watch = list_watch.tweak(|selectors| tweak(selectors));
         }
         let resync = settings.custom_resync.get(kind.gvr()).copied().unwrap_or(settings.default_resync);
-        InformerParts { kind, list_watch, resync }
+        let name = settings.name.as_ref();
+        let identity = name.map(|name| name.with_resource(kind.gvr().clone())).unwrap_or_default();
+        InformerParts { kind, list_watch, resync, identity }
     }
 
     /// Starts the informers that were made so far and do not run yet; call it again for later ones. Returns at
@@ -311,12 +314,16 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Stops all informers, and waits until they and their handlers have ended.
+    /// Stops all informers, and waits until they and their handlers have ended. It may be called more than once, also
+    /// at the same time.
     pub async fn shutdown(&self) {
         self.state.lock().shut_down = true;
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        if let Some(name) = &self.settings.name {
+            name.release();
+        }
     }
 }
 

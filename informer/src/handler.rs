@@ -7,17 +7,46 @@ use crate::key::Deleted;
 /// Receives the changes of one registration, in order, one at a time.
 ///
 /// Handlers are synchronous and each has a task of its own, so a handler needs no locks and never holds up the
-/// informer or another handler; what is slow belongs on a queue. Per object, the calls are `on_add`, then any
+/// informer or another handler; what is slow belongs on a queue, and what blocks its thread keeps a worker of the
+/// runtime from everything else. Consumers that await have [`EventStream`](crate::EventStream). Per object, the calls are `on_add`, then any
 /// number of `on_update`, whose `old` is the `new` of the call before, then `on_delete`. The states seen are
 /// some of the real ones, in order. An object deleted and created again within a gap of the watch arrives as
 /// one update, so compare UIDs where identity matters. After a relist, and at resyncs, updates may come with
 /// equal resource versions.
 ///
-/// Objects are shared with the store and all other handlers, so they cannot be changed:
+/// Objects are shared with the store and all other handlers, so they can be read but not changed; there is no
+/// need for client-go's mutation detector:
 ///
-/// ```compile_fail
-/// # use std::sync::Arc;
+/// ```
+/// kube_informers::HandlerFuncs::<String>::new().with_add(|object, _| assert!(object.is_empty()));
+/// ```
+/// ```compile_fail,E0596
 /// kube_informers::HandlerFuncs::<String>::new().with_add(|object, _| object.push('x'));
+/// ```
+/// ```compile_fail,E0596
+/// kube_informers::HandlerFuncs::<String>::new().with_update(|old, _| old.push('x'));
+/// ```
+/// ```compile_fail,E0596
+/// kube_informers::HandlerFuncs::<String>::new().with_delete(|gone| gone.object().unwrap().push('x'));
+/// ```
+///
+/// Nor can what a store or a lister answers with:
+///
+/// ```
+/// # fn test(store: kube_informers::Store<String>, lister: kube_informers::Lister<String>) {
+/// store.get("a").unwrap().len();
+/// lister.list()[0].len();
+/// # }
+/// ```
+/// ```compile_fail,E0596
+/// # fn test(store: kube_informers::Store<String>) {
+/// store.get("a").unwrap().push('x');
+/// # }
+/// ```
+/// ```compile_fail,E0596
+/// # fn test(lister: kube_informers::Lister<String>) {
+/// lister.list()[0].push('x');
+/// # }
 /// ```
 pub trait EventHandler<T>: Send + 'static {
     /// An object that this handler has not seen. The flag is set for what was there to begin with: the first
@@ -114,7 +143,8 @@ impl<T: 'static> EventHandler<T> for HandlerFuncs<T> {
 /// Shows `handler` only the objects that pass `filter`, as if there were no others.
 ///
 /// An object that begins to pass is added (never as part of an initial list), and one that ceases to pass is
-/// deleted, with the state in which it last passed. A tombstone without an object does not pass.
+/// deleted, with the state in which it last passed. A deletion is judged by the state that comes with it, and a
+/// tombstone without one does not pass. Same as client-go's `FilteringResourceEventHandler`.
 pub struct Filtering<F, H> {
     /// Whether the handler should know of an object.
     pub filter: F,

@@ -56,11 +56,21 @@
 //! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
 
 mod backoff;
+mod client;
+pub mod consistency_detector;
+mod consistency_store;
 mod controller;
 mod delta;
 mod delta_fifo;
+mod discovery;
+mod dynamic_factory;
+mod event_stream;
+#[cfg(feature = "events")]
+pub mod events;
 mod factory;
+mod generic;
 mod handler;
+mod informer_name;
 mod json;
 mod key;
 mod kind;
@@ -70,23 +80,41 @@ mod list_watch;
 mod listener;
 mod lister;
 mod metadata;
+mod metrics;
+mod notification;
 mod processor;
 pub mod protobuf;
 mod queue;
 mod real_fifo;
 mod reflector;
 mod resource_version;
+mod resync_period;
 mod retry_window;
+mod selector;
 mod shared;
 mod store;
 #[doc(hidden)]
 pub mod testing;
 mod undelta;
+mod wait;
+pub mod workqueue;
 
 pub use backoff::BackoffPolicy;
+pub use client::{ClientError, informer_client, informer_config};
+pub use consistency_store::{ConsistencyError, ConsistencyStore};
 pub use controller::{Controller, ControllerOptions, ShouldResync};
-pub use factory::{FactoryBuilder, InformerParts, SharedInformerFactory, SyncFailure, SyncResult};
+pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
+pub use dynamic_factory::{
+    DiscoveringFactory, DynamicInformerFactory, FromDiscovery, MetadataInformerFactory,
+};
+pub use event_stream::EventStream;
+pub use factory::{
+    FactoryBuilder, InformerParts, SharedInformerFactory, SyncError, SyncFailure, SyncResult,
+    UnknownResourceError,
+};
+pub use generic::{GenericInformer, GenericLister, GenericObject};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
+pub use informer_name::{InformerIdentity, InformerName, InformerNameError};
 pub use key::{Deleted, KeyError, ObjectKey};
 pub use kind::{Accept, ContentType, DecodeError, Dynamic, GroupVersionResource, Kind, Typed};
 pub use kube_list_watch::{KubeListWatch, Selectors};
@@ -96,11 +124,16 @@ pub use list_watch::{
 pub use listener::{HandlerOptions, PanicPolicy, Registration};
 pub use lister::{Lister, NamespaceLister};
 pub use metadata::Metadata;
+pub use metrics::{HandlerMetrics, InformerMetrics, LATENCY_BUCKETS, LatencyHistogram, write_prometheus};
+pub use notification::Notification;
 pub use processor::AddHandlerError;
 pub use protobuf::{Identified, Protobuf};
 pub use queue::QueueKind;
 pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
+pub use resync_period::{jitter, resync_period};
+pub use selector::{Labelled, Labels, Selector, SelectorError};
 pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
 pub use undelta::UndeltaStore;
+pub use wait::{DoneChecker, WaitError, wait_for};

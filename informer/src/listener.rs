@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::EventHandler;
-use crate::key::Deleted;
 use crate::latch::Latch;
+use crate::notification::Notification;
 
 /// A handler with this much before it that takes longer than [`SLOW_CALL`] for one call is reported.
 const DEEP_BACKLOG: usize = 1024;
@@ -27,11 +27,13 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 /// What happens when a handler panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PanicPolicy {
-    /// The informer stops, and its `run` panics with the handler's panic.
+    /// The informer stops, and its `run` panics with the handler's panic. client-go's default too, where the
+    /// process dies.
     #[default]
     Propagate,
     /// The change that caused the panic is lost, and delivery goes on after this pause. The registration
-    /// still becomes synced, even if the change was part of the initial list.
+    /// still becomes synced, even if the change was part of the initial list; in client-go it never does.
+    /// client-go's pause is a second.
     SkipAfter(Duration),
 }
 
@@ -42,8 +44,13 @@ pub struct HandlerOptions {
     pub resync: Option<Duration>,
     /// What happens when the handler panics.
     pub panic_policy: PanicPolicy,
-    /// The handler's name in the log.
+    /// The handler's name in the log and in metrics.
     pub name: Cow<'static, str>,
+    /// How many changes may wait for the handler, objects that were there to begin with included. A handler
+    /// that falls further behind is removed, and the informer stops: its `run` panics with a message that names
+    /// the handler. `None`, the default, is no limit, same as client-go: then a handler that is stuck costs
+    /// memory, 33 bytes per change and what it keeps alive of old objects.
+    pub max_pending: Option<usize>,
 }
 
 impl HandlerOptions {
@@ -60,6 +67,11 @@ impl HandlerOptions {
 pub struct Registration(pub(crate) Arc<Progress>);
 
 impl Registration {
+    /// The handler's name, as its options gave it.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
     /// Whether the handler has processed everything that was there to begin with.
     pub fn has_synced(&self) -> bool {
         self.0.synced.is_set()
@@ -72,6 +84,11 @@ impl Registration {
         self.0.synced.wait().await;
     }
 
+    /// Whether the handler will not be called again.
+    pub fn is_stopped(&self) -> bool {
+        self.0.stopped.is_set()
+    }
+
     /// Waits until the handler will not be called again: it was removed, or the informer stopped, and a call
     /// that was running has returned.
     pub async fn stopped(&self) {
@@ -82,43 +99,52 @@ impl Registration {
     pub fn pending(&self) -> usize {
         self.0.pending.load(Ordering::Relaxed)
     }
+
+    /// How many changes the handler has been given, those that it panicked at included.
+    pub fn processed(&self) -> u64 {
+        self.0.processed.load(Ordering::Relaxed)
+    }
+
+    /// How often the handler has panicked.
+    pub fn panics(&self) -> u64 {
+        self.0.panics.load(Ordering::Relaxed)
+    }
 }
 
 /// What the informer, the listener's task and the registration share.
 pub(crate) struct Progress {
     pub(crate) name: Cow<'static, str>,
+    /// The informer's identity, and its resource for the log.
+    pub(crate) informer: Arc<str>,
     pub(crate) synced: Latch,
     pub(crate) stopped: Latch,
     pub(crate) removed: CancellationToken,
     pending: AtomicUsize,
+    processed: AtomicU64,
+    panics: AtomicU64,
 }
 
 impl Progress {
-    pub(crate) fn new(name: Cow<'static, str>) -> Self {
+    pub(crate) fn new(name: Cow<'static, str>, informer: Arc<str>) -> Self {
         Self {
             name,
+            informer,
             synced: Latch::default(),
             stopped: Latch::default(),
             removed: CancellationToken::new(),
             pending: AtomicUsize::new(0),
+            processed: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
         }
     }
-}
 
-/// One change, as a listener's queue holds it.
-pub(crate) enum Notification<T> {
-    Add(Arc<T>, bool),
-    Update(Arc<T>, Arc<T>),
-    Delete(Deleted<T>),
-}
+    pub(crate) fn note_processed(&self) {
+        self.processed.fetch_add(1, Ordering::Relaxed);
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
 
-impl<T> Clone for Notification<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Add(object, initial) => Self::Add(Arc::clone(object), *initial),
-            Self::Update(old, new) => Self::Update(Arc::clone(old), Arc::clone(new)),
-            Self::Delete(deleted) => Self::Delete(deleted.clone()),
-        }
+    pub(crate) fn forget_pending(&self) {
+        self.pending.store(0, Ordering::Relaxed);
     }
 }
 
@@ -133,17 +159,44 @@ pub(crate) enum Message<T> {
 pub(crate) struct Outbox<T> {
     pub(crate) progress: Arc<Progress>,
     pub(crate) sender: UnboundedSender<Message<T>>,
+    pub(crate) max_pending: usize,
+    pub(crate) panics: UnboundedSender<Panic>,
 }
 
 impl<T> Outbox<T> {
     pub(crate) fn send(&self, change: Notification<T>) {
-        self.progress.pending.fetch_add(1, Ordering::Relaxed);
-        // A closed queue is that of a handler which panicked or was removed; it wants nothing more.
-        let _ = self.sender.send(Message::Change(change));
+        let pending = self.progress.pending.fetch_add(1, Ordering::Relaxed) + 1;
+        if pending > self.max_pending {
+            self.give_up();
+        } else if self.sender.send(Message::Change(change)).is_err() {
+            // A closed queue is that of a handler which panicked or was removed; it wants nothing more.
+            self.progress.forget_pending();
+        }
     }
 
     pub(crate) fn mark_synced(&self) {
         let _ = self.sender.send(Message::Synced);
+    }
+
+    /// Whether nobody will ever receive anything again.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// The handler is not going to catch up, and to wait for it at the end would be in vain as well.
+    fn give_up(&self) {
+        let Progress { name, informer, removed, .. } = &*self.progress;
+        if removed.is_cancelled() {
+            return;
+        }
+        removed.cancel();
+        let text = format!(
+            "event handler {name:?} of {informer} is more than {} changes behind, its limit",
+            self.max_pending
+        );
+        tracing::error!("{text}");
+        // Nobody listens only when `run` is gone too.
+        let _ = self.panics.send(Box::new(text));
     }
 }
 
@@ -167,18 +220,22 @@ where
         let progress = Arc::clone(&self.progress);
         let _stopped = progress.stopped.set_on_drop();
         while let Some(Some(message)) = progress.removed.run_until_cancelled(self.inbox.recv()).await {
+            // Both may have come true while this task waited.
+            if progress.removed.is_cancelled() {
+                break;
+            }
             match message {
                 Message::Synced => progress.synced.set(),
                 Message::Change(change) => {
                     let flow = self.deliver(change).await;
-                    progress.pending.fetch_sub(1, Ordering::Relaxed);
+                    progress.note_processed();
                     if flow.is_break() {
                         break;
                     }
                 }
             }
         }
-        progress.pending.store(0, Ordering::Relaxed);
+        progress.forget_pending();
     }
 
     async fn deliver(&mut self, change: Notification<T>) -> ControlFlow<()> {
@@ -186,23 +243,22 @@ where
         let started = (backlog > DEEP_BACKLOG).then(Instant::now);
         let handler = &mut self.handler;
         // The handler is not used again after a panic unless its owner chose so with `SkipAfter`.
-        let outcome = catch_unwind(AssertUnwindSafe(|| match &change {
-            Notification::Add(object, initial) => handler.on_add(object, *initial),
-            Notification::Update(old, new) => handler.on_update(old, new),
-            Notification::Delete(deleted) => handler.on_delete(deleted),
-        }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| change.deliver_to(handler)));
         if let Some(started) = started {
             self.report_if_slow(started, backlog);
         }
-        match (outcome, self.policy) {
-            (Ok(()), _) => ControlFlow::Continue(()),
-            (Err(panic), PanicPolicy::Propagate) => {
+        let Err(panic) = outcome else {
+            return ControlFlow::Continue(());
+        };
+        self.progress.panics.fetch_add(1, Ordering::Relaxed);
+        match self.policy {
+            PanicPolicy::Propagate => {
                 // Nobody listens only when `run` is gone too.
                 let _ = self.panics.send(panic);
                 ControlFlow::Break(())
             }
-            (Err(panic), PanicPolicy::SkipAfter(pause)) => {
-                tracing::error!(handler = %self.progress.name, panic = panic_message(&panic),
+            PanicPolicy::SkipAfter(pause) => {
+                tracing::error!(handler = %self.progress.name, informer = %self.progress.informer, panic = panic_message(&panic),
                     "event handler panicked; skipping the change");
                 // The loop finds out about a removal by itself.
                 let _ = self.progress.removed.run_until_cancelled(tokio::time::sleep(pause)).await;
@@ -216,7 +272,7 @@ where
         let recent = self.last_report.is_some_and(|last| now - last < REPORT_EVERY);
         if now - started > SLOW_CALL && !recent {
             self.last_report = Some(now);
-            tracing::warn!(handler = %self.progress.name, pending = backlog, took = ?(now - started),
+            tracing::warn!(handler = %self.progress.name, informer = %self.progress.informer, pending = backlog, took = ?(now - started),
                 "slow event handler with a long backlog");
         }
     }
@@ -227,3 +283,6 @@ pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
+
+#[cfg(test)]
+mod tests;

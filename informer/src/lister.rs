@@ -1,25 +1,32 @@
 //! Listers: typed reads of a store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::key::ObjectKey;
+use crate::selector::{Labelled, Selector};
 use crate::store::{NAMESPACE_INDEX, Store};
 
 /// Reads all objects of a store.
+///
+/// What is not there is `None` or absent from the list, where client-go's listers return a `NotFound` error: there is
+/// no request here that could fail in another way. A caller that wants an error says which with `ok_or`.
 pub struct Lister<T> {
     store: Store<T>,
+    /// Whether it has been said that the namespace index is missing.
+    warned: Arc<AtomicBool>,
 }
 
 impl<T> Clone for Lister<T> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone() }
+        Self { store: self.store.clone(), warned: Arc::clone(&self.warned) }
     }
 }
 
 impl<T> Lister<T> {
     /// A lister over the store.
     pub fn new(store: Store<T>) -> Self {
-        Self { store }
+        Self { store, warned: Arc::default() }
     }
 
     /// All objects, in no particular order.
@@ -38,62 +45,122 @@ impl<T> Lister<T> {
         self.store.get(key)
     }
 
-    /// The objects of one namespace.
+    /// The objects of one namespace; of all, if it is empty.
     pub fn namespace(&self, namespace: impl Into<String>) -> NamespaceLister<T> {
-        NamespaceLister { store: self.store.clone(), namespace: namespace.into() }
+        NamespaceLister { all: self.clone(), namespace: namespace.into() }
+    }
+}
+
+impl<T: Labelled> Lister<T> {
+    /// The objects that the selector selects; same as client-go's `ListAll`. Nobody looks at labels where
+    /// [everything](Selector::is_everything) is selected, or at the store where nothing is.
+    pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
+        if selector.is_nothing() {
+            Vec::new()
+        } else if selector.is_everything() {
+            self.list()
+        } else {
+            self.list_where(|object| selector.selects(object))
+        }
     }
 }
 
 /// Reads the objects of one namespace.
 pub struct NamespaceLister<T> {
-    store: Store<T>,
+    all: Lister<T>,
     namespace: String,
 }
 
+impl<T> Clone for NamespaceLister<T> {
+    fn clone(&self) -> Self {
+        Self { all: self.all.clone(), namespace: self.namespace.clone() }
+    }
+}
+
 impl<T> NamespaceLister<T> {
-    /// All objects of the namespace, in no particular order. Without a namespace index this looks at all keys.
+    /// All objects of the namespace, in no particular order. Without a namespace index this looks at all keys, and
+    /// says so once in the log.
     pub fn list(&self) -> Vec<Arc<T>> {
-        let indexed = self.store.by_index(NAMESPACE_INDEX, &self.namespace);
-        indexed.unwrap_or_else(|_| self.store.list_where(|key, _| key.namespace() == Some(&self.namespace)))
+        self.scan(|_| true)
     }
 
-    /// The objects of the namespace for which `predicate` holds.
-    pub fn list_where(&self, mut predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
-        let mut objects = self.list();
-        objects.retain(|object| predicate(object));
-        objects
+    /// The objects of the namespace for which `predicate` holds. Without a namespace index it runs under the store's
+    /// read lock: do not use the store in it.
+    pub fn list_where(&self, predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        self.scan(predicate)
     }
 
     /// The object of this name.
     pub fn get(&self, name: &str) -> Option<Arc<T>> {
-        self.store.get(ObjectKey::new(Some(&self.namespace), name))
+        self.all.get(ObjectKey::new(Some(&self.namespace), name))
+    }
+
+    fn scan(&self, mut predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        if self.namespace.is_empty() {
+            return self.all.list_where(predicate);
+        }
+        let store = &self.all.store;
+        match store.by_index(NAMESPACE_INDEX, &self.namespace) {
+            Ok(mut objects) => {
+                objects.retain(|object| predicate(object));
+                objects
+            }
+            Err(error) => {
+                if !self.all.warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, namespace = self.namespace,
+                        "no namespace index, so every read of a namespace looks at all objects");
+                }
+                store.list_where(|key, object| key.namespace() == Some(&self.namespace) && predicate(object))
+            }
+        }
+    }
+}
+
+impl<T: Labelled> NamespaceLister<T> {
+    /// The objects of the namespace that the selector selects; same as client-go's `ListAllByNamespace`.
+    pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
+        if selector.is_nothing() { Vec::new() } else { self.scan(|object| selector.selects(object)) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
     use crate::delta::Delta;
     use crate::kind::{Kind, Typed};
+    use crate::selector::Labels;
     use crate::store::{Indexers, namespace_indexer};
+    use crate::testing::log::CaughtLog;
 
-    fn config_map(namespace: &str, name: &str) -> Delta<ConfigMap> {
-        let mut object = ConfigMap::default();
-        object.metadata.namespace = Some(namespace.to_owned());
-        object.metadata.name = Some(name.to_owned());
-        Delta::Added(Typed::<ConfigMap>::new().key(&object), Arc::new(object))
+    /// Objects `a/x`, `a/y` and `b/x`, labelled with their names.
+    fn store(indexers: Indexers<ConfigMap>) -> Store<ConfigMap> {
+        let store = Store::new(indexers);
+        let deltas = [("a", "x"), ("a", "y"), ("b", "x")].map(|(namespace, name)| {
+            let mut object = ConfigMap::default();
+            object.metadata.namespace = Some(namespace.to_owned());
+            object.metadata.name = Some(name.to_owned());
+            object.metadata.labels = Some(Labels::from([("name".to_owned(), name.to_owned())]));
+            Delta::Added(Typed::<ConfigMap>::new().key(&object), Arc::new(object))
+        });
+        store.apply(&Typed::<ConfigMap>::new(), deltas.into());
+        store
+    }
+
+    fn keys(objects: &[Arc<ConfigMap>]) -> Vec<String> {
+        let kind = Typed::<ConfigMap>::new();
+        let mut keys: Vec<_> = objects.iter().map(|object| kind.key(object).to_string()).collect();
+        keys.sort();
+        keys
     }
 
     #[test]
     fn a_namespace_reads_the_same_with_and_without_its_index() {
         for indexers in [Indexers::new(), namespace_indexer()] {
-            let store = Store::new(indexers);
-            let deltas =
-                [("a", "x"), ("a", "y"), ("b", "x")].map(|(namespace, name)| config_map(namespace, name));
-            store.apply(&Typed::<ConfigMap>::new(), deltas.into());
-            let lister = Lister::new(store);
+            let lister = Lister::new(store(indexers));
             assert_eq!(lister.list().len(), 3);
             assert_eq!(lister.list_where(|object| object.metadata.name.as_deref() == Some("x")).len(), 2);
             assert!(lister.get("b/x").is_some() && lister.get("b/y").is_none());
@@ -102,6 +169,92 @@ mod tests {
             assert_eq!(namespace.list_where(|object| object.metadata.name.as_deref() == Some("x")).len(), 1);
             assert!(namespace.get("y").is_some() && namespace.get("z").is_none());
             assert!(lister.namespace("c").list().is_empty());
+        }
+    }
+
+    #[test]
+    fn objects_are_selected_by_their_labels_in_all_namespaces_or_one() {
+        for indexers in [Indexers::new(), namespace_indexer()] {
+            let lister = Lister::new(store(indexers));
+            let table: [(Selector, &[&str]); 5] = [
+                ("name=x".parse().unwrap(), &["a/x", "b/x"]),
+                ("name".parse().unwrap(), &["a/x", "a/y", "b/x"]),
+                ("name=z".parse().unwrap(), &[]),
+                (Selector::everything(), &["a/x", "a/y", "b/x"]),
+                (Selector::nothing(), &[]),
+            ];
+            for (selector, expected) in table {
+                assert_eq!(keys(&lister.select(&selector)), expected, "{selector}");
+                assert_eq!(keys(&lister.namespace("").select(&selector)), expected, "no namespace is all");
+                let in_a: Vec<_> = expected.iter().filter(|key| key.starts_with("a/")).copied().collect();
+                assert_eq!(keys(&lister.namespace("a").select(&selector)), in_a, "{selector}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_namespace_index_is_told_once() {
+        let log = CaughtLog::new();
+        let indexed = Lister::new(store(namespace_indexer()));
+        indexed.namespace("a").list();
+        let lister = Lister::new(store(Indexers::new()));
+        lister.list();
+        lister.namespace("").list();
+        assert_eq!(log.lines(), Vec::<String>::new());
+        for namespace in ["a", "b", "a"] {
+            lister.clone().namespace(namespace).list();
+        }
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].starts_with("WARN no namespace index"), "{lines:?}");
+        assert!(lines[0].contains("error=no index named \"namespace\""), "{lines:?}");
+    }
+
+    /// Counts how often somebody looks at its labels.
+    struct Counted(Labels, Arc<AtomicUsize>);
+
+    impl Labelled for Counted {
+        fn labels(&self) -> Option<&Labels> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Some(&self.0)
+        }
+    }
+
+    struct CountedKind(crate::GroupVersionResource);
+
+    impl Kind for CountedKind {
+        type Object = Counted;
+
+        fn gvr(&self) -> &crate::GroupVersionResource {
+            &self.0
+        }
+
+        fn key(&self, _: &Counted) -> ObjectKey {
+            ObjectKey::new(Some("a"), "x")
+        }
+
+        fn resource_version<'a>(&self, _: &'a Counted) -> &'a str {
+            ""
+        }
+
+        fn decode(&self, kind: crate::ContentType, _: &[u8]) -> Result<Counted, crate::DecodeError> {
+            Err(crate::DecodeError::UnsupportedContentType(kind))
+        }
+    }
+
+    #[test]
+    fn who_wants_everything_or_nothing_does_not_look_at_labels() {
+        let looks = Arc::<AtomicUsize>::default();
+        let store = Store::new(namespace_indexer());
+        let object = Arc::new(Counted(Labels::new(), Arc::clone(&looks)));
+        let kind = CountedKind(crate::GroupVersionResource::namespaced("", "v1", "things"));
+        store.apply(&kind, vec![Delta::Added(ObjectKey::new(Some("a"), "x"), object)]);
+        let lister = Lister::new(store);
+        for (selector, selected, looked) in
+            [(Selector::everything(), 1, 0), (Selector::nothing(), 0, 0), ("!b".parse().unwrap(), 1, 2)]
+        {
+            assert_eq!(lister.select(&selector).len(), selected);
+            assert_eq!(lister.namespace("a").select(&selector).len(), selected);
+            assert_eq!(looks.load(Ordering::Relaxed), looked, "{selector}");
         }
     }
 }

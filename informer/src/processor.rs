@@ -7,16 +7,17 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::delta::Batch;
+use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
 use crate::kind::Kind;
-use crate::listener::{
-    HandlerOptions, Listener, Message, Notification, Outbox, Panic, Progress, Registration,
-};
+use crate::listener::{HandlerOptions, Listener, Message, Outbox, Panic, Progress, Registration};
+use crate::metrics::Meters;
+use crate::notification::Notification;
 use crate::store::{Change, Store};
 
 /// Shorter resync periods are raised to this: a resync costs as much as the store is large.
@@ -38,6 +39,9 @@ pub(crate) struct Processor<T> {
     state: Mutex<State<T>>,
     tasks: TaskTracker,
     panics: UnboundedSender<Panic>,
+    /// What the log calls the informer. Being shared with every registration it also tells whose those are.
+    name: Arc<str>,
+    meters: Meters,
 }
 
 struct State<T> {
@@ -73,7 +77,12 @@ struct Schedule {
 }
 
 impl<T: Send + Sync + 'static> Processor<T> {
-    pub(crate) fn new(store: Store<T>, default_resync: Duration, panics: UnboundedSender<Panic>) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        store: Store<T>,
+        default_resync: Duration,
+        panics: UnboundedSender<Panic>,
+    ) -> Self {
         let state = State {
             phase: Phase::Idle,
             enrolled: Vec::new(),
@@ -81,7 +90,8 @@ impl<T: Send + Sync + 'static> Processor<T> {
             default_resync,
             synced: false,
         };
-        Self { store, state: Mutex::new(state), tasks: TaskTracker::new(), panics }
+        let (tasks, meters) = (TaskTracker::new(), Meters::default());
+        Self { store, state: Mutex::new(state), tasks, panics, name: name.into(), meters }
     }
 
     pub(crate) fn add(
@@ -89,43 +99,67 @@ impl<T: Send + Sync + 'static> Processor<T> {
         handler: impl EventHandler<T>,
         options: HandlerOptions,
     ) -> Result<Registration, AddHandlerError> {
+        let policy = options.panic_policy;
+        let listen = |inbox, progress: Arc<Progress>| {
+            let listener =
+                Listener { handler, inbox, progress, policy, panics: self.panics.clone(), last_report: None };
+            (Some(Box::pin(listener.run()) as BoxFuture<'static, ()>), ())
+        };
+        self.enrol(options, listen).map(|(registration, ())| registration)
+    }
+
+    pub(crate) fn add_stream(&self, options: HandlerOptions) -> Result<EventStream<T>, AddHandlerError> {
+        let (registration, inbox) = self.enrol(options, |inbox, _| (None, inbox))?;
+        Ok(EventStream::new(inbox, registration))
+    }
+
+    /// Adds a listener: its task, if it takes one, and whatever else `listen` makes.
+    fn enrol<R>(
+        &self,
+        options: HandlerOptions,
+        listen: impl FnOnce(UnboundedReceiver<Message<T>>, Arc<Progress>) -> (Option<BoxFuture<'static, ()>>, R),
+    ) -> Result<(Registration, R), AddHandlerError> {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Stopped) {
             return Err(AddHandlerError::Stopped);
         }
         let schedule = state.schedule(options.resync);
-        let (sender, inbox) = mpsc::unbounded_channel::<Message<T>>();
-        let progress = Arc::new(Progress::new(options.name));
-        let listener = Listener {
-            handler,
-            inbox,
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let progress = Arc::new(Progress::new(options.name, Arc::clone(&self.name)));
+        let (task, made) = listen(inbox, Arc::clone(&progress));
+        let outbox = Outbox {
             progress: Arc::clone(&progress),
-            policy: options.panic_policy,
+            sender,
+            max_pending: options.max_pending.unwrap_or(usize::MAX),
             panics: self.panics.clone(),
-            last_report: None,
         };
-        let outbox = Outbox { progress: Arc::clone(&progress), sender };
         for object in self.store.list() {
-            outbox.send(Notification::Add(object, true));
+            outbox.send(Notification::Add { object, is_in_initial_list: true });
         }
         if state.synced {
             outbox.mark_synced();
         }
-        let mut enrolled = Enrolled { outbox, task: Some(Box::pin(listener.run())), schedule };
+        let mut enrolled = Enrolled { outbox, task, schedule };
         if let Phase::Running(runtime) = &state.phase {
             enrolled.start(&self.tasks, runtime);
         }
         state.enrolled.push(enrolled);
-        Ok(Registration(progress))
+        Ok((Registration(progress), made))
     }
 
-    /// Ends a listener. What it has not seen yet it never will. Does nothing for a listener that is not ours.
-    pub(crate) fn remove(&self, registration: &Registration) {
+    /// Ends a listener. What it has not seen yet it never will. Says whether the listener is ours; if it is not,
+    /// nothing happens.
+    pub(crate) fn remove(&self, registration: &Registration) -> bool {
         let mut state = self.state.lock();
         let is_it = |enrolled: &Enrolled<T>| Arc::ptr_eq(&enrolled.outbox.progress, &registration.0);
         if let Some(position) = state.enrolled.iter().position(is_it) {
-            state.enrolled.remove(position).stop();
+            state.enrolled.remove(position).finish();
         }
+        let is_ours = Arc::ptr_eq(&registration.0.informer, &self.name);
+        if is_ours {
+            registration.0.removed.cancel();
+        }
+        is_ours
     }
 
     /// Starts the listeners that were added so far. `false` if that was done before.
@@ -143,13 +177,17 @@ impl<T: Send + Sync + 'static> Processor<T> {
 
     /// Applies a batch and hands the changes on.
     pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, batch: Batch<T>) {
+        let started = Instant::now();
         let mut state = self.state.lock();
-        let initial = batch.in_initial_list;
+        // The reader of a stream may be gone without a word.
+        state.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
+        let is_in_initial_list = batch.in_initial_list;
         for change in self.store.apply(kind, batch.deltas) {
             let sync = is_sync(kind, &change);
+            self.meters.count(&change, sync);
             let notification = match change {
-                Change::Added(object) => Notification::Add(object, initial),
-                Change::Updated(old, new) => Notification::Update(old, new),
+                Change::Added(object) => Notification::Add { object, is_in_initial_list },
+                Change::Updated(old, new) => Notification::Update { old, new },
                 Change::Deleted(deleted) => Notification::Delete(deleted),
             };
             for enrolled in state.enrolled.iter().filter(|enrolled| !sync || enrolled.schedule.syncing) {
@@ -162,6 +200,12 @@ impl<T: Send + Sync + 'static> Processor<T> {
                 enrolled.outbox.mark_synced();
             }
         }
+        drop(state);
+        self.meters.processed(started.elapsed());
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
     }
 
     /// Decides who takes part in a resync now; `false` if nobody does.
@@ -269,12 +313,6 @@ impl<T> Enrolled<T> {
         }
     }
 
-    /// The handler is not wanted any more.
-    fn stop(self) {
-        self.outbox.progress.removed.cancel();
-        self.finish();
-    }
-
     /// Closes the queue, by dropping its sender. A task that never ran has nothing to finish.
     fn finish(self) {
         if self.task.is_some() {
@@ -294,7 +332,7 @@ mod tests {
     }
 
     fn processor(default_resync: Duration) -> Processor<u8> {
-        Processor::new(Store::new(Indexers::new()), default_resync, mpsc::unbounded_channel().0)
+        Processor::new("pods", Store::new(Indexers::new()), default_resync, mpsc::unbounded_channel().0)
     }
 
     fn add(processor: &Processor<u8>, resync: Duration) {
@@ -360,8 +398,7 @@ mod tests {
     async fn a_listener_removed_before_the_start_has_stopped() {
         let processor = processor(Duration::ZERO);
         let registration = processor.add(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
-        processor.remove(&registration);
-        processor.remove(&registration);
+        assert!(processor.remove(&registration) && processor.remove(&registration));
         registration.stopped().await;
         assert!(processor.registrations().is_empty());
     }

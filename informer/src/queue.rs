@@ -65,6 +65,9 @@ pub(crate) trait Content: Send + 'static {
     /// What is to be processed next, if anything is.
     fn next_batch(&mut self) -> Option<Batch<Self::Object>>;
 
+    /// How many changes there are.
+    fn len(&self) -> usize;
+
     /// Whether pushes look at the store. What was popped must then be in the store before the next push.
     fn consults_store(&self) -> bool;
 }
@@ -110,6 +113,11 @@ impl<C: Content> Fifo<C> {
         }
     }
 
+    /// How many changes are queued.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().content.len()
+    }
+
     /// The next batch, for those who keep no store.
     #[cfg(test)]
     pub(crate) async fn pop_batch(&self) -> Option<Batch<C::Object>> {
@@ -147,6 +155,14 @@ impl<T: Send + Sync + 'static> InformerQueue<T> {
             QueueKind::RealFifo { atomic: true } => Self::Real(RealFifo::new()),
             QueueKind::RealFifo { atomic: false } => Self::Real(RealFifo::per_object(store.clone())),
             QueueKind::DeltaFifo { replaced } => Self::Delta(DeltaFifo::new(store.clone(), replaced)),
+        }
+    }
+
+    /// How many changes are queued.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Real(queue) => queue.len(),
+            Self::Delta(queue) => queue.len(),
         }
     }
 

@@ -134,6 +134,10 @@ impl<T: Send + Sync + 'static> Content for InOrder<T> {
         Some(self.population.batch(deltas, popped))
     }
 
+    fn len(&self) -> usize {
+        self.deltas.len()
+    }
+
     fn consults_store(&self) -> bool {
         self.known.is_some()
     }

@@ -13,12 +13,15 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::delta::{Batch, Delta, Queue};
+use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
+use crate::informer_name::InformerIdentity;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::list_watch::ListerWatcher;
 use crate::listener::{HandlerOptions, Panic, Registration};
 use crate::lister::Lister;
+use crate::metrics::{Counted, HandlerMetrics, InformerMetrics, Requests, last_digits};
 use crate::processor::{AddHandlerError, Processor};
 use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
@@ -34,6 +37,8 @@ pub struct InformerOptions<T> {
     pub reflector: ReflectorOptions,
     /// The queue between the reflector and the store.
     pub queue: QueueKind,
+    /// What the informer is called in the log and counted as in metrics; nobody, unless its user says so.
+    pub identity: InformerIdentity,
 }
 
 // Derived, this would ask for `T: Default`.
@@ -44,6 +49,7 @@ impl<T> Default for InformerOptions<T> {
             indexers: Indexers::new(),
             reflector: ReflectorOptions::default(),
             queue: QueueKind::default(),
+            identity: InformerIdentity::default(),
         }
     }
 }
@@ -68,6 +74,8 @@ pub struct SharedInformer<K: Kind> {
     store: Store<K::Object>,
     processor: Processor<K::Object>,
     status: Arc<ReflectorStatus>,
+    requests: Arc<Requests>,
+    identity: InformerIdentity,
     synced: Latch,
     stopped: Latch,
     settings: Mutex<Settings<K::Object>>,
@@ -97,14 +105,18 @@ impl<K: Kind> SharedInformer<K> {
         let (panicked, panics) = mpsc::unbounded_channel();
         let store = options.queue.store(options.indexers);
         let settings = Settings { started: false, transform: None, on_error: None, panics: Some(panics) };
+        let requests = Arc::default();
+        let label = label(&options.identity, &*kind);
         Arc::new(Self {
             kind,
-            source: Arc::new(source),
+            source: Arc::new(Counted::new(source, Arc::clone(&requests))),
             options: options.reflector,
             queue: options.queue,
-            processor: Processor::new(store.clone(), options.resync, panicked),
+            processor: Processor::new(&label, store.clone(), options.resync, panicked),
             store,
             status: Arc::default(),
+            requests,
+            identity: options.identity,
             synced: Latch::default(),
             stopped: Latch::default(),
             settings: Mutex::new(settings),
@@ -120,10 +132,53 @@ impl<K: Kind> SharedInformer<K> {
         self.processor.add(handler, options)
     }
 
-    /// Removes a handler: no call begins after this, though one may still be running; to wait for it there is
-    /// [`Registration::stopped`]. Removing twice, or a handler of another informer, does nothing.
+    /// The same for a consumer that awaits: the changes as a stream. The panic policy does not matter to it.
+    ///
+    /// [`Self::run`] does not wait for what a stream's reader has still before it.
+    ///
+    /// ```
+    /// # use futures::StreamExt;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use kube_informers::{HandlerOptions, InformerOptions, Notification, SharedInformer, testing::FakeSource};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let source = FakeSource::<kube_informers::Typed<Pod>>::typed();
+    /// # source.apply(serde_json::from_str(r#"{"metadata": {"name": "a"}}"#)?);
+    /// # let pods = SharedInformer::new(source.kind(), source, InformerOptions::default());
+    /// # tokio::spawn(pods.clone().run(Default::default()));
+    /// let mut changes = pods.add_event_stream(HandlerOptions::named("reader"))?;
+    /// while let Some(change) = changes.next().await {
+    ///     match change {
+    ///         Notification::Add { object, .. } => println!("added {:?}", object.metadata.name),
+    ///         Notification::Update { new, .. } => println!("updated {:?}", new.metadata.name),
+    ///         Notification::Delete(deleted) => println!("deleted {:?}", deleted.object()),
+    ///     }
+    /// #   break;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_event_stream(
+        &self,
+        options: HandlerOptions,
+    ) -> Result<EventStream<K::Object>, AddHandlerError> {
+        self.processor.add_stream(options)
+    }
+
+    /// Removes a handler: no call begins after this, though one may still be running or just about to; to wait
+    /// for it there is [`Self::shut_down_event_handler`]. Removing twice, or a handler of another informer, does nothing.
     pub fn remove_event_handler(&self, registration: &Registration) {
         self.processor.remove(registration);
+    }
+
+    /// Removes a handler, and waits until the call that is running, if any, has returned. Same as client-go's
+    /// `ShutDownEventHandler`. Returns at once if the informer was not started, or the handler is another's.
+    ///
+    /// A handler must not wait for its own end, and a stream ends when its reader asks for more.
+    pub async fn shut_down_event_handler(&self, registration: &Registration) {
+        if self.processor.remove(registration) {
+            registration.stopped().await;
+        }
     }
 
     /// Adds indices, also to a store that is filled and in use.
@@ -161,10 +216,11 @@ impl<K: Kind> SharedInformer<K> {
     ///
     /// # Panics
     ///
-    /// With the panic of a handler whose policy is to propagate it, or of a transform, after stopping.
+    /// With the panic of a handler whose policy is to propagate it, or of a transform, after stopping. With a
+    /// message, if a handler fell further behind than its options allow.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Started { transform, on_error, mut panics }) = self.begin() else {
-            tracing::warn!(resource = %self.kind.gvr(), "the informer has been started already");
+            tracing::warn!(informer = %label(&self.identity, &*self.kind), "the informer has been started already");
             return;
         };
         let _stopped = self.stopped.set_on_drop();
@@ -173,6 +229,8 @@ impl<K: Kind> SharedInformer<K> {
         let _stop_reflector = stop.clone().drop_guard();
         let _stop_listeners = StopOnDrop(&self);
         let queue = Arc::new(InformerQueue::new(self.queue, &self.store));
+        let queued = Arc::clone(&queue);
+        self.processor.meters().watch_queue(move || queued.len());
         let reflector = Reflector::new(
             Arc::clone(&self.kind),
             Arc::clone(&self.source),
@@ -284,6 +342,29 @@ impl<K: Kind> SharedInformer<K> {
         self.status.undecodable()
     }
 
+    /// What the informer has done so far and what it has before it.
+    pub fn metrics(&self) -> InformerMetrics {
+        let (meters, requests) = (self.processor.meters(), &self.requests);
+        InformerMetrics {
+            identity: self.identity.clone(),
+            resource: self.kind.gvr().clone(),
+            queued_items: meters.queued(),
+            processing_latency: meters.latency(),
+            objects: self.store.len(),
+            store_resource_version: last_digits(&self.store.resource_version()),
+            added: meters.added.get(),
+            updated: meters.updated.get(),
+            synced: meters.synced.get(),
+            deleted: meters.deleted.get(),
+            undecodable: self.undecodable(),
+            lists: requests.lists.get(),
+            pages: requests.pages.get(),
+            watches: requests.watches.get(),
+            failures: requests.failures.get(),
+            handlers: self.registrations().iter().map(HandlerMetrics::from).collect(),
+        }
+    }
+
     /// The store, for reading.
     pub fn store(&self) -> Store<K::Object> {
         self.store.clone()
@@ -297,6 +378,14 @@ impl<K: Kind> SharedInformer<K> {
     /// The registrations of all present handlers.
     pub fn registrations(&self) -> Vec<Registration> {
         self.processor.registrations()
+    }
+}
+
+/// What the log calls an informer: by its resource, and by the name of the set that it belongs to, if it has one.
+fn label(identity: &InformerIdentity, kind: &impl Kind) -> String {
+    match identity.name() {
+        "" => kind.gvr().to_string(),
+        name => format!("{name}: {}", kind.gvr()),
     }
 }
 

@@ -16,9 +16,13 @@ use crate::testing::{EventLog, FakeSource, WatchListSupport, refused, settle};
 mod changes;
 mod histories;
 mod lifecycle;
+mod metrics;
 mod panics;
+mod races;
 mod registrations;
+mod removals;
 mod resyncs;
+mod streams;
 
 type Pods = Typed<Pod>;
 
@@ -45,6 +49,17 @@ const fn secs(secs: u64) -> Duration {
 
 fn every(period: u64) -> HandlerOptions {
     HandlerOptions { resync: Some(secs(period)), ..HandlerOptions::default() }
+}
+
+/// Runs on real threads, for what blocks one or is about races. Nothing waits for a clock there.
+fn on_threads(workers: usize, future: impl Future<Output = ()> + Send + 'static) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers).enable_time().build().unwrap();
+    let task = runtime.spawn(future);
+    let outcome = runtime.block_on(async { tokio::time::timeout(secs(60), task).await });
+    // Whatever went wrong, a blocked thread is not to keep the test.
+    runtime.shutdown_background();
+    outcome.expect("it hangs").unwrap();
 }
 
 /// An informer on a fake server.

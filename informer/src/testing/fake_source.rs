@@ -1,19 +1,22 @@
 //! A source with a server's behaviour: objects, a growing resource version, a history to resume from.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use kube::Resource;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 
 use super::{Request, refusal, refused};
 use crate::key::ObjectKey;
-use crate::kind::{Kind, Typed};
-use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchEvent, WatchStream};
+use crate::kind::{DecodeError, Kind, Typed};
+use crate::list_watch::{
+    ListOptions, ListWatchError, ListerWatcher, Page, Undecodable, WatchEvent, WatchStream,
+};
 
 /// What the source makes of a watch that asks for initial events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +42,32 @@ pub struct FakeSource<K: Kind> {
 
 struct State<T> {
     objects: BTreeMap<ObjectKey, T>,
+    /// Objects whose present state cannot be decoded.
+    undecodable: BTreeSet<ObjectKey>,
     version: u64,
-    history: Vec<(u64, Change<T>)>,
+    history: Vec<Change<T>>,
     /// Watches from versions before this are refused as expired.
     oldest: u64,
     watchers: Vec<UnboundedSender<Event<T>>>,
     watch_list: WatchListSupport,
+    latency: Duration,
+    page_size: Option<usize>,
+    /// What is left of lists whose pages are being read, by continue token.
+    rests: BTreeMap<String, Rest<T>>,
+    /// How many watches are still to close as soon as they are open.
+    short_watches: usize,
+    first_list: Option<String>,
     list_errors: VecDeque<ListWatchError>,
     watch_errors: VecDeque<ListWatchError>,
     requests: Vec<Request>,
+}
+
+/// How an object is changed.
+#[derive(Clone, Copy, Default)]
+struct Edit {
+    delete: bool,
+    silent: bool,
+    undecodable: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -57,15 +77,39 @@ enum What {
     Deleted,
 }
 
+/// One change of one object. Without the object if it cannot be decoded.
 #[derive(Clone)]
-struct Change<T>(What, T);
+struct Change<T> {
+    what: What,
+    key: ObjectKey,
+    version: u64,
+    object: Option<T>,
+}
+
+/// The pages of a list that were not asked for yet, and the version that all of it shows.
+struct Rest<T> {
+    items: VecDeque<Result<T, Undecodable>>,
+    version: String,
+}
+
+fn undecodable(key: &ObjectKey, version: &str) -> Undecodable {
+    Undecodable {
+        key: Some(key.clone()),
+        resource_version: Some(version.to_owned()),
+        error: DecodeError::Invalid("undecodable for a test".into()),
+    }
+}
 
 impl<T> Change<T> {
     fn event(self) -> WatchEvent<T> {
-        match self.0 {
-            What::Added => WatchEvent::Added(self.1),
-            What::Modified => WatchEvent::Modified(self.1),
-            What::Deleted => WatchEvent::Deleted(self.1),
+        match (self.what, self.object) {
+            (What::Added, Some(object)) => WatchEvent::Added(object),
+            (What::Modified, Some(object)) => WatchEvent::Modified(object),
+            (What::Deleted, Some(object)) => WatchEvent::Deleted(object),
+            (what, None) => WatchEvent::Undecodable {
+                deleted: matches!(what, What::Deleted),
+                item: undecodable(&self.key, &self.version.to_string()),
+            },
         }
     }
 }
@@ -102,11 +146,17 @@ where
     pub fn new(kind: Arc<K>, set_version: impl Fn(&mut K::Object, &str) + Send + Sync + 'static) -> Self {
         let state = State {
             objects: BTreeMap::new(),
+            undecodable: BTreeSet::new(),
             version: 1,
             history: Vec::new(),
             oldest: 1,
             watchers: Vec::new(),
             watch_list: WatchListSupport::Full,
+            latency: Duration::ZERO,
+            page_size: None,
+            rests: BTreeMap::new(),
+            short_watches: 0,
+            first_list: None,
             list_errors: VecDeque::new(),
             watch_errors: VecDeque::new(),
             requests: Vec::new(),
@@ -126,46 +176,76 @@ where
         self
     }
 
+    /// Makes answers take this long; what they say is what was true when they were asked for.
+    pub fn with_latency(self, latency: Duration) -> Self {
+        self.state.lock().latency = latency;
+        self
+    }
+
+    /// Divides lists with a limit into pages of at most this size; without, limits are ignored as a watch cache
+    /// does.
+    pub fn with_pages(self, size: usize) -> Self {
+        self.state.lock().page_size = Some(size);
+        self
+    }
+
     /// Adds or replaces an object, and tells the watchers.
     pub fn apply(&self, object: K::Object) {
-        self.change(object, false, true);
+        self.change(object, Edit::default());
     }
 
     /// The same without telling them, as if the events were lost.
     pub fn apply_silently(&self, object: K::Object) {
-        self.change(object, false, false);
+        self.change(object, Edit { silent: true, ..Edit::default() });
+    }
+
+    /// Adds or replaces an object by one that cannot be decoded, neither in events nor in lists, until it is
+    /// applied again.
+    pub fn apply_undecodable(&self, object: K::Object) {
+        self.change(object, Edit { undecodable: true, ..Edit::default() });
     }
 
     /// Deletes an object, and tells the watchers.
     pub fn delete(&self, object: K::Object) {
-        self.change(object, true, true);
+        self.change(object, Edit { delete: true, ..Edit::default() });
     }
 
     /// The same without telling them.
     pub fn delete_silently(&self, object: K::Object) {
-        self.change(object, true, false);
+        self.change(object, Edit { delete: true, silent: true, ..Edit::default() });
     }
 
-    fn change(&self, mut object: K::Object, delete: bool, tell: bool) {
+    /// Deletes an object, and tells the watchers so with an event whose object cannot be decoded.
+    pub fn delete_undecodable(&self, object: K::Object) {
+        self.change(object, Edit { delete: true, undecodable: true, ..Edit::default() });
+    }
+
+    fn change(&self, mut object: K::Object, edit: Edit) {
         let mut state = self.state.lock();
         state.version += 1;
-        (self.set_version)(&mut object, &state.version.to_string());
+        let version = state.version;
+        (self.set_version)(&mut object, &version.to_string());
         let key = self.kind.key(&object);
-        let known = if delete {
+        let known = if edit.delete {
             state.objects.remove(&key).is_some()
         } else {
-            state.objects.insert(key, object.clone()).is_some()
+            state.objects.insert(key.clone(), object.clone()).is_some()
         };
-        let what = match (delete, known) {
+        let what = match (edit.delete, known) {
             (true, true) => What::Deleted,
             (true, false) => return,
             (false, true) => What::Modified,
             (false, false) => What::Added,
         };
-        if tell {
-            let version = state.version;
-            let change = Change(what, object);
-            state.history.push((version, change.clone()));
+        if edit.undecodable && !edit.delete {
+            state.undecodable.insert(key.clone());
+        } else {
+            state.undecodable.remove(&key);
+        }
+        if !edit.silent {
+            let object = (!edit.undecodable).then_some(object);
+            let change = Change { what, key, version, object };
+            state.history.push(change.clone());
             state.tell(|| change.clone().event());
         }
     }
@@ -199,6 +279,24 @@ where
         state.oldest = state.version;
     }
 
+    /// Breaks all watches off in the middle of an answer. They can be resumed.
+    pub fn break_watches(&self) {
+        for watcher in self.state.lock().watchers.drain(..) {
+            // Whoever is gone already has nothing to be broken off.
+            let _ = watcher.send(Err(ListWatchError::Body("broken off for a test".into())));
+        }
+    }
+
+    /// Makes the next watches close as soon as they are open, without any event.
+    pub fn shorten_watches(&self, count: usize) {
+        self.state.lock().short_watches = count;
+    }
+
+    /// Forgets the lists whose pages are being read: the next page is refused as expired.
+    pub fn expire_pages(&self) {
+        self.state.lock().rests.clear();
+    }
+
     /// Makes the next list fail. Errors queue up.
     pub fn fail_list(&self, error: ListWatchError) {
         self.state.lock().list_errors.push_back(error);
@@ -214,6 +312,14 @@ where
         self.state.lock().watch_errors.clear();
     }
 
+    /// Forgets all errors and short watches that were still to come.
+    pub fn serve(&self) {
+        let mut state = self.state.lock();
+        state.list_errors.clear();
+        state.watch_errors.clear();
+        state.short_watches = 0;
+    }
+
     /// The server's resource version.
     pub fn version(&self) -> String {
         self.state.lock().version.to_string()
@@ -224,6 +330,12 @@ where
         let state = self.state.lock();
         let version = |object| self.kind.resource_version(object).to_owned();
         state.objects.iter().map(|(key, object)| (key.to_string(), version(object))).collect()
+    }
+
+    /// The version of the first list that was answered to its last page, or the first initial events that were
+    /// sent to their end.
+    pub fn first_list(&self) -> Option<String> {
+        self.state.lock().first_list.clone()
     }
 
     /// How many watches are open.
@@ -246,6 +358,13 @@ where
     fn log(&self, watch: bool, options: &ListOptions) {
         self.state.lock().requests.push(Request::new(self.since, watch, options));
     }
+
+    async fn take_time(&self) {
+        let latency = self.state.lock().latency;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+    }
 }
 
 impl<T: Clone> State<T> {
@@ -253,16 +372,44 @@ impl<T: Clone> State<T> {
         self.watchers.retain(|watcher| watcher.send(Ok(event())).is_ok());
     }
 
-    fn list(&mut self) -> Result<Page<T>, ListWatchError> {
+    /// What exists, as far as it can be decoded.
+    fn items(&self) -> impl Iterator<Item = Result<T, Undecodable>> {
+        let version = self.version.to_string();
+        self.objects.iter().map(move |(key, object)| {
+            if self.undecodable.contains(key) { Err(undecodable(key, &version)) } else { Ok(object.clone()) }
+        })
+    }
+
+    fn list(&mut self, options: &ListOptions) -> Result<Page<T>, ListWatchError> {
         if let Some(error) = self.list_errors.pop_front() {
             return Err(error);
         }
-        Ok(Page {
-            items: self.objects.values().cloned().collect(),
-            undecodable: Vec::new(),
-            resource_version: self.version.to_string(),
-            continue_token: None,
-        })
+        let rest = match &options.continue_token {
+            Some(token) => self.rests.remove(token).ok_or_else(|| refused(410, "Expired"))?,
+            None => Rest { items: self.items().collect(), version: self.version.to_string() },
+        };
+        let limit = options.limit.and(self.page_size).unwrap_or(usize::MAX);
+        Ok(self.page(rest, limit))
+    }
+
+    fn page(&mut self, mut rest: Rest<T>, limit: usize) -> Page<T> {
+        let (mut items, mut undecodable) = (Vec::new(), Vec::new());
+        for item in rest.items.drain(..limit.min(rest.items.len())) {
+            match item {
+                Ok(item) => items.push(item),
+                Err(item) => undecodable.push(item),
+            }
+        }
+        let resource_version = rest.version.clone();
+        let continue_token = (!rest.items.is_empty()).then(|| {
+            let token = format!("{resource_version}/{}", rest.items.len());
+            self.rests.insert(token.clone(), rest);
+            token
+        });
+        if continue_token.is_none() {
+            self.first_list.get_or_insert_with(|| resource_version.clone());
+        }
+        Page { items, undecodable, resource_version, continue_token }
     }
 
     fn first_events(&self, options: &ListOptions) -> Result<Vec<WatchEvent<T>>, ListWatchError> {
@@ -276,12 +423,16 @@ impl<T: Clone> State<T> {
         if from < self.oldest {
             return Ok(vec![WatchEvent::Error(refusal(410, "Expired"))]);
         }
-        let missed = self.history.iter().filter(|(version, _)| *version > from);
-        Ok(missed.map(|(_, change)| change.clone().event()).collect())
+        let missed = self.history.iter().filter(|change| change.version > from);
+        Ok(missed.map(|change| change.clone().event()).collect())
     }
 
     fn initial_events(&self) -> Result<Vec<WatchEvent<T>>, ListWatchError> {
-        let mut events: Vec<_> = self.objects.values().cloned().map(WatchEvent::Added).collect();
+        let added = self.items().map(|item| match item {
+            Ok(object) => WatchEvent::Added(object),
+            Err(item) => WatchEvent::Undecodable { deleted: false, item },
+        });
+        let mut events: Vec<_> = added.collect();
         match self.watch_list {
             WatchListSupport::Refused => return Err(refused(422, "Invalid")),
             WatchListSupport::NoEnd => {}
@@ -291,6 +442,28 @@ impl<T: Clone> State<T> {
             }),
         }
         Ok(events)
+    }
+
+    /// The events of a new watch, to come through the channel.
+    fn watch(&mut self, options: &ListOptions) -> Result<UnboundedReceiver<Event<T>>, ListWatchError> {
+        if let Some(error) = self.watch_errors.pop_front() {
+            return Err(error);
+        }
+        let events = self.first_events(options)?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if self.short_watches > 0 {
+            self.short_watches -= 1;
+            return Ok(receiver);
+        }
+        if options.send_initial_events && self.watch_list == WatchListSupport::Full {
+            self.first_list.get_or_insert_with(|| self.version.to_string());
+        }
+        for event in events {
+            // The receiver is right here.
+            let _ = sender.send(Ok(event));
+        }
+        self.watchers.push(sender);
+        Ok(receiver)
     }
 }
 
@@ -304,7 +477,9 @@ where
     ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
         Box::pin(async move {
             self.log(false, options);
-            self.state.lock().list()
+            let answer = self.state.lock().list(options);
+            self.take_time().await;
+            answer
         })
     }
 
@@ -314,21 +489,12 @@ where
     ) -> BoxFuture<'a, Result<WatchStream<K::Object>, ListWatchError>> {
         Box::pin(async move {
             self.log(true, options);
-            let mut state = self.state.lock();
-            if let Some(error) = state.watch_errors.pop_front() {
-                return Err(error);
-            }
-            let events = state.first_events(options)?;
-            let (sender, receiver) = mpsc::unbounded_channel();
-            for event in events {
-                // The receiver is right here.
-                let _ = sender.send(Ok(event));
-            }
-            state.watchers.push(sender);
-            let next = async |mut receiver: mpsc::UnboundedReceiver<Event<K::Object>>| {
+            let answer = self.state.lock().watch(options);
+            self.take_time().await;
+            let next = async |mut receiver: UnboundedReceiver<Event<K::Object>>| {
                 receiver.recv().await.map(|event| (event, receiver))
             };
-            Ok(stream::unfold(receiver, next).boxed())
+            Ok(stream::unfold(answer?, next).boxed())
         })
     }
 }

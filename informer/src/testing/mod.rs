@@ -3,6 +3,8 @@
 
 mod event_log;
 mod fake_source;
+#[cfg(test)]
+pub(crate) mod log;
 mod scripted;
 
 use std::fmt::Write as _;

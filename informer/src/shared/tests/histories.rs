@@ -1,107 +1,510 @@
-//! Random histories: whatever is lost, relisted, joined late or removed, what a handler is told is consistent
-//! and adds up to what the server has.
+//! Random histories: whatever is lost, refused, relisted, joined late or removed, what a handler is told is a
+//! faithful account of what happened, and adds up to what the server has.
+//!
+//! `INFORMER_HISTORIES` sets how many histories are played, in place of a few hundred.
+
+mod counterfeits;
+mod model;
+mod witness;
 
 use proptest::prelude::*;
 
+use self::model::{Account, Initial, Model, State};
+use self::witness::{Said, Told, Witness};
 use super::*;
+use crate::list_watch::WatchEvent;
+use crate::testing::{connection_refused, refusal};
+
+const OBJECTS: u8 = 6;
+/// Objects from this one on pass filters always or never.
+const STEADY: u8 = 4;
+
+/// How a handler is to be.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    filtered: bool,
+    /// Whether it takes part in resyncs, if the informer has any.
+    resynced: bool,
+    /// Panics now and then, and is then held up for this many milliseconds.
+    held_up: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    ListRefused(u16, &'static str),
+    WatchRefused(u16, &'static str),
+    Unreachable,
+    WatchError(u16, &'static str),
+    ShortWatches(u8),
+    CloseWatches,
+    BreakWatches,
+    /// Watches close, and what happened meanwhile cannot be had.
+    ForgetHistory,
+    ForgetPages,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Told,
+    Silently,
+    Undecodable,
+}
+
+impl How {
+    /// Only steady objects can be undecodable: a filter judges a deletion by the state that comes with it, so
+    /// whether an object passes must not change while nobody can read it.
+    fn name(self, name: u8) -> u8 {
+        if matches!(self, Self::Undecodable) { STEADY + name % (OBJECTS - STEADY) } else { name }
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
-    Apply { name: u8, silently: bool },
-    Delete { name: u8, silently: bool },
+    Apply { name: u8, passes: bool, how: How },
+    Delete { name: u8, how: How },
     Bookmark,
-    CloseWatches,
-    ResetWatch,
-    FailList,
-    FailWatch,
-    Join,
+    Fault(Fault),
+    Join(Manner),
     Leave(u8),
     Wait(u16),
+    Yield,
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let name = 0..6_u8;
+#[derive(Clone, Debug)]
+struct Setting {
+    watch_list: WatchListSupport,
+    latency: u16,
+    pages: Option<usize>,
+    /// The informer's resync period in seconds.
+    resync: u64,
+    first: Vec<Manner>,
+    seed: u64,
+    /// Stopped after the last step, without time to catch up.
+    cut_short: bool,
+}
+
+fn how() -> impl Strategy<Value = How> {
+    prop_oneof![8 => Just(How::Told), 2 => Just(How::Silently), 1 => Just(How::Undecodable)]
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let refusals = prop::sample::select(vec![
+        (500, "InternalError"),
+        (403, "Forbidden"),
+        (410, "Expired"),
+        (429, "TooManyRequests"),
+        (504, "Timeout"),
+    ]);
     prop_oneof![
-        8 => (name.clone(), prop::bool::weighted(0.2)).prop_map(|(name, silently)| Step::Apply { name, silently }),
-        4 => (name, prop::bool::weighted(0.2)).prop_map(|(name, silently)| Step::Delete { name, silently }),
-        1 => Just(Step::Bookmark),
-        1 => Just(Step::CloseWatches),
-        1 => Just(Step::ResetWatch),
-        1 => Just(Step::FailList),
-        1 => Just(Step::FailWatch),
-        1 => Just(Step::Join),
-        1 => any::<u8>().prop_map(Step::Leave),
-        3 => (0..4000_u16).prop_map(Step::Wait),
+        2 => refusals.clone().prop_map(|(code, reason)| Fault::ListRefused(code, reason)),
+        2 => refusals.clone().prop_map(|(code, reason)| Fault::WatchRefused(code, reason)),
+        1 => Just(Fault::Unreachable),
+        2 => refusals.prop_map(|(code, reason)| Fault::WatchError(code, reason)),
+        1 => (1..4_u8).prop_map(Fault::ShortWatches),
+        2 => Just(Fault::CloseWatches),
+        1 => Just(Fault::BreakWatches),
+        3 => Just(Fault::ForgetHistory),
+        1 => Just(Fault::ForgetPages),
     ]
 }
 
-/// Plays a history, lets the informer catch up, and checks.
-async fn play(steps: Vec<Step>, support: WatchListSupport) {
-    let mut rig = Rig::with(&[], InformerOptions { resync: secs(30), ..InformerOptions::default() });
-    rig.source = rig.source.with_watch_list(support);
-    let mut present = vec![rig.log(HandlerOptions::default()), rig.log(every(0))];
-    let mut gone = Vec::new();
-    let running = rig.run();
-    for step in steps {
-        let object = |name| pod(&format!("p{name}"));
-        match step {
-            Step::Apply { name, silently: false } => rig.source.apply(object(name)),
-            Step::Apply { name, silently: true } => rig.source.apply_silently(object(name)),
-            Step::Delete { name, silently: false } => rig.source.delete(object(name)),
-            Step::Delete { name, silently: true } => rig.source.delete_silently(object(name)),
-            Step::Bookmark => rig.source.bookmark(),
-            Step::CloseWatches => rig.source.close_watches(),
-            Step::ResetWatch => rig.source.reset_watch(),
-            Step::FailList => rig.source.fail_list(refused(500, "InternalError")),
-            Step::FailWatch => rig.source.fail_watch(refused(429, "TooManyRequests")),
-            Step::Join => present.push(rig.log(HandlerOptions::default())),
-            Step::Leave(n) if !present.is_empty() => {
-                let (log, registration) = present.swap_remove(usize::from(n) % present.len());
-                rig.informer.remove_event_handler(&registration);
-                registration.stopped().await;
-                gone.push((log.lines().len(), log));
-            }
-            Step::Leave(_) => {}
-            Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis.into())).await,
+fn manner() -> impl Strategy<Value = Manner> {
+    let held_up = prop::option::weighted(0.2, 1..3000_u16);
+    (any::<bool>(), any::<bool>(), held_up).prop_map(|(filtered, resynced, held_up)| Manner {
+        filtered,
+        resynced,
+        held_up,
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0..OBJECTS;
+    prop_oneof![
+        10 => (name.clone(), any::<bool>(), how()).prop_map(|(name, passes, how)| Step::Apply { name, passes, how }),
+        5 => (name, how()).prop_map(|(name, how)| Step::Delete { name, how }),
+        1 => Just(Step::Bookmark),
+        4 => fault().prop_map(Step::Fault),
+        1 => manner().prop_map(Step::Join),
+        1 => any::<u8>().prop_map(Step::Leave),
+        3 => (0..4000_u16).prop_map(Step::Wait),
+        3 => Just(Step::Yield),
+    ]
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let watch_list = prop_oneof![
+        Just(WatchListSupport::Full),
+        Just(WatchListSupport::Refused),
+        Just(WatchListSupport::NoEnd)
+    ];
+    (
+        watch_list,
+        prop_oneof![Just(0), 1..500_u16],
+        prop::option::of(1..4_usize),
+        prop::sample::select(vec![0, 5, 30]),
+        prop::collection::vec(manner(), 0..3),
+        any::<u64>(),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(watch_list, latency, pages, resync, first, seed, cut_short)| Setting {
+            watch_list,
+            latency,
+            pages,
+            resync,
+            first,
+            seed,
+            cut_short,
+        })
+}
+
+/// A handler on the stage.
+struct Player {
+    witness: Witness,
+    registration: Registration,
+    manner: Manner,
+    initial: Initial,
+    no_syncs_after: Option<Instant>,
+    /// How much it had been told of its beginning when it was first seen to be synced.
+    synced_with: Option<usize>,
+}
+
+impl Player {
+    fn account(&self, source: &FakeSource<Pods>, complete: bool) -> Account {
+        Account {
+            told: self.witness.told(),
+            filtered: self.manner.filtered,
+            initial: self.initial.clone(),
+            first_list: source.first_list().map(|version| version.parse().unwrap()),
+            complete,
+            no_syncs_after: self.no_syncs_after,
         }
     }
-    // What was changed silently comes to light with a relist; any errors still queued cost waits first.
-    tokio::time::sleep(secs(3600)).await;
-    rig.source.reset_watch();
-    tokio::time::sleep(secs(3600)).await;
-    present.push(rig.log(HandlerOptions::default()));
-    settle().await;
 
-    let expected = rig.source.content();
-    let kind = rig.source.kind();
-    let stored = rig.informer.store().list().into_iter();
-    let stored = stored.map(|pod| (kind.key(&pod).to_string(), kind.resource_version(&pod).to_owned()));
-    assert_eq!(
-        stored.collect::<std::collections::BTreeMap<_, _>>(),
-        expected,
-        "the store has what the server has"
-    );
-    for (log, registration) in &present {
-        assert_eq!(log.faults(), [""; 0], "each notification follows from the one before");
-        assert_eq!(log.content(), expected, "the notifications add up to the store");
-        assert!(registration.has_synced() && registration.pending() == 0);
+    fn beginning(&self) -> usize {
+        let told = self.witness.told();
+        told.iter().filter(|told| matches!(told.said, Said::Add { initial: true, .. })).count()
     }
-    for (told, log) in &gone {
-        assert_eq!(log.faults(), [""; 0]);
-        assert_eq!(log.lines().len(), *told, "nothing is told after a removal");
+
+    fn syncs_since(&self, since: Instant) -> usize {
+        self.witness.told().iter().filter(|told| told.at > since && told.said.is_sync()).count()
     }
-    rig.stop(running).await;
+}
+
+struct Stage {
+    rig: Rig,
+    model: Model,
+    setting: Setting,
+    started: Instant,
+    /// Which objects passed the filter when they were last told of. What is not told leaves that as it is: a
+    /// real watch leaves nothing out, and so never ends an object with a state whose like was not shown.
+    passing: [bool; OBJECTS as usize],
+    players: Vec<Player>,
+    /// Those who left, and how much they had been told by then.
+    gone: Vec<(Player, usize)>,
+}
+
+impl Stage {
+    fn new(setting: Setting) -> Self {
+        let reflector = ReflectorOptions { seed: Some(setting.seed), ..ReflectorOptions::default() };
+        let resync = secs(setting.resync);
+        let mut rig = Rig::with(&[], InformerOptions { resync, reflector, ..InformerOptions::default() });
+        rig.source = rig.source.with_watch_list(setting.watch_list);
+        rig.source = rig.source.with_latency(Duration::from_millis(setting.latency.into()));
+        if let Some(size) = setting.pages {
+            rig.source = rig.source.with_pages(size);
+        }
+        let mut stage = Self {
+            rig,
+            model: Model::default(),
+            started: Instant::now(),
+            passing: [false, false, false, false, true, false],
+            players: Vec::new(),
+            gone: Vec::new(),
+            setting,
+        };
+        for manner in stage.setting.first.clone() {
+            stage.join(manner);
+        }
+        stage
+    }
+
+    fn version(&self) -> u64 {
+        self.rig.source.version().parse().unwrap()
+    }
+
+    fn apply(&mut self, name: u8, passes: bool, how: How) {
+        let name = how.name(name);
+        let key = format!("ns/p{name}");
+        if matches!(how, How::Told) && name < STEADY {
+            self.passing[usize::from(name)] = passes;
+        }
+        let passes = self.passing[usize::from(name)];
+        let pod = labelled(name, passes);
+        match how {
+            How::Told => self.rig.source.apply(pod),
+            How::Silently => self.rig.source.apply_silently(pod),
+            How::Undecodable => self.rig.source.apply_undecodable(pod),
+        }
+        let state = match how {
+            How::Undecodable => State::Unreadable,
+            How::Told | How::Silently => State::Live { passes },
+        };
+        self.model.note(&key, self.version(), state);
+    }
+
+    fn delete(&mut self, name: u8, how: How) {
+        let name = how.name(name);
+        let key = format!("ns/p{name}");
+        if self.model.state(&key) == State::Gone {
+            return;
+        }
+        let pod = labelled(name, self.passing[usize::from(name)]);
+        match how {
+            How::Told => self.rig.source.delete(pod),
+            How::Silently => self.rig.source.delete_silently(pod),
+            How::Undecodable => self.rig.source.delete_undecodable(pod),
+        }
+        self.model.note(&key, self.version(), State::Gone);
+    }
+
+    fn fault(&self, fault: Fault) {
+        let source = &self.rig.source;
+        match fault {
+            Fault::ListRefused(code, reason) => source.fail_list(refused(code, reason)),
+            Fault::WatchRefused(code, reason) => source.fail_watch(refused(code, reason)),
+            Fault::Unreachable => {
+                source.fail_watch(connection_refused());
+                source.fail_list(connection_refused());
+            }
+            Fault::WatchError(code, reason) => source.send(|| WatchEvent::Error(refusal(code, reason))),
+            Fault::ShortWatches(count) => source.shorten_watches(count.into()),
+            Fault::CloseWatches => source.close_watches(),
+            Fault::BreakWatches => source.break_watches(),
+            Fault::ForgetHistory => source.reset_watch(),
+            Fault::ForgetPages => source.expire_pages(),
+        }
+    }
+
+    fn join(&mut self, manner: Manner) {
+        let informer = &self.rig.informer;
+        let stored = informer.store().list();
+        let shown = stored.iter().filter(|pod| !manner.filtered || passes(pod));
+        let shown = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
+        // The store has something in it, or could have, only after the first list.
+        let initial = if informer.has_synced() { Initial::Store(shown) } else { Initial::FirstList };
+        let witness = Witness::new(manner.held_up.map(|_| 3));
+        let pause = Duration::from_millis(manner.held_up.unwrap_or_default().into());
+        let options = HandlerOptions {
+            resync: (!manner.resynced).then_some(Duration::ZERO),
+            panic_policy: PanicPolicy::SkipAfter(pause),
+            ..HandlerOptions::default()
+        };
+        let registration = if manner.filtered {
+            informer.add_event_handler(Filtering { filter: passes, handler: witness.clone() }, options)
+        } else {
+            informer.add_event_handler(witness.clone(), options)
+        };
+        self.players.push(Player {
+            witness,
+            registration: registration.unwrap(),
+            manner,
+            initial,
+            no_syncs_after: self.no_syncs_after(manner),
+            synced_with: None,
+        });
+    }
+
+    /// Until the next check everybody takes part in what is no news; how long what is held up takes to arrive
+    /// is not for this to say.
+    fn no_syncs_after(&self, manner: Manner) -> Option<Instant> {
+        let period = self.setting.resync;
+        if period == 0 || manner.resynced || manner.held_up.is_some() {
+            return None;
+        }
+        let checks = self.started.elapsed().as_secs() / period + 1;
+        Some(self.started + secs(period) * u32::try_from(checks).unwrap())
+    }
+
+    async fn leave(&mut self, n: u8) {
+        if self.players.is_empty() {
+            return;
+        }
+        let player = self.players.swap_remove(usize::from(n) % self.players.len());
+        self.rig.informer.remove_event_handler(&player.registration);
+        player.registration.stopped().await;
+        let told = player.witness.len();
+        self.gone.push((player, told));
+    }
+
+    async fn perform(&mut self, step: Step) {
+        match step {
+            Step::Apply { name, passes, how } => self.apply(name, passes, how),
+            Step::Delete { name, how } => self.delete(name, how),
+            Step::Bookmark => self.rig.source.bookmark(),
+            Step::Fault(fault) => self.fault(fault),
+            Step::Join(manner) => self.join(manner),
+            Step::Leave(n) => self.leave(n).await,
+            Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis.into())).await,
+            Step::Yield => tokio::task::yield_now().await,
+        }
+        self.look_around();
+    }
+
+    fn look_around(&mut self) {
+        for player in &mut self.players {
+            if player.synced_with.is_none() && player.registration.has_synced() {
+                player.synced_with = Some(player.beginning());
+            }
+        }
+    }
+
+    /// Ends all trouble, and lets the informer find out what it missed.
+    async fn catch_up(&mut self) {
+        for name in 0..OBJECTS {
+            if self.model.state(&format!("ns/p{name}")) == State::Unreadable {
+                self.apply(name, true, How::Told);
+            }
+        }
+        self.rig.source.serve();
+        tokio::time::sleep(secs(300)).await;
+        self.rig.source.reset_watch();
+        tokio::time::sleep(secs(300)).await;
+        self.join(Manner { filtered: false, resynced: true, held_up: None });
+        settle().await;
+        self.look_around();
+    }
+
+    /// With nothing else going on, each resync shows every object once to those who asked for it.
+    async fn check_resyncs(&self) -> Result<(), String> {
+        // In between two checks, and not the next: who joined meanwhile may get the first one a period late.
+        let period = self.setting.resync;
+        let checks = self.started.elapsed().as_secs().checked_div(period).unwrap_or_default() + 3;
+        tokio::time::sleep_until(self.started + secs(checks * period) + secs(period) / 2).await;
+        let since = Instant::now();
+        tokio::time::sleep(secs(4 * period)).await;
+        for player in self.players.iter().filter(|player| player.manner.held_up.is_none()) {
+            let content = self.rig.informer.store().list();
+            let shown = content.iter().filter(|pod| !player.manner.filtered || passes(pod)).count();
+            let expected = if period > 0 && player.manner.resynced { 4 * shown } else { 0 };
+            if player.syncs_since(since) != expected {
+                return Err(format!("{} syncs in place of {expected}", player.syncs_since(since)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, complete: bool) -> Result<(), String> {
+        let store = self.rig.informer.store().list();
+        let stored: model::Content =
+            store.iter().map(|pod| (witness::key(pod), witness::version(pod))).collect();
+        let server: model::Content = self
+            .rig
+            .source
+            .content()
+            .into_iter()
+            .map(|(key, version)| (key, version.parse().unwrap()))
+            .collect();
+        if complete && stored != server {
+            return Err(format!("the store has {stored:?}, the server {server:?}"));
+        }
+        for player in &self.players {
+            self.model.check(&player.account(&self.rig.source, complete))?;
+            if complete && !player.registration.has_synced() || player.registration.pending() > 0 {
+                return Err("has not kept up".to_owned());
+            }
+            if player.synced_with.is_some_and(|beginning| beginning != player.beginning()) {
+                return Err("was synced in the middle of its beginning".to_owned());
+            }
+        }
+        for (player, told) in &self.gone {
+            self.model.check(&player.account(&self.rig.source, false))?;
+            if player.witness.len() != *told {
+                return Err("was told something after it had left".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// What the store had is what the handlers were told in the end.
+    fn check_delivered(&self) -> Result<(), String> {
+        let stored = self.rig.informer.store().list();
+        for player in &self.players {
+            let shown = stored.iter().filter(|pod| !player.manner.filtered || passes(pod));
+            let shown: model::Content = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
+            let told = fold(&player.witness.told());
+            if told != shown {
+                return Err(format!("was told {told:?} before the end, where the store has {shown:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What notifications add up to.
+fn fold(told: &[Told]) -> model::Content {
+    let mut content = model::Content::new();
+    for Told { said, .. } in told {
+        match said {
+            Said::Add { key, version, .. } => content.insert(key.clone(), *version),
+            Said::Update { key, new, .. } => content.insert(key.clone(), *new),
+            Said::Delete { key, .. } => content.remove(key),
+        };
+    }
+    content
+}
+
+fn labelled(name: u8, passes: bool) -> Pod {
+    let mut pod = pod(&format!("p{name}"));
+    pod.metadata.labels = Some([("passes".to_owned(), passes.to_string())].into());
+    pod
+}
+
+fn passes(pod: &Pod) -> bool {
+    pod.metadata.labels.as_ref().is_some_and(|labels| labels.get("passes").is_some_and(|it| it == "true"))
+}
+
+/// Plays a history, and checks what everybody was told. Gives the stage back, for the test of the test.
+async fn play(setting: Setting, steps: Vec<Step>) -> Result<Stage, String> {
+    let cut_short = setting.cut_short;
+    let mut stage = Stage::new(setting);
+    let running = stage.rig.run();
+    for step in steps {
+        stage.perform(step).await;
+    }
+    if !cut_short {
+        stage.catch_up().await;
+        stage.check(true)?;
+        stage.check_resyncs().await?;
+    }
+    stage.rig.stop(running).await;
+    stage.check(!cut_short)?;
+    stage.check_delivered()?;
+    let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    if left > 0 || stage.rig.source.watchers() > 0 {
+        return Err(format!("{left} tasks and {} watches were left behind", stage.rig.source.watchers()));
+    }
+    Ok(stage)
+}
+
+fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(future)
+}
+
+fn histories() -> u32 {
+    std::env::var("INFORMER_HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: histories(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn notifications_add_up_to_the_store(
+    fn what_handlers_are_told_is_a_faithful_account_of_any_history(
+        setting in setting(),
         steps in prop::collection::vec(step(), 0..80),
-        support in prop_oneof![Just(WatchListSupport::Full), Just(WatchListSupport::Refused), Just(WatchListSupport::NoEnd)],
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(play(steps, support));
+        let outcome = in_virtual_time(play(setting, steps));
+        prop_assert!(outcome.is_ok(), "{}", outcome.err().unwrap_or_default());
     }
 }

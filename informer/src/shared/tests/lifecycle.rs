@@ -85,3 +85,49 @@ async fn a_list_error_reaches_the_watch_error_handler() {
     assert_eq!(*errors.lock(), [("v1/pods".to_owned(), Some(403))]);
     assert_eq!(rig.informer.last_error(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_task_outlives_the_run() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let rig = Rig::new(&["a"]);
+    // One before the start, one that never does anything, one after the sync.
+    let (log, early) = rig.log(HandlerOptions::default());
+    let idle = rig.informer.add_event_handler(HandlerFuncs::new(), every(0)).unwrap();
+    assert_eq!(tasks(), 0, "nothing runs before the start");
+    let running = rig.run();
+    early.synced().await;
+    let (late_log, late) = rig.log(HandlerOptions::default());
+    settle().await;
+    assert_eq!(tasks(), 2 + 3, "the informer, its reflector, and one per handler");
+    rig.source.apply(pod("b"));
+    rig.stop(running).await;
+    assert_eq!(tasks(), 0);
+    assert!(early.is_stopped() && idle.is_stopped() && late.is_stopped());
+    assert_eq!((log.content(), late_log.content()), (rig.source.content(), rig.source.content()));
+
+    // An informer that never runs leaves nothing either.
+    let never = Rig::new(&["a"]);
+    let (log, registration) = never.log(HandlerOptions::default());
+    settle().await;
+    assert!(tasks() == 0 && log.lines().is_empty() && !registration.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_wait_for_a_late_start_get_everything_and_their_resyncs() {
+    let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
+    let logs = [every(0), every(2), every(3)].map(|options| rig.log(options).0);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(logs.iter().all(|log| log.lines().is_empty()), "nothing before the start");
+    let _running = rig.run();
+    settle().await;
+    for log in &logs {
+        assert_eq!(log.take(), ["add ns/a 2 initial", "add ns/b 3 initial"]);
+    }
+    // Checks are at 2.5 s, 3.5 s and so on; periods count from when the handlers were added.
+    let mut resyncs = Vec::new();
+    for _ in 0..5 {
+        tokio::time::sleep(secs(1)).await;
+        resyncs.push(logs.each_ref().map(|log| log.take().len()));
+    }
+    assert_eq!(resyncs, [[0, 2, 0], [0, 0, 2], [0, 2, 0], [0, 0, 0], [0, 2, 2]]);
+}

@@ -1,14 +1,12 @@
 //! Handlers that panic or take their time.
 
 use super::*;
+use crate::testing::log::CaughtLog;
 
-#[tokio::test]
-async fn a_slow_handler_holds_up_no_one_else() {
-    // On the real clock: the slow handler blocks its thread, so it needs one of its own.
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
-    let (release, blocked) = std::sync::mpsc::channel::<()>();
-    let task = runtime.spawn(async move {
+#[test]
+fn a_slow_handler_holds_up_no_one_else() {
+    on_threads(2, async {
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
         let rig = Rig::new(&["a"]);
         let slow = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
             let _ = blocked.recv();
@@ -21,16 +19,18 @@ async fn a_slow_handler_holds_up_no_one_else() {
             rig.source.apply(pod(&format!("p{n}")));
         }
         while log.lines().len() < 3001 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
         assert!(slow.pending() > 2000 && !slow.has_synced());
         release.send(()).unwrap();
         drop(release);
         rig.stop(running).await;
-        assert_eq!(slow.pending(), 0, "what had been read was delivered before the end");
+        assert_eq!(
+            (slow.pending(), slow.processed()),
+            (0, 3001),
+            "what had been read was delivered before the end"
+        );
     });
-    tokio::time::timeout(secs(60), task).await.unwrap().unwrap();
-    runtime.shutdown_background();
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,4 +74,56 @@ async fn a_transform_that_panics_ends_the_informer_with_it() {
     rig.informer.set_transform(|_| panic!("on purpose")).unwrap();
     assert!(rig.run().await.unwrap_err().is_panic());
     assert!(rig.informer.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_panics_of_each_handler_come_a_second_apart_and_are_logged_by_its_name() {
+    let log = CaughtLog::new();
+    let rig = Rig::new(&["a", "b", "c", "d", "e"]);
+    let start = Instant::now();
+    let registrations = ["simple", "many"].map(|name| {
+        let handler = HandlerFuncs::<Pod>::new().with_add(move |pod, _| {
+            std::panic::resume_unwind(Box::new(format!("{name} {}", pod.metadata.name.as_deref().unwrap())))
+        });
+        let panic_policy = PanicPolicy::SkipAfter(secs(1));
+        let options = HandlerOptions { panic_policy, ..HandlerOptions::named(name) };
+        rig.informer.add_event_handler(handler, options).unwrap()
+    });
+    let running = rig.run();
+    for registration in &registrations {
+        registration.synced().await;
+        assert_eq!((registration.panics(), registration.processed()), (5, 5));
+    }
+    assert!(start.elapsed() >= secs(4), "{:?}", start.elapsed());
+    for name in ["simple", "many"] {
+        for pod in ["a", "b", "c", "d", "e"] {
+            let line = format!(
+                "ERROR event handler panicked; skipping the change handler={name} informer=v1/pods panic=\"{name} {pod}\""
+            );
+            assert_eq!(log.lines().iter().filter(|it| **it == line).count(), 1, "{line}\n{:#?}", log.lines());
+        }
+    }
+    rig.stop(running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() {
+    let rig = Rig::new(&["a", "b", "c"]);
+    let stuck = HandlerFuncs::<Pod>::new().with_add(|_, _| std::panic::resume_unwind(Box::new("on purpose")));
+    let panic_policy = PanicPolicy::SkipAfter(secs(3600));
+    let options = HandlerOptions { panic_policy, max_pending: Some(4), ..HandlerOptions::named("stuck") };
+    let stuck = rig.informer.add_event_handler(stuck, options).unwrap();
+    let (log, _) = rig.log(HandlerOptions::default());
+    let running = rig.run();
+    settle().await;
+    rig.source.apply(pod("d"));
+    settle().await;
+    assert!(stuck.pending() == 4 && !running.is_finished());
+    let before = Instant::now();
+    rig.source.apply(pod("e"));
+    let panic = running.await.unwrap_err().into_panic();
+    let text = "event handler \"stuck\" of v1/pods is more than 4 changes behind, its limit";
+    assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(text));
+    assert!(before.elapsed() < secs(1), "nobody waited for the one that is stuck");
+    assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
 }

@@ -8,6 +8,12 @@ async fn each_handler_is_resynced_at_its_own_pace() {
     let (never, _) = rig.log(every(0));
     let (two, _) = rig.log(every(2));
     let (three, _) = rig.log(every(3));
+    let same = Arc::new(AtomicBool::new(true));
+    let seen = Arc::clone(&same);
+    let handler = HandlerFuncs::<Pod>::new().with_update(move |old, new| {
+        seen.fetch_and(Arc::ptr_eq(old, new), Ordering::Relaxed);
+    });
+    rig.informer.add_event_handler(handler, every(1)).unwrap();
     let _running = rig.run();
     settle().await;
     for log in [&never, &two, &three] {
@@ -20,6 +26,7 @@ async fn each_handler_is_resynced_at_its_own_pace() {
     }
     assert_eq!(calls, [[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]]);
     assert_eq!(rig.source.requests().len(), 1, "a resync asks nothing of the server");
+    assert!(same.load(Ordering::Relaxed), "old and new are the same object");
 }
 
 #[tokio::test(start_paused = true)]

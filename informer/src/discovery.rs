@@ -1,0 +1,134 @@
+//! What a server serves: from the name of a kind or a resource to all that informers need to know of it.
+
+use kube::Client;
+use kube::core::{ApiResource, GroupVersionKind, Status};
+use thiserror::Error;
+
+use crate::kind::GroupVersionResource;
+
+/// A resource, as the server describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// What requests name, and whether objects live in namespaces.
+    pub resource: GroupVersionResource,
+    /// What objects say they are.
+    pub kind: String,
+    /// What can be done, as `list` and `watch`.
+    pub verbs: Vec<String>,
+}
+
+/// Why a kind or a resource could not be found.
+#[derive(Debug, Error)]
+pub enum DiscoveryError {
+    /// The server serves no such kind.
+    #[error("the server has no kind {kind} in {group_version}")]
+    UnknownKind {
+        /// The group and version, as in `apiVersion`.
+        group_version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// The server serves no such resource.
+    #[error("the server has no resource {resource} in {group_version}")]
+    UnknownResource {
+        /// The group and version, as in `apiVersion`.
+        group_version: String,
+        /// The plural, lower-case name.
+        resource: String,
+    },
+    /// The resource is there, but cannot be listed and watched.
+    #[error("{0} cannot be listed and watched")]
+    NotWatchable(GroupVersionResource),
+    /// The server could not be asked.
+    #[error("cannot ask the server what it serves in {group_version}: {source}")]
+    Request {
+        /// The group and version, as in `apiVersion`.
+        group_version: String,
+        /// What went wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+impl Discovered {
+    /// Whether this can be done, as `watch`.
+    pub fn supports(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| known == verb)
+    }
+
+    /// The same, as kube's dynamic API takes it.
+    pub fn api_resource(&self) -> ApiResource {
+        let kind = GroupVersionKind::gvk(&self.resource.group, &self.resource.version, &self.kind);
+        ApiResource::from_gvk_with_plural(&kind, &self.resource.resource)
+    }
+
+    /// What informers do with it.
+    pub(crate) fn watchable(self) -> Result<Self, DiscoveryError> {
+        let watchable = self.supports("list") && self.supports("watch");
+        if watchable { Ok(self) } else { Err(DiscoveryError::NotWatchable(self.resource)) }
+    }
+}
+
+/// Asks the server for the resource of a kind: its plural, its scope, and what can be done with it. One request.
+pub async fn discover_kind(client: &Client, kind: &GroupVersionKind) -> Result<Discovered, DiscoveryError> {
+    let found = find(client, &kind.group, &kind.version, |_, candidate| candidate == kind.kind).await?;
+    found.ok_or_else(|| DiscoveryError::UnknownKind {
+        group_version: group_version(&kind.group, &kind.version),
+        kind: kind.kind.clone(),
+    })
+}
+
+/// Asks the server for a resource of which only the plural name is known: its kind and its scope. One request.
+pub async fn discover_resource(
+    client: &Client,
+    group: &str,
+    version: &str,
+    resource: &str,
+) -> Result<Discovered, DiscoveryError> {
+    let found = find(client, group, version, |candidate, _| candidate == resource).await?;
+    found.ok_or_else(|| DiscoveryError::UnknownResource {
+        group_version: group_version(group, version),
+        resource: resource.to_owned(),
+    })
+}
+
+/// The first resource, not a part of one, whose plural and kind are wanted. A group that is not served has none.
+async fn find(
+    client: &Client,
+    group: &str,
+    version: &str,
+    is_wanted: impl Fn(&str, &str) -> bool,
+) -> Result<Option<Discovered>, DiscoveryError> {
+    let name = group_version(group, version);
+    let answer = if group.is_empty() {
+        client.list_core_api_resources(version).await
+    } else {
+        client.list_api_group_resources(&name).await
+    };
+    let list = match answer {
+        Ok(list) => list,
+        Err(kube::Error::Api(status)) if is_absent(&status) => return Ok(None),
+        Err(source) => {
+            return Err(DiscoveryError::Request { group_version: name, source: Box::new(source) });
+        }
+    };
+    let mut resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    let found = resources.find(|resource| is_wanted(&resource.name, &resource.kind));
+    Ok(found.map(|resource| Discovered {
+        resource: GroupVersionResource {
+            group: group.to_owned().into(),
+            version: version.to_owned().into(),
+            resource: resource.name.into(),
+            namespaced: resource.namespaced,
+        },
+        kind: resource.kind,
+        verbs: resource.verbs,
+    }))
+}
+
+fn is_absent(status: &Status) -> bool {
+    status.code == 404
+}
+
+fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}

@@ -1,0 +1,54 @@
+//! An informer as its factory keeps it: without its type.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::kind::Kind;
+use crate::shared::SharedInformer;
+
+pub(super) trait AnyInformer: Send + Sync {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()>;
+    fn synced(&self) -> BoxFuture<'_, ()>;
+    fn handlers_synced(&self) -> BoxFuture<'_, ()>;
+    fn stopped(&self) -> BoxFuture<'_, ()>;
+    fn last_error(&self) -> Option<String>;
+}
+
+impl<K: Kind> AnyInformer for SharedInformer<K> {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(SharedInformer::run(self, stop))
+    }
+
+    fn synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(SharedInformer::synced(self))
+    }
+
+    fn handlers_synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            SharedInformer::synced(self).await;
+            for registration in self.registrations() {
+                // A handler that was removed meanwhile has nothing left to wait for.
+                tokio::select! {
+                    () = registration.synced() => {}
+                    () = registration.0.removed.cancelled() => {}
+                }
+            }
+        })
+    }
+
+    fn stopped(&self) -> BoxFuture<'_, ()> {
+        Box::pin(SharedInformer::stopped(self))
+    }
+
+    fn last_error(&self) -> Option<String> {
+        SharedInformer::last_error(self)
+    }
+}

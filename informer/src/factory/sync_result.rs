@@ -1,0 +1,98 @@
+//! How waiting for informers went.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::kind::GroupVersionResource;
+
+/// How waiting for informers went. Informers that were not started are not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncResult {
+    /// What has synced.
+    pub synced: Vec<GroupVersionResource>,
+    /// What had not when the wait was given up.
+    pub failed: Vec<SyncFailure>,
+}
+
+impl SyncResult {
+    /// Whether everything has synced.
+    pub fn is_synced(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// Each resource, and whether it has synced; what client-go's `WaitForCacheSync` returns. Several informers of one
+    /// resource have synced when all have.
+    pub fn by_resource(&self) -> BTreeMap<&GroupVersionResource, bool> {
+        let synced = self.synced.iter().map(|resource| (resource, true));
+        // In this order, so that a failure is not lost.
+        synced.chain(self.failed.iter().map(|failure| (&failure.resource, false))).collect()
+    }
+
+    /// An error that names what has not synced and why, if anything has not; same as client-go's
+    /// `SyncResult.AsError`.
+    pub fn into_result(self) -> Result<(), SyncError> {
+        if self.failed.is_empty() { Ok(()) } else { Err(SyncError { failed: self.failed }) }
+    }
+}
+
+/// An informer that has not synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncFailure {
+    /// Its resource.
+    pub resource: GroupVersionResource,
+    /// What kept it from listing or watching, as far as that is known.
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for SyncFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = self.reason.as_deref().unwrap_or("no failure, but not done when the wait was given up");
+        write!(f, "{} ({reason})", self.resource)
+    }
+}
+
+/// Not all informers have synced.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("failed to sync all caches: {}", .failed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+pub struct SyncError {
+    /// Those that have not.
+    pub failed: Vec<SyncFailure>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_names_what_has_not_synced_and_why() {
+        let pods = GroupVersionResource::namespaced("", "v1", "pods");
+        let nodes = GroupVersionResource::cluster("", "v1", "nodes");
+        let claims = GroupVersionResource::namespaced("resource.k8s.io", "v1", "resourceclaims");
+        assert_eq!(SyncResult::default().into_result(), Ok(()));
+        let failed = |resource: &GroupVersionResource, reason: Option<&str>| SyncFailure {
+            resource: resource.clone(),
+            reason: reason.map(str::to_owned),
+        };
+        let one = SyncResult {
+            synced: vec![nodes.clone()],
+            failed: vec![failed(&pods, Some("failed to list: no answer from the server"))],
+        };
+        assert_eq!(one.by_resource(), BTreeMap::from([(&nodes, true), (&pods, false)]));
+        let error = one.into_result().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "failed to sync all caches: v1/pods (failed to list: no answer from the server)"
+        );
+        let many = SyncResult {
+            synced: vec![nodes.clone()],
+            failed: vec![failed(&nodes, None), failed(&claims, None)],
+        };
+        assert_eq!(many.by_resource()[&nodes], false, "two informers of nodes, of which one has not");
+        let text = many.into_result().unwrap_err().to_string();
+        assert!(
+            text.contains("v1/nodes (no failure, but not done when the wait was given up), resource.k8s")
+        );
+    }
+}

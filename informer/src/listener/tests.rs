@@ -1,0 +1,143 @@
+//! One listener by itself.
+
+use std::mem::size_of;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::handler::HandlerFuncs;
+use crate::testing::log::CaughtLog;
+use crate::testing::settle;
+
+struct Line {
+    outbox: Outbox<usize>,
+    panics: UnboundedReceiver<Panic>,
+    running: JoinHandle<()>,
+}
+
+impl Line {
+    fn to(handler: HandlerFuncs<usize>, max_pending: usize) -> Self {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let (panicked, panics) = mpsc::unbounded_channel();
+        let progress = Arc::new(Progress::new("slow".into(), "v1/pods".into()));
+        let listener = Listener {
+            handler,
+            inbox,
+            progress: Arc::clone(&progress),
+            policy: PanicPolicy::default(),
+            panics: panicked.clone(),
+            last_report: None,
+        };
+        let running = tokio::spawn(listener.run());
+        Self { outbox: Outbox { progress, sender, max_pending, panics: panicked }, panics, running }
+    }
+
+    fn send(&self, number: usize) {
+        self.outbox.send(Notification::Add { object: Arc::new(number), is_in_initial_list: false });
+    }
+
+    fn registration(&self) -> Registration {
+        Registration(Arc::clone(&self.outbox.progress))
+    }
+
+    async fn finish(self) {
+        drop(self.outbox);
+        self.running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand() {
+    for pending in [1, 100_000] {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let seeing = Arc::clone(&seen);
+        let line = Line::to(HandlerFuncs::new().with_add(move |it, _| seeing.lock().push(**it)), usize::MAX);
+        for round in 0..3 {
+            // Nothing is delivered before this task waits.
+            (0..pending).for_each(|number| line.send(round * pending + number));
+            assert_eq!(line.registration().pending(), pending);
+            settle().await;
+            assert_eq!(line.registration().pending(), 0);
+        }
+        assert_eq!(line.registration().processed(), 3 * pending as u64);
+        line.finish().await;
+        assert!(seen.lock().iter().copied().eq(0..3 * pending));
+    }
+}
+
+#[test]
+fn a_pending_change_costs_33_bytes() {
+    // Tokio's channel adds a block's header to every 32 of them.
+    assert_eq!(size_of::<Message<String>>(), 32);
+    assert_eq!(size_of::<Notification<String>>(), 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_done_early_is_synced_only_with_the_informer() {
+    let line = Line::to(HandlerFuncs::new(), usize::MAX);
+    line.send(1);
+    settle().await;
+    let registration = line.registration();
+    assert!(registration.pending() == 0 && !registration.has_synced());
+    line.outbox.mark_synced();
+    registration.synced().await;
+    line.finish().await;
+}
+
+/// A handler whose calls take as long as this; time passes for nobody else meanwhile.
+fn taking(duration: Duration) -> HandlerFuncs<usize> {
+    HandlerFuncs::new().with_add(move |_, _| {
+        // Moves the clock when it is first polled.
+        let _ = tokio::time::advance(duration).now_or_never();
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_call() {
+    const MILLI: Duration = Duration::from_millis(1);
+    let table = [
+        (1024, 150 * MILLI, 0),
+        (1500, 100 * MILLI, 0),
+        // Below the threshold after 476 calls, which are 71.4 s: a report at once, and one each 10 s.
+        (1500, 150 * MILLI, 8),
+        (1025, 101 * MILLI, 1),
+    ];
+    for (backlog, duration, reports) in table {
+        let log = CaughtLog::new();
+        let line = Line::to(taking(duration), usize::MAX);
+        (0..backlog).for_each(|number| line.send(number));
+        line.finish().await;
+        let lines = log.lines();
+        assert_eq!(lines.len(), reports, "{backlog} pending, {duration:?} each: {lines:#?}");
+        if let Some(line) = lines.first() {
+            for part in ["WARN slow event handler", "handler=slow", "informer=v1/pods", "took=1"] {
+                assert!(line.contains(part), "{line}");
+            }
+            assert!(line.contains(&format!("pending={backlog}")), "{line}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_beyond_its_limit_is_given_up_with_a_message_that_names_it() {
+    let calls = Arc::new(Mutex::new(0));
+    let calling = Arc::clone(&calls);
+    let mut line = Line::to(HandlerFuncs::new().with_add(move |_, _| *calling.lock() += 1), 3);
+    (0..3).for_each(|number| line.send(number));
+    settle().await;
+    assert!(line.panics.try_recv().is_err() && *calls.lock() == 3, "as many as the limit may wait");
+    let _log = CaughtLog::new();
+    (0..5).for_each(|number| line.send(number));
+    let panic = line.panics.try_recv().unwrap();
+    assert_eq!(
+        panic_message(&panic),
+        "event handler \"slow\" of v1/pods is more than 3 changes behind, its limit"
+    );
+    assert!(line.panics.try_recv().is_err(), "said once");
+    let registration = line.registration();
+    registration.stopped().await;
+    assert_eq!((*calls.lock(), registration.pending()), (3, 0), "it is not called any more");
+}

@@ -1,0 +1,391 @@
+//! What informers count, and its text for Prometheus.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::informer_name::InformerIdentity;
+use crate::kind::{GroupVersionResource, Kind};
+use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchStream};
+use crate::listener::Registration;
+use crate::store::Change;
+
+/// The upper bounds of [`LatencyHistogram`]'s buckets but the last, in seconds. client-go's, so that dashboards
+/// made for it fit.
+pub const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// How long things took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LatencyHistogram {
+    /// How many fell into each bucket and none below it; the last has those above all bounds.
+    pub counts: [u64; LATENCY_BUCKETS.len() + 1],
+    /// How long they took together.
+    pub sum: Duration,
+}
+
+impl LatencyHistogram {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// How one handler is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerMetrics {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// See [`Registration::pending`].
+    pub pending: usize,
+    /// See [`Registration::processed`].
+    pub processed: u64,
+    /// See [`Registration::panics`].
+    pub panics: u64,
+    /// See [`Registration::has_synced`].
+    pub has_synced: bool,
+}
+
+impl From<&Registration> for HandlerMetrics {
+    fn from(registration: &Registration) -> Self {
+        Self {
+            name: registration.0.name.clone(),
+            pending: registration.pending(),
+            processed: registration.processed(),
+            panics: registration.panics(),
+            has_synced: registration.has_synced(),
+        }
+    }
+}
+
+/// What an informer has done so far and what it has before it, read at one moment without stopping it. The
+/// counters are read one after the other, so sums may be off by what happens meanwhile.
+#[derive(Clone, Debug)]
+pub struct InformerMetrics {
+    /// Whom the informer is counted as.
+    pub identity: InformerIdentity,
+    /// What it lists and watches.
+    pub resource: GroupVersionResource,
+    /// How many changes wait in the queue before the store; a whole list is one of them.
+    pub queued_items: usize,
+    /// How long it took to apply a batch and hand it on, one observation per batch. What handlers do with it is
+    /// not in it, as in client-go.
+    pub processing_latency: LatencyHistogram,
+    /// How many objects the store holds.
+    pub objects: usize,
+    /// The last 15 digits of the store's resource version: as many as a floating-point gauge holds exactly.
+    /// `None` before the first list, or if the version is not a number.
+    pub store_resource_version: Option<u64>,
+    /// How many objects were added to the store.
+    pub added: u64,
+    /// How many updates brought news.
+    pub updated: u64,
+    /// How many updates brought none: resyncs, and relists of what had not changed.
+    pub synced: u64,
+    /// How many objects were deleted from the store.
+    pub deleted: u64,
+    /// How many objects were skipped because they could not be decoded.
+    pub undecodable: u64,
+    /// How many lists were begun, be it by a watch that sends what exists. All but one are relists, or attempts
+    /// at it.
+    pub lists: u64,
+    /// How many pages those lists asked for.
+    pub pages: u64,
+    /// How many watches were asked for.
+    pub watches: u64,
+    /// How many lists and watches were refused or not answered.
+    pub failures: u64,
+    /// The present handlers, in the order in which they were added.
+    pub handlers: Vec<HandlerMetrics>,
+}
+
+/// Writes the three metrics that client-go has for informers, with its names and labels, in Prometheus' text
+/// format: `informer_queued_items`, `informer_processing_latency_seconds`, `informer_store_resource_version`; and
+/// `informer_handler_pending_items`, which is ours, once per handler that has a name.
+///
+/// Informers whose identity is not reserved are left out, same as in client-go. So each line is unique if the
+/// handlers' names are.
+pub fn write_prometheus(out: &mut impl Write, informers: &[InformerMetrics]) -> fmt::Result {
+    let counted: Vec<_> = informers.iter().filter(|it| it.identity.is_reserved()).collect();
+    head(out, "queued_items", "gauge", "Changes in the queue before the store.")?;
+    for it in &counted {
+        writeln!(out, "informer_queued_items{{{}}} {}", Labels(it), it.queued_items)?;
+    }
+    head(out, "processing_latency_seconds", "histogram", "Time to apply a batch of changes and hand it on.")?;
+    for it in &counted {
+        write_latency(out, it)?;
+    }
+    head(out, "store_resource_version", "gauge", "The last 15 digits of the store's resource version.")?;
+    for it in &counted {
+        if let Some(version) = it.store_resource_version {
+            writeln!(out, "informer_store_resource_version{{{}}} {version}", Labels(it))?;
+        }
+    }
+    head(out, "handler_pending_items", "gauge", "Changes that wait for an event handler.")?;
+    for it in &counted {
+        for handler in it.handlers.iter().filter(|handler| !handler.name.is_empty()) {
+            let (labels, name) = (Labels(it), Escaped(&handler.name));
+            writeln!(
+                out,
+                "informer_handler_pending_items{{{labels},handler=\"{name}\"}} {}",
+                handler.pending
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn head(out: &mut impl Write, name: &str, sort: &str, help: &str) -> fmt::Result {
+    writeln!(out, "# HELP informer_{name} {help}\n# TYPE informer_{name} {sort}")
+}
+
+fn write_latency(out: &mut impl Write, metrics: &InformerMetrics) -> fmt::Result {
+    let (labels, latency) = (Labels(metrics), &metrics.processing_latency);
+    let mut below = 0;
+    for (bound, count) in LATENCY_BUCKETS.iter().zip(latency.counts) {
+        below += count;
+        writeln!(out, "informer_processing_latency_seconds_bucket{{{labels},le=\"{bound}\"}} {below}")?;
+    }
+    let count = latency.count();
+    writeln!(out, "informer_processing_latency_seconds_bucket{{{labels},le=\"+Inf\"}} {count}")?;
+    writeln!(out, "informer_processing_latency_seconds_sum{{{labels}}} {}", latency.sum.as_secs_f64())?;
+    writeln!(out, "informer_processing_latency_seconds_count{{{labels}}} {count}")
+}
+
+struct Labels<'a>(&'a InformerMetrics);
+
+impl fmt::Display for Labels<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GroupVersionResource { group, version, resource, .. } = &self.0.resource;
+        let name = Escaped(self.0.identity.name());
+        write!(f, "name=\"{name}\",group=\"{group}\",version=\"{version}\",resource=\"{resource}\"")
+    }
+}
+
+/// A label's value as Prometheus wants it.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\\' | '"' => write!(f, "\\{c}"),
+            '\n' => f.write_str("\\n"),
+            c => f.write_char(c),
+        })
+    }
+}
+
+/// The last 15 digits of a resource version, if it is a number.
+pub(crate) fn last_digits(version: &str) -> Option<u64> {
+    if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    version[version.len().saturating_sub(15)..].parse().ok()
+}
+
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the processor counts.
+#[derive(Default)]
+pub(crate) struct Meters {
+    pub(crate) added: Counter,
+    pub(crate) updated: Counter,
+    pub(crate) synced: Counter,
+    pub(crate) deleted: Counter,
+    latencies: [Counter; LATENCY_BUCKETS.len() + 1],
+    latency_sum_nanos: AtomicU64,
+    queued: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
+}
+
+impl Meters {
+    pub(crate) fn count<T>(&self, change: &Change<T>, sync: bool) {
+        match change {
+            Change::Added(_) => self.added.increment(),
+            Change::Updated(..) if sync => self.synced.increment(),
+            Change::Updated(..) => self.updated.increment(),
+            Change::Deleted(_) => self.deleted.increment(),
+        }
+    }
+
+    pub(crate) fn processed(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = LATENCY_BUCKETS.iter().position(|bound| seconds <= *bound);
+        self.latencies[bucket.unwrap_or(LATENCY_BUCKETS.len())].increment();
+        // 584 years of nanoseconds fit.
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.latency_sum_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    pub(crate) fn latency(&self) -> LatencyHistogram {
+        LatencyHistogram {
+            counts: std::array::from_fn(|bucket| self.latencies[bucket].get()),
+            sum: Duration::from_nanos(self.latency_sum_nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Says how to find out how much the queue holds. Only the first queue counts; there is no other.
+    pub(crate) fn watch_queue(&self, queued: impl Fn() -> usize + Send + Sync + 'static) {
+        let _ = self.queued.set(Box::new(queued));
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queued.get().map_or(0, |queued| queued())
+    }
+}
+
+/// What is asked of the server.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pub(crate) lists: Counter,
+    pub(crate) pages: Counter,
+    pub(crate) watches: Counter,
+    pub(crate) failures: Counter,
+}
+
+/// A source whose requests are counted.
+pub(crate) struct Counted<S> {
+    source: S,
+    pub(crate) requests: std::sync::Arc<Requests>,
+}
+
+impl<S> Counted<S> {
+    pub(crate) fn new(source: S, requests: std::sync::Arc<Requests>) -> Self {
+        Self { source, requests }
+    }
+
+    fn note<T>(&self, answer: Result<T, ListWatchError>) -> Result<T, ListWatchError> {
+        if answer.is_err() {
+            self.requests.failures.increment();
+        }
+        answer
+    }
+}
+
+impl<K: Kind, S: ListerWatcher<K>> ListerWatcher<K> for Counted<S> {
+    fn list<'a>(
+        &'a self,
+        options: &'a ListOptions,
+    ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
+        if options.continue_token.is_none() {
+            self.requests.lists.increment();
+        }
+        self.requests.pages.increment();
+        Box::pin(async { self.note(self.source.list(options).await) })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        options: &'a ListOptions,
+    ) -> BoxFuture<'a, Result<WatchStream<K::Object>, ListWatchError>> {
+        if options.send_initial_events {
+            self.requests.lists.increment();
+        }
+        self.requests.watches.increment();
+        Box::pin(async { self.note(self.source.watch(options).await) })
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        self.source.supports_watch_list()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::informer_name::InformerName;
+
+    #[test]
+    fn the_last_fifteen_digits_of_a_version_are_a_number() {
+        for (version, digits) in [
+            ("", None),
+            ("12a", None),
+            ("0", Some(0)),
+            ("42", Some(42)),
+            ("999999999999999", Some(999_999_999_999_999)),
+            ("12345678901234567890", Some(678_901_234_567_890)),
+            (&"7".repeat(60), Some(777_777_777_777_777)),
+        ] {
+            assert_eq!(last_digits(version), digits, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn latencies_fall_into_buckets_by_their_upper_bounds() {
+        let meters = Meters::default();
+        for millis in [0, 1, 2, 5, 700, 10_000, 60_000] {
+            meters.processed(Duration::from_millis(millis));
+        }
+        let latency = meters.latency();
+        assert_eq!(latency.counts, [2, 2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1]);
+        assert_eq!((latency.count(), latency.sum), (7, Duration::from_millis(70_708)));
+    }
+
+    fn metrics(identity: InformerIdentity) -> InformerMetrics {
+        let meters = Meters::default();
+        meters.processed(Duration::from_millis(3));
+        let handler = |name: &'static str| HandlerMetrics {
+            name: name.into(),
+            pending: 7,
+            processed: 8,
+            panics: 0,
+            has_synced: true,
+        };
+        InformerMetrics {
+            identity,
+            resource: GroupVersionResource::namespaced("apps", "v1", "deployments"),
+            queued_items: 5,
+            processing_latency: meters.latency(),
+            objects: 3,
+            store_resource_version: Some(42),
+            added: 3,
+            updated: 0,
+            synced: 0,
+            deleted: 0,
+            undecodable: 0,
+            lists: 1,
+            pages: 1,
+            watches: 1,
+            failures: 0,
+            handlers: vec![handler("a \"b\""), handler("")],
+        }
+    }
+
+    #[test]
+    fn metrics_are_written_under_upstreams_names_and_labels() {
+        let name = InformerName::new("metrics-test").unwrap();
+        let resource = GroupVersionResource::namespaced("apps", "v1", "deployments");
+        let reserved = name.with_resource(resource);
+        let mut text = String::new();
+        write_prometheus(&mut text, &[metrics(reserved), metrics(InformerIdentity::default())]).unwrap();
+        let labels = r#"name="metrics-test",group="apps",version="v1",resource="deployments""#;
+        for line in [
+            format!("informer_queued_items{{{labels}}} 5"),
+            format!("informer_processing_latency_seconds_bucket{{{labels},le=\"0.001\"}} 0"),
+            format!("informer_processing_latency_seconds_bucket{{{labels},le=\"0.005\"}} 1"),
+            format!("informer_processing_latency_seconds_bucket{{{labels},le=\"10\"}} 1"),
+            format!("informer_processing_latency_seconds_bucket{{{labels},le=\"+Inf\"}} 1"),
+            format!("informer_processing_latency_seconds_sum{{{labels}}} 0.003"),
+            format!("informer_processing_latency_seconds_count{{{labels}}} 1"),
+            format!("informer_store_resource_version{{{labels}}} 42"),
+            format!("informer_handler_pending_items{{{labels},handler=\"a \\\"b\\\"\"}} 7"),
+        ] {
+            assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
+        }
+        // 4 heads of 2 lines, 2 gauges, 1 handler with a name, 12 buckets and the last, sum and count.
+        assert_eq!(text.lines().count(), 8 + 2 + 1 + 15, "the informer that is nobody is not there:\n{text}");
+    }
+}

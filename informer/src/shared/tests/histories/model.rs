@@ -1,0 +1,247 @@
+//! What really happened to each object, and whether what a handler was told is a faithful account of it.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::witness::{Said, Told};
+
+/// What an object came to be at some version of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Live {
+        /// Whether filtered handlers are to know of the object.
+        passes: bool,
+    },
+    /// It exists, but nobody can read it.
+    Unreadable,
+    Gone,
+}
+
+/// Every state of every object, by versions.
+#[derive(Default)]
+pub(super) struct Model {
+    histories: BTreeMap<String, Vec<(u64, State)>>,
+}
+
+/// Versions by key: what exists, or is believed to.
+pub(super) type Content = BTreeMap<String, u64>;
+
+/// What a handler should have been told to begin with.
+#[derive(Clone, Debug)]
+pub(super) enum Initial {
+    /// Exactly this: what the store held when the handler joined.
+    Store(Content),
+    /// The first list.
+    FirstList,
+}
+
+/// A handler, with all that bears on what it may be told.
+#[derive(Clone)]
+pub(super) struct Account {
+    pub(super) told: Vec<Told>,
+    pub(super) filtered: bool,
+    pub(super) initial: Initial,
+    /// What the first list showed, once there was one.
+    pub(super) first_list: Option<u64>,
+    /// Whether it has been told everything that it ever will be, with the informer up to date.
+    pub(super) complete: bool,
+    /// From when on updates without news are none of its business, because a resync has begun without it.
+    pub(super) no_syncs_after: Option<Instant>,
+}
+
+impl Model {
+    pub(super) fn note(&mut self, key: &str, version: u64, state: State) {
+        self.histories.entry(key.to_owned()).or_default().push((version, state));
+    }
+
+    pub(super) fn state(&self, key: &str) -> State {
+        self.histories.get(key).and_then(|states| states.last()).map_or(State::Gone, |(_, state)| *state)
+    }
+
+    /// What could be read from the server at `version`.
+    fn content_at(&self, version: u64, filtered: bool) -> Content {
+        let last = |states: &[(u64, State)]| states.iter().rev().find(|(at, _)| *at <= version).copied();
+        let live = |(key, states): (&String, &Vec<_>)| {
+            let (at, state) = last(states)?;
+            is_shown(state, filtered).then(|| (key.clone(), at))
+        };
+        self.histories.iter().filter_map(live).collect()
+    }
+
+    /// Says what is wrong with a handler's account, if anything is.
+    pub(super) fn check(&self, account: &Account) -> Result<(), String> {
+        let mut known = Content::new();
+        // Per key, the version from which on nothing has been told yet.
+        let mut reached = Content::new();
+        for Told { at, said } in &account.told {
+            let result = match said {
+                Said::Add { key, version, .. } => {
+                    self.check_add(account, &mut known, &reached, key, *version)
+                }
+                Said::Update { key, old, new } if old == new => {
+                    check_known(&known, key, *old).and_then(|()| check_sync(account, *at))
+                }
+                Said::Update { key, old, new } => check_known(&known, key, *old).and_then(|()| {
+                    known.insert(key.clone(), *new);
+                    self.check_state(account, &reached, key, *new)
+                }),
+                Said::Delete { key, version, tombstone } => {
+                    self.check_delete(account, &mut known, &mut reached, key, *version, *tombstone)
+                }
+            };
+            result.map_err(|fault| format!("{fault}: {said:?}"))?;
+            if let Some(version) = known.get(said.key()) {
+                reached.insert(said.key().to_owned(), *version + 1);
+            }
+            // A sync shows what was shown before.
+            if let Said::Update { key, old, new } = said
+                && old == new
+            {
+                reached.insert(key.clone(), *new + 1);
+            }
+        }
+        self.check_initial(account)?;
+        let real = self.content_at(u64::MAX, account.filtered);
+        if account.complete && known != real {
+            return Err(format!("ends with {known:?} where there is {real:?}"));
+        }
+        Ok(())
+    }
+
+    fn check_add(
+        &self,
+        account: &Account,
+        known: &mut Content,
+        reached: &Content,
+        key: &str,
+        version: u64,
+    ) -> Result<(), String> {
+        if known.insert(key.to_owned(), version).is_some() {
+            return Err("added twice".to_owned());
+        }
+        self.check_state(account, reached, key, version)
+    }
+
+    /// That the object really was in this state, and not before what was told of it already.
+    fn check_state(
+        &self,
+        account: &Account,
+        reached: &Content,
+        key: &str,
+        version: u64,
+    ) -> Result<(), String> {
+        if version < reached.get(key).copied().unwrap_or(0) {
+            return Err("back in time".to_owned());
+        }
+        let real = self.find(key, version).is_some_and(|state| is_shown(state, account.filtered));
+        if real { Ok(()) } else { Err("never was in this state".to_owned()) }
+    }
+
+    fn check_delete(
+        &self,
+        account: &Account,
+        known: &mut Content,
+        reached: &mut Content,
+        key: &str,
+        version: Option<u64>,
+        tombstone: bool,
+    ) -> Result<(), String> {
+        let Some(last) = known.remove(key) else {
+            return self.check_end_of_unknown(reached, key, version, tombstone);
+        };
+        let end = match version {
+            // The deletion itself was seen, and with it the final state.
+            Some(end) if !tombstone && end != last => {
+                let real = end > last && self.find(key, end) == Some(State::Gone);
+                real.then_some(end).ok_or("not the object's end")?
+            }
+            // A tombstone, or an object that ceased to pass: what was known last.
+            Some(version) if version == last && (tombstone || account.filtered) => {
+                let gone = |state: State| match state {
+                    State::Gone => true,
+                    State::Live { passes } => !tombstone && !passes,
+                    State::Unreadable => false,
+                };
+                self.next(key, last, gone).ok_or("deleted though it lives on")?
+            }
+            _ => return Err(format!("deleted with another state than the last one, {last}")),
+        };
+        reached.insert(key.to_owned(), end);
+        Ok(())
+    }
+
+    /// The end of an object that was never shown, say because its creation could not be decoded, is told as well, once.
+    fn check_end_of_unknown(
+        &self,
+        reached: &mut Content,
+        key: &str,
+        version: Option<u64>,
+        tombstone: bool,
+    ) -> Result<(), String> {
+        let before = reached.get(key).copied().unwrap_or(0);
+        let is_end = |end: &u64| !tombstone && *end > before && self.find(key, *end) == Some(State::Gone);
+        let end = version.filter(is_end).ok_or("deleted while unknown")?;
+        reached.insert(key.to_owned(), end);
+        Ok(())
+    }
+
+    /// That the initial flags are on a real beginning, and on nothing after it.
+    fn check_initial(&self, account: &Account) -> Result<(), String> {
+        let mut flagged = Content::new();
+        let mut over = false;
+        for Told { said, .. } in &account.told {
+            match said {
+                Said::Add { key, version, initial: true } if !over => {
+                    flagged.insert(key.clone(), *version);
+                }
+                Said::Add { initial: true, .. } => {
+                    return Err(format!("initial after the beginning: {said:?}"));
+                }
+                _ => over = true,
+            }
+        }
+        // Handlers that left early may have seen only the beginning of the beginning.
+        if !account.complete && !over {
+            return Ok(());
+        }
+        let expected = match (&account.initial, account.first_list) {
+            (Initial::Store(content), _) => content.clone(),
+            (Initial::FirstList, Some(version)) => self.content_at(version, account.filtered),
+            (Initial::FirstList, None) => Content::new(),
+        };
+        if flagged == expected {
+            Ok(())
+        } else {
+            Err(format!("began with {flagged:?} instead of {expected:?}"))
+        }
+    }
+
+    fn find(&self, key: &str, version: u64) -> Option<State> {
+        self.histories.get(key)?.iter().find(|(at, _)| *at == version).map(|(_, state)| *state)
+    }
+
+    /// The first version after `version` in which the object is in such a state.
+    fn next(&self, key: &str, version: u64, is_it: impl Fn(State) -> bool) -> Option<u64> {
+        let mut later = self.histories.get(key)?.iter().filter(|(at, _)| *at > version);
+        later.find(|(_, state)| is_it(*state)).map(|(at, _)| *at)
+    }
+}
+
+fn is_shown(state: State, filtered: bool) -> bool {
+    matches!(state, State::Live { passes } if passes || !filtered)
+}
+
+fn check_known(known: &Content, key: &str, old: u64) -> Result<(), String> {
+    match known.get(key) {
+        Some(last) if *last == old => Ok(()),
+        last => Err(format!("follows on {last:?}")),
+    }
+}
+
+fn check_sync(account: &Account, at: Instant) -> Result<(), String> {
+    match account.no_syncs_after {
+        Some(end) if at > end => Err("no news for a handler without resyncs".to_owned()),
+        _ => Ok(()),
+    }
+}

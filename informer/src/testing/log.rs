@@ -1,0 +1,67 @@
+//! What this crate logs, for tests that look.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Metadata, Subscriber};
+
+/// Catches what is logged on this thread until it is dropped.
+pub(crate) struct CaughtLog {
+    lines: Arc<Mutex<Vec<String>>>,
+    _guard: DefaultGuard,
+}
+
+impl CaughtLog {
+    pub(crate) fn new() -> Self {
+        let lines = Arc::default();
+        let guard = tracing::subscriber::set_default(Catcher(Arc::clone(&lines)));
+        Self { lines, _guard: guard }
+    }
+
+    /// The lines so far: level, message, and fields as `name=value`.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
+}
+
+struct Catcher(Arc<Mutex<Vec<String>>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        written.unwrap();
+    }
+}
+
+impl Subscriber for Catcher {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("kube_informers")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().push(line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
