@@ -31,27 +31,31 @@ const PATIENCE: Duration = Duration::from_mins(3);
 
 const SETUPS: [Setup; 4] = [
     Setup {
-        name: "JSON, as by default",
+        name: "JSON, as by default, checked",
         protobuf: false,
         watch_list: true,
+        checked: true,
         queue: QueueKind::RealFifo { atomic: true },
     },
     Setup {
         name: "JSON, lists, DeltaFIFO",
         protobuf: false,
         watch_list: false,
+        checked: false,
         queue: QueueKind::DeltaFifo { replaced: true },
     },
     Setup {
-        name: "protobuf, as by default",
+        name: "protobuf, as by default, checked",
         protobuf: true,
         watch_list: true,
+        checked: true,
         queue: QueueKind::RealFifo { atomic: true },
     },
     Setup {
         name: "protobuf, lists, RealFIFO that is not atomic",
         protobuf: true,
         watch_list: false,
+        checked: false,
         queue: QueueKind::RealFifo { atomic: false },
     },
 ];
