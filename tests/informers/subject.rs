@@ -125,6 +125,7 @@ fn run<K: Kind<Object: AnyPod>>(
             ..ReflectorOptions::default()
         },
         queue: setup.queue,
+        ..InformerOptions::default()
     };
     let informer = SharedInformer::new(kind, source, options);
     let running = tokio::spawn(Arc::clone(&informer).run(stop));
