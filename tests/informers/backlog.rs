@@ -19,7 +19,7 @@ use crate::support::eventually;
 /// How many objects there are, and how many changes of them the handler is behind.
 const OBJECTS: usize = 1_000;
 const CHANGES: usize = 100_000;
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// An object that is counted as long as anybody keeps it.
 #[derive(Debug)]

@@ -27,31 +27,35 @@ const TEST: &str = "soak";
 /// How many pods are created, each of which lives for a while.
 const PODS: usize = 10_000;
 /// How long an informer may take to catch up, on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 const SETUPS: [Setup; 4] = [
     Setup {
-        name: "JSON, as by default",
+        name: "JSON, as by default, checked",
         protobuf: false,
         watch_list: true,
+        checked: true,
         queue: QueueKind::RealFifo { atomic: true },
     },
     Setup {
         name: "JSON, lists, DeltaFIFO",
         protobuf: false,
         watch_list: false,
+        checked: false,
         queue: QueueKind::DeltaFifo { replaced: true },
     },
     Setup {
-        name: "protobuf, as by default",
+        name: "protobuf, as by default, checked",
         protobuf: true,
         watch_list: true,
+        checked: true,
         queue: QueueKind::RealFifo { atomic: true },
     },
     Setup {
         name: "protobuf, lists, RealFIFO that is not atomic",
         protobuf: true,
         watch_list: false,
+        checked: false,
         queue: QueueKind::RealFifo { atomic: false },
     },
 ];

@@ -28,6 +28,8 @@ pub(super) struct Setup {
     pub(super) protobuf: bool,
     /// Whether it starts with a watch that sends what exists.
     pub(super) watch_list: bool,
+    /// Whether what such a watch sent is compared with a list of the same version.
+    pub(super) checked: bool,
     pub(super) queue: QueueKind,
 }
 
@@ -119,9 +121,11 @@ fn run<K: Kind<Object: AnyPod>>(
         indexers: namespace_indexer(),
         reflector: ReflectorOptions {
             backoff: BackoffPolicy { initial, max, ..BackoffPolicy::default() },
+            detect_inconsistency: setup.checked,
             ..ReflectorOptions::default()
         },
         queue: setup.queue,
+        ..InformerOptions::default()
     };
     let informer = SharedInformer::new(kind, source, options);
     let running = tokio::spawn(Arc::clone(&informer).run(stop));
