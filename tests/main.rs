@@ -3,6 +3,7 @@
 mod apiserver;
 mod e2e;
 mod informers;
+mod mechanisms;
 mod packaging;
 mod parity;
 mod rbac;
