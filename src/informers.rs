@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
-    AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers,
+    AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
     SharedInformerFactory, SyncResult,
 };
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 use tokio_util::sync::CancellationToken;
 
-use crate::owner::Mailbox;
+use crate::owner::{Mailbox, Message};
 use crate::wire::{NodeKind, PodKind};
 
 /// Pods that have ended are no business of a scheduler's: the server says of them that they are gone.
@@ -44,9 +44,32 @@ impl<T: Send + Sync + 'static> EventHandler<T> for Forward<T> {
     }
 }
 
+/// What tells the cache of pods with a node.
+fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
+    Filtering {
+        filter: PodInfo::is_assigned,
+        handler: Forward { mailbox: mailbox.clone(), input: Input::AssignedPod },
+    }
+}
+
+/// What tells the queue of pods without one that are for schedulers of these names.
+fn queue_handler(mailbox: &Mailbox, scheduler_names: BTreeSet<Arc<str>>) -> impl EventHandler<PodInfo> {
+    let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
+    Filtering {
+        filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
+        handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
+    }
+}
+
+fn node_handler(mailbox: &Mailbox) -> impl EventHandler<NodeRecord> {
+    Forward { mailbox: mailbox.clone(), input: Input::Node }
+}
+
 /// The informers of a scheduler.
 pub(crate) struct Informers {
     factory: SharedInformerFactory,
+    pods: Arc<SharedInformer<PodKind>>,
+    nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
 }
 
@@ -58,6 +81,16 @@ impl Informers {
         scheduler_names: BTreeSet<Arc<str>>,
         protobuf: bool,
     ) -> Result<Self, AddHandlerError> {
+        let informers = Self::without_handlers(client, protobuf);
+        // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
+        let pod_handlers =
+            FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox, scheduler_names));
+        informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
+        informers.nodes.add_event_handler(node_handler(mailbox), HandlerOptions::named("nodes"))?;
+        Ok(informers)
+    }
+
+    fn without_handlers(client: Client, protobuf: bool) -> Self {
         let factory = SharedInformerFactory::new(client);
         let no_annotations: [&str; 0] = [];
         let pods =
@@ -70,22 +103,7 @@ impl Informers {
             .informer_for(Arc::new(NodeKind::new(no_annotations).protobuf(protobuf)), |parts| {
                 parts.build(Indexers::default())
             });
-
-        let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
-        // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
-        let pod_handlers = FanOut::new()
-            .then(Filtering {
-                filter: PodInfo::is_assigned,
-                handler: Forward { mailbox: mailbox.clone(), input: Input::AssignedPod },
-            })
-            .then(Filtering {
-                filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
-                handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
-            });
-        pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
-        let node_handler = Forward::<NodeRecord> { mailbox: mailbox.clone(), input: Input::Node };
-        nodes.add_event_handler(node_handler, HandlerOptions::named("nodes"))?;
-        Ok(Self { factory, stop: CancellationToken::new() })
+        Self { factory, pods, nodes, stop: CancellationToken::new() }
     }
 
     pub(crate) fn start(&self) {
@@ -98,8 +116,17 @@ impl Informers {
     }
 
     /// Waits until every handler has seen what exists, or `give_up` is cancelled.
-    pub(crate) async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
+    async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(give_up).await
+    }
+
+    /// Lets the scheduler begin once every handler has seen what exists, unless `give_up` is cancelled before that.
+    pub(crate) async fn begin_when_synced(&self, mailbox: &Mailbox, give_up: &CancellationToken) {
+        if self.synced(give_up).await.is_synced() {
+            // Everything that exists lies in the mailbox before this.
+            mailbox.post(Message::Start);
+            tracing::info!("informers and handlers have synced, scheduling");
+        }
     }
 
     /// Stops watching and waits until every handler has ended.
@@ -108,3 +135,6 @@ impl Informers {
         self.factory.shutdown().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

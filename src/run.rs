@@ -141,11 +141,7 @@ pub async fn schedule_by(
     let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;
     informers.start();
     let until_stopped = async {
-        if informers.synced(stop).await.is_synced() {
-            // Everything that exists lies in the mailbox before this.
-            mailbox.post(Message::Start);
-            tracing::info!("informers and handlers have synced, scheduling");
-        }
+        informers.begin_when_synced(&mailbox, stop).await;
         stop.cancelled().await;
     };
     tokio::select! {

@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod e2e;
+mod informers;
 mod packaging;
 mod parity;
 mod rbac;

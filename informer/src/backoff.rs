@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// Longer than any process lives, and still good to reckon with.
+pub(crate) const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 100);
+
 /// How waits grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackoffPolicy {
@@ -23,6 +26,8 @@ pub struct BackoffPolicy {
 
 impl Default for BackoffPolicy {
     /// client-go's reflector: 800 ms doubling to 30 s, each stretched by up to 2, reset after 2 minutes.
+    ///
+    /// The reset differs: client-go's comes 2 minutes after the last one, also while every attempt fails.
     fn default() -> Self {
         Self {
             initial: Duration::from_millis(800),
@@ -57,12 +62,18 @@ impl Backoff {
         if self.last_used.is_some_and(|last| now - last > self.policy.reset) {
             self.next = self.policy.initial;
         }
-        let wait = self.next.mul_f64(1.0 + self.policy.jitter * random.fraction());
-        self.next = self.next.mul_f64(self.policy.factor).min(self.policy.max);
+        let wait = stretched(self.next, 1.0 + self.policy.jitter * random.fraction(), FOR_EVER);
+        self.next = stretched(self.next, self.policy.factor, self.policy.max);
         // The wait itself is not idleness.
         self.last_used = Some(now + wait);
         wait
     }
+}
+
+/// Unlike `Duration::mul_f64` this does not panic, whatever the numbers of a policy.
+fn stretched(duration: Duration, factor: f64, max: Duration) -> Duration {
+    let seconds = duration.as_secs_f64() * factor;
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(max).min(max)
 }
 
 /// A small seedable generator (SplitMix64). Good enough to spread waits; not for secrets.

@@ -73,6 +73,27 @@ impl<T> Default for ControllerOptions<T> {
 /// * It hears of every update, also of those without a new resource version: after a relist, and at each
 ///   resync.
 ///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube_informers::{Controller, ControllerOptions, HandlerFuncs, KubeListWatch, QueueKind, Typed};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn example(client: kube::Client) {
+/// let kind = Arc::new(Typed::<Pod>::new());
+/// let source = KubeListWatch::new(client, Arc::clone(&kind));
+/// let handler = HandlerFuncs::new().with_add(|pod: &Arc<Pod>, _| println!("{:?}", pod.metadata.name));
+/// let options =
+///     ControllerOptions { queue: QueueKind::DeltaFifo { replaced: true }, ..ControllerOptions::default() };
+/// let controller = Controller::new(kind, source, handler, options);
+/// let pods = controller.store();
+/// tokio::spawn(Arc::clone(&controller).run(CancellationToken::new()));
+/// controller.synced().await;
+/// println!("{} pods", pods.len());
+/// # }
+/// ```
+///
 /// client-go's `SharedInformer.GetController` has no counterpart. The controller that it returns has not run
 /// anything for long; what else it can be asked are methods of `SharedInformer` here.
 pub struct Controller<K: Kind> {

@@ -40,6 +40,7 @@ pub struct FactoryBuilder {
     default_resync: Duration,
     custom_resync: BTreeMap<GroupVersionResource, Duration>,
     tweak: Option<Tweak>,
+    watch_list: bool,
     name: Option<InformerName>,
     known_types: BTreeMap<GroupVersionResource, fn(&SharedInformerFactory) -> GenericInformer>,
 }
@@ -73,6 +74,13 @@ impl FactoryBuilder {
     /// Changes the selectors of every list and watch.
     pub fn tweak(mut self, tweak: impl Fn(&mut Selectors) + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
+        self
+    }
+
+    /// Whether to ask for initial events in a watch, in place of a list; see [`KubeListWatch::watch_list`]. On by
+    /// default.
+    pub fn watch_list(mut self, on: bool) -> Self {
+        self.watch_list = on;
         self
     }
 
@@ -156,6 +164,7 @@ impl SharedInformerFactory {
             default_resync: Duration::ZERO,
             custom_resync: BTreeMap::new(),
             tweak: None,
+            watch_list: true,
             name: None,
             known_types: BTreeMap::new(),
         }
@@ -214,7 +223,8 @@ impl SharedInformerFactory {
     fn parts<K: Kind>(&self, kind: Arc<K>) -> InformerParts<K> {
         let settings = &self.settings;
         let mut list_watch = KubeListWatch::new(settings.client.clone(), Arc::clone(&kind))
-            .namespace(settings.namespace.clone());
+            .namespace(settings.namespace.clone())
+            .watch_list(settings.watch_list);
         if let Some(tweak) = &settings.tweak {
             list_watch = list_watch.tweak(|selectors| tweak(selectors));
         }

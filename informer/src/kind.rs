@@ -116,6 +116,14 @@ pub enum DecodeError {
     /// The kind does not read this encoding.
     #[error("no decoder for {0:?}")]
     UnsupportedContentType(ContentType),
+    /// Sound, but of another type. Such an object changes nothing.
+    #[error("expected {expected}, but this is {actual}")]
+    UnexpectedType {
+        /// API version and kind that the descriptor stands for.
+        expected: String,
+        /// What the object calls itself.
+        actual: String,
+    },
     /// Decoded, but not acceptable to the kind.
     #[error("not acceptable: {0}")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -187,9 +195,25 @@ where
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<K, DecodeError> {
         match content_type {
-            ContentType::Json => Ok(serde_json::from_slice(bytes)?),
+            ContentType::Json => serde_json::from_slice(bytes).map_err(|error| {
+                let expected =
+                    TypeMeta { api_version: K::api_version(&()).into(), kind: K::kind(&()).into() };
+                let actual = serde_json::from_slice::<TypeMeta>(bytes).ok();
+                check_type(&expected, actual.as_ref()).err().unwrap_or(error.into())
+            }),
             ContentType::Protobuf => Err(DecodeError::UnsupportedContentType(content_type)),
         }
+    }
+}
+
+/// An object that names a type has to name this one.
+fn check_type(expected: &TypeMeta, actual: Option<&TypeMeta>) -> Result<(), DecodeError> {
+    let name = |types: &TypeMeta| format!("{} {}", types.api_version, types.kind);
+    match actual {
+        Some(actual) if actual != expected => {
+            Err(DecodeError::UnexpectedType { expected: name(expected), actual: name(actual) })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -242,6 +266,7 @@ impl Kind for Dynamic {
             ContentType::Json => serde_json::from_slice(bytes)?,
             ContentType::Protobuf => return Err(DecodeError::UnsupportedContentType(content_type)),
         };
+        check_type(&self.types, object.types.as_ref())?;
         // Items of a list do not name their type.
         object.types.get_or_insert_with(|| self.types.clone());
         Ok(object)

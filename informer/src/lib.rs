@@ -53,16 +53,21 @@
 //! # }
 //! ```
 //!
-//! Build the [`kube::Client`] for informers with `default_retry = false`; see [`KubeListWatch`].
+//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`] does; see
+//! [`KubeListWatch`].
 
 mod backoff;
 mod client;
+pub mod consistency_detector;
+mod consistency_store;
 mod controller;
 mod delta;
 mod delta_fifo;
 mod discovery;
 mod dynamic_factory;
 mod event_stream;
+#[cfg(feature = "events")]
+pub mod events;
 mod factory;
 mod generic;
 mod handler;
@@ -93,9 +98,11 @@ mod store;
 pub mod testing;
 mod undelta;
 mod wait;
+pub mod workqueue;
 
 pub use backoff::BackoffPolicy;
 pub use client::{ClientError, informer_client, informer_config};
+pub use consistency_store::{ConsistencyError, ConsistencyStore};
 pub use controller::{Controller, ControllerOptions, ShouldResync};
 pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
 pub use dynamic_factory::{

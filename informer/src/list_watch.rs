@@ -64,6 +64,13 @@ pub struct Undecodable {
     pub error: DecodeError,
 }
 
+impl Undecodable {
+    /// Something else than an object of the kind, which says nothing about any.
+    pub(crate) fn is_of_another_type(&self) -> bool {
+        matches!(self.error, DecodeError::UnexpectedType { .. })
+    }
+}
+
 /// One event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<T> {
@@ -161,6 +168,11 @@ impl ListWatchError {
     /// The server has not seen the resource version asked for yet.
     pub fn is_too_large_resource_version(&self) -> bool {
         self.status().is_some_and(is_too_large_resource_version)
+    }
+
+    /// The server can make nothing of the request.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.status().is_some_and(|status| matches!(status.code, 400 | 422))
     }
 
     /// Nobody listens at the server's address, as while it restarts.

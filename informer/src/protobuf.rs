@@ -150,9 +150,10 @@ where
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<O, DecodeError> {
         match content_type {
             ContentType::Json => Ok(serde_json::from_slice(bytes)?),
-            ContentType::Protobuf => {
-                O::try_from(M::decode(bytes)?).map_err(|error| DecodeError::Invalid(error.into()))
-            }
+            ContentType::Protobuf => O::try_from(M::decode(bytes)?).map_err(|error| {
+                // An error that is of the right type already says what it is.
+                error.into().downcast().map_or_else(DecodeError::Invalid, |error: Box<DecodeError>| *error)
+            }),
         }
     }
 }

@@ -24,6 +24,9 @@ const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// Changes an object before it is stored, say to drop what nobody reads.
+///
+/// It runs once per object that is read, and cannot fail: what it cannot make sense of it leaves alone.
+/// client-go's may fail, which costs the event or the whole list, and runs twice for what a watch-list brings.
 pub type Transform<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
 
 /// Is told when a list fails or a watch cannot be opened. What happens within a watch is not an error to it.
@@ -56,8 +59,14 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// Start with a watch that sends what exists, where the source supports that.
     pub watch_list: bool,
-    /// How long such a watch may take to send what exists before it is given up for a list.
-    pub initial_events_timeout: Duration,
+    /// How long such a watch may take to send what exists before it is given up for a list. `None` waits as
+    /// long as the watch lasts, same as client-go: for ever, where a server accepts such watches and does not
+    /// honour them.
+    pub initial_events_timeout: Option<Duration>,
+    /// Compare what such a watch sent with a list of the very same version, and panic if they differ: same as
+    /// client-go's `KUBE_WATCHLIST_INCONSISTENCY_DETECTOR`. For tests on a real server; costs a list that its
+    /// cache cannot answer. See [`consistency_detector`](crate::consistency_detector).
+    pub detect_inconsistency: bool,
     /// Watches are asked to end after a random time between this and twice this, but not before five minutes.
     pub min_watch_timeout: Duration,
     /// For how long a watch that ends with an internal error is taken up again without a list.
@@ -69,12 +78,13 @@ pub struct ReflectorOptions {
 }
 
 impl Default for ReflectorOptions {
-    /// client-go's numbers. The initial events timeout is not among those: client-go waits for ever.
+    /// client-go's numbers. The initial events timeout, a minute, is not among those.
     fn default() -> Self {
         Self {
             page_size: None,
             watch_list: true,
-            initial_events_timeout: Duration::from_mins(1),
+            initial_events_timeout: Some(Duration::from_mins(1)),
+            detect_inconsistency: false,
             min_watch_timeout: MIN_WATCH_TIMEOUT,
             internal_error_retry: Duration::ZERO,
             backoff: BackoffPolicy::default(),

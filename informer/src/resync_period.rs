@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn resync_periods_lie_within_the_minimum_and_twice_that_and_differ() {
-        let min = Duration::from_secs(600);
+        let min = Duration::from_mins(10);
         let period = seeded(min, Some(3));
         let periods: Vec<Duration> = (0..1000).map(|_| period()).collect();
         assert!(periods.iter().all(|period| (min..2 * min).contains(period)));

@@ -35,10 +35,10 @@ pub struct InformerOptions<T> {
     pub indexers: Indexers<T>,
     /// How to list and watch.
     pub reflector: ReflectorOptions,
-    /// What the informer is called in the log and counted as in metrics; nobody, unless its user says so.
-    pub identity: InformerIdentity,
     /// The queue between the reflector and the store.
     pub queue: QueueKind,
+    /// What the informer is called in the log and counted as in metrics; nobody, unless its user says so.
+    pub identity: InformerIdentity,
 }
 
 // Derived, this would ask for `T: Default`.
@@ -48,8 +48,8 @@ impl<T> Default for InformerOptions<T> {
             resync: Duration::ZERO,
             indexers: Indexers::new(),
             reflector: ReflectorOptions::default(),
-            identity: InformerIdentity::default(),
             queue: QueueKind::default(),
+            identity: InformerIdentity::default(),
         }
     }
 }

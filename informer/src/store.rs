@@ -116,6 +116,13 @@ impl<T> Store<T> {
         passing.map(|(_, object)| Arc::clone(object)).collect()
     }
 
+    /// The objects by key, and the resource version that they correspond to.
+    pub(crate) fn snapshot(&self) -> (String, Vec<(ObjectKey, Arc<T>)>) {
+        let content = self.0.read();
+        let objects = content.objects.iter().map(|(key, object)| (key.clone(), Arc::clone(object)));
+        (content.resource_version.clone(), objects.collect())
+    }
+
     /// All keys, in no particular order.
     pub fn keys(&self) -> Vec<ObjectKey> {
         self.0.read().objects.keys().cloned().collect()

@@ -17,6 +17,23 @@ use crate::store::{Indexers, Store};
 /// For those who want the state and not its history. Same as client-go's `UndeltaStore` below a reflector: one
 /// call for each added, updated or deleted object, and one for each list; none for bookmarks. The closure runs
 /// in the reflector's task, after the store has the change.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use k8s_openapi::api::core::v1::Node;
+/// use kube_informers::{KubeListWatch, ReflectorOptions, Typed, UndeltaStore};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn example(client: kube::Client) {
+/// let kind = Arc::new(Typed::<Node>::new());
+/// let source = KubeListWatch::new(client, Arc::clone(&kind));
+/// let nodes = UndeltaStore::new(kind, source, ReflectorOptions::default(), |nodes| {
+///     println!("{} nodes", nodes.len());
+/// });
+/// nodes.run(CancellationToken::new()).await;
+/// # }
+/// ```
 pub struct UndeltaStore<K: Kind> {
     kind: Arc<K>,
     store: Store<K::Object>,

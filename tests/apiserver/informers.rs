@@ -10,6 +10,7 @@ use http_body_util::{BodyExt as _, Empty};
 use kube::Client;
 use kube::runtime::watcher;
 use serde_json::Value;
+use supercargo::api::connect;
 use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_apiserver::status::Status;
 use supercargo_apiserver::{ApiServer, Settings};
@@ -19,6 +20,7 @@ use tower::ServiceExt as _;
 
 use super::changes::{Changes, RESOURCES};
 use super::follower::{ClientGo, Follower, Held, KubeWatchers, drop_empty};
+use super::kube_informers::KubeInformers;
 use super::target::{RUNTIME, Target, listen};
 use crate::support::say;
 
@@ -132,6 +134,11 @@ fn watchers_and_informers_stay_in_step_through_100_000_changes_with_faults() {
         KubeWatchers::start("kube's watcher", &outside, &watcher::Config::default()),
         KubeWatchers::start("kube's watcher of streamed lists", &inside, &streaming),
     ];
+    let config = || RUNTIME.block_on(connect(Some(&kubeconfig))).unwrap();
+    let mut ours = vec![
+        KubeInformers::start("kube-informers", config()),
+        KubeInformers::start_in_protobuf("kube-informers in protobuf", config()),
+    ];
     let program = assets_or_skip().map(|_| Assets::locate().unwrap().path(Program::ClientGo).unwrap());
     let start = || -> Vec<ClientGo> {
         let Some(program) = &program else { return Vec::new() };
@@ -151,30 +158,44 @@ fn watchers_and_informers_stay_in_step_through_100_000_changes_with_faults() {
             phase(&server, &mut changes, CHANGES / phases, *trouble);
             say("informers", began, &format!("{} changes, {trouble:?}", changes.made));
             let truth = RUNTIME.block_on(held(&server));
-            for follower in followers(&mut watchers, &mut informers) {
+            for follower in followers(&mut watchers, &mut ours, &mut informers) {
                 catch_up(follower, &truth, *trouble);
                 assert_eq!(follower.strange(), Vec::<String>::new(), "{}, {trouble:?}", follower.name());
             }
         }
-        for informer in &mut informers {
-            refused += informer.errors();
-            for resource in ["pods", "nodes"] {
-                let objects = RUNTIME.block_on(objects(&server, resource));
+        for resource in ["pods", "nodes"] {
+            let objects = RUNTIME.block_on(objects(&server, resource));
+            for informer in &mut informers {
                 assert_eq!(informer.objects(resource), objects, "{}", informer.name());
             }
+            for informer in &ours {
+                let held = informer.objects(resource);
+                assert!(held.is_none_or(|held| held == objects), "{}: other {resource}", informer.name());
+            }
         }
+        refused += informers.iter_mut().map(ClientGo::errors).sum::<usize>();
     }
     assert_eq!(changes.made, CHANGES);
     let failed: Vec<usize> = watchers.iter_mut().map(KubeWatchers::errors).collect();
+    let own: Vec<(usize, usize)> = ours.iter().map(KubeInformers::requests).collect();
     say(
         "informers",
         began,
-        &format!("failed lists and watches: {failed:?} of kube's, {refused} of client-go's"),
+        &format!(
+            "failed lists and watches: {failed:?} of kube's, {refused} of client-go's; ours listed and resumed {own:?} times"
+        ),
     );
     assert!(
         failed.iter().all(|failed| *failed > 0) && (refused > 0 || program.is_none()),
         "nothing went wrong"
     );
+    // Each once at the start, and each time that the past was forgotten all but the one that may have had the newest change;
+    // what else goes wrong needs no list.
+    for informers in &ours {
+        let (listed, resumed) = informers.requests();
+        let lists = informers.count() + 2 * (informers.count() - 1);
+        assert!(listed >= lists && resumed > listed, "{listed} lists, {resumed} watches");
+    }
 }
 
 /// Makes changes, in the middle of which something goes wrong.
@@ -193,10 +214,12 @@ fn phase(server: &ApiServer, changes: &mut Changes, count: usize, trouble: Troub
 
 fn followers<'a>(
     watchers: &'a mut [KubeWatchers],
+    ours: &'a mut [KubeInformers],
     informers: &'a mut [ClientGo],
 ) -> impl Iterator<Item = &'a mut dyn Follower> {
     let watchers = watchers.iter_mut().map(|watcher| watcher as &mut dyn Follower);
-    watchers.chain(informers.iter_mut().map(|informer| informer as &mut dyn Follower))
+    let ours = ours.iter_mut().map(|informer| informer as &mut dyn Follower);
+    watchers.chain(ours).chain(informers.iter_mut().map(|informer| informer as &mut dyn Follower))
 }
 
 /// Waits until a client has what the server has.

@@ -8,6 +8,7 @@ mod differences;
 mod exchange;
 mod follower;
 mod informers;
+mod kube_informers;
 mod kubectl;
 mod normal;
 mod output;

@@ -8,6 +8,8 @@ mod eventually;
 mod fake_api;
 mod objects;
 mod process;
+mod requests;
+mod slim;
 
 pub(crate) use audit::Bindings;
 pub(crate) use cluster::{Cluster, own_plane};
@@ -15,3 +17,5 @@ pub(crate) use eventually::{eventually, say};
 pub(crate) use fake_api::FakeApi;
 pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
 pub(crate) use process::{Supercargo, command, output};
+pub(crate) use requests::Requests;
+pub(crate) use slim::Slim;

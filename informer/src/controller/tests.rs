@@ -387,6 +387,24 @@ async fn a_tolerated_panic_costs_one_change_and_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_the_pause_after_a_panic() {
+    let source = FakeSource::typed();
+    for name in ["b", "c"] {
+        source.apply(pod(name));
+    }
+    let (handler, calls) = afraid_of_b();
+    let with = ControllerOptions { panic_policy: PanicPolicy::SkipAfter(secs(3600)), ..Default::default() };
+    let controller = Controller::new(source.kind(), source.clone(), handler, with);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Arc::clone(&controller).run(stop.clone()));
+    settle().await;
+    assert!(!controller.has_synced());
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(*calls.lock(), [("b".to_owned(), 0), ("c".to_owned(), 0)], "what had been read is still told");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_transform_that_panics_ends_a_private_informer_with_it() {
     let transform: Transform<Pod> = Arc::new(|_| panic!("on purpose"));
     let rig = Rig::start(&["a"], ControllerOptions { transform: Some(transform), ..Default::default() });

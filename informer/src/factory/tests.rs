@@ -240,3 +240,132 @@ async fn an_informer_that_panics_is_reported_and_the_others_go_on() {
     assert!(!nodes.is_stopped());
     factory.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_order_of_a_factorys_settings_does_not_matter() {
+    type Setting = fn(FactoryBuilder) -> FactoryBuilder;
+    let settings: [Setting; 5] = [
+        |builder| builder.namespace("ns"),
+        |builder| builder.default_resync(Duration::from_mins(1)),
+        |builder| builder.custom_resync(Typed::<Pod>::new().gvr().clone(), Duration::from_secs(30)),
+        |builder| builder.tweak(|selectors| selectors.labels = Some("app=web".to_owned())),
+        |builder| builder.watch_list(false),
+    ];
+    for first in 0..settings.len() {
+        for backwards in [false, true] {
+            let mut order = settings;
+            order.rotate_left(first);
+            if backwards {
+                order.reverse();
+            }
+            let (client, uris) = server("");
+            let builder = SharedInformerFactory::builder(client);
+            let factory = order.iter().fold(builder, |builder, setting| setting(builder)).build();
+            let mut periods = Vec::new();
+            factory.informer_for(pods(), |parts| {
+                periods.push(parts.resync.as_secs());
+                parts.build(Indexers::new())
+            });
+            factory.informer_for(Arc::new(Typed::<Namespace>::new()), |parts| {
+                periods.push(parts.resync.as_secs());
+                parts.build(Indexers::new())
+            });
+            assert_eq!(periods, [30, 60], "the custom period counts for its resource only");
+            let stop = CancellationToken::new();
+            factory.start(&stop);
+            factory.wait_for_cache_sync(&stop).await;
+            let expected = [
+                "/api/v1/namespaces/ns/pods?labelSelector=app%3Dweb&limit=500&resourceVersion=0",
+                "/api/v1/namespaces?labelSelector=app%3Dweb&limit=500&resourceVersion=0",
+            ];
+            assert_eq!(lists(&uris), expected);
+            assert!(!uris.lock().iter().any(|uri| uri.contains("sendInitialEvents")));
+            factory.shutdown().await;
+        }
+    }
+}
+
+#[test]
+fn many_threads_that_ask_at_once_build_one_informer() {
+    // A client wants a runtime to be around when it is made.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let guard = runtime.enter();
+    let factory = SharedInformerFactory::new(server("").0);
+    drop(guard);
+    let built = std::sync::atomic::AtomicUsize::new(0);
+    let barrier = std::sync::Barrier::new(8);
+    let informers: Vec<_> = std::thread::scope(|scope| {
+        let ask = || {
+            barrier.wait();
+            let pods = factory.informer_for(pods(), |parts| {
+                built.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                parts.build(Indexers::new())
+            });
+            (pods, factory.informer(Typed::<Node>::new()))
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(built.into_inner(), 1);
+    let (pods, nodes) = &informers[0];
+    assert!(informers.iter().all(|(one, other)| Arc::ptr_eq(one, pods) && Arc::ptr_eq(other, nodes)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factorys_name_counts_each_resource_once_and_is_free_after_the_shutdown() {
+    let name = InformerName::new("a-factory").unwrap();
+    let factory = SharedInformerFactory::builder(server("").0).informer_name(name.clone()).build();
+    let mut identities = Vec::new();
+    factory.informer_for(pods(), |parts| {
+        identities.push(parts.identity.clone());
+        parts.build(Indexers::new())
+    });
+    factory.informer_for(Arc::new(crate::Metadata::new(pods().gvr().clone())), |parts| {
+        identities.push(parts.identity.clone());
+        parts.build(Indexers::new())
+    });
+    let counted: Vec<bool> = identities.iter().map(InformerIdentity::is_reserved).collect();
+    assert_eq!(counted, [true, false]);
+    assert_eq!((identities[0].name(), identities[0].resource()), ("a-factory", Some(pods().gvr())));
+    assert!(InformerName::new("a-factory").is_err());
+    factory.start(&CancellationToken::new());
+    factory.shutdown().await;
+    assert!(!identities[0].is_reserved() && InformerName::new("a-factory").is_ok());
+    let nameless = SharedInformerFactory::new(server("").0);
+    nameless.informer_for(pods(), |parts| {
+        assert!(!parts.identity.is_reserved());
+        parts.build(Indexers::new())
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_what_is_being_handled_whoever_calls_it() {
+    let (client, _) = server("");
+    let factory = Arc::new(SharedInformerFactory::new(client));
+    let pods = factory.informer(Typed::<Pod>::new());
+    let options = HandlerOptions {
+        panic_policy: PanicPolicy::SkipAfter(Duration::from_secs(10)),
+        ..HandlerOptions::default()
+    };
+    // Busy for ten seconds, in the only way that a handler can be while time stands still.
+    let busy = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
+    let registration = pods.add_event_handler(busy, options).unwrap();
+    let stop = CancellationToken::new();
+    let start = Instant::now();
+    factory.start(&stop);
+    assert!(factory.wait_for_cache_sync(&stop).await.is_synced());
+    let shutdowns = [(); 2].map(|()| {
+        let factory = Arc::clone(&factory);
+        tokio::spawn(async move {
+            factory.shutdown().await;
+            start.elapsed()
+        })
+    });
+    for shutdown in shutdowns {
+        assert!(shutdown.await.unwrap() >= Duration::from_secs(10));
+    }
+    registration.stopped().await;
+    // Nothing was started, so there is nothing to wait for.
+    let (client, _) = server("");
+    SharedInformerFactory::new(client).shutdown().await;
+}

@@ -14,34 +14,35 @@ pub(super) fn decode_event<K: Kind>(
     content_type: ContentType,
     frame: &[u8],
 ) -> WatchEvent<K::Object> {
-    let event = open(content_type, frame).and_then(|event| event.decode(kind));
+    let event = open(content_type, frame).and_then(|frame| frame.decode(kind));
     event.unwrap_or_else(|error| WatchEvent::Error(Box::new(unreadable_event(&error))))
 }
 
-struct Event<'a> {
+/// What a frame holds.
+struct Frame<'a> {
     event_type: &'a [u8],
     /// How the object is encoded, which is its own affair.
     content_type: ContentType,
     object: &'a [u8],
 }
 
-fn open(content_type: ContentType, frame: &[u8]) -> Result<Event<'_>, DecodeError> {
+fn open(content_type: ContentType, frame: &[u8]) -> Result<Frame<'_>, DecodeError> {
     match content_type {
         ContentType::Json => {
             let event = json::watch_event(frame);
             let (event_type, object) = event.ok_or_else(|| DecodeError::Invalid("not one event".into()))?;
             let event_type = event_type.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\""));
-            Ok(Event { event_type: event_type.unwrap_or_default(), content_type, object })
+            Ok(Frame { event_type: event_type.unwrap_or_default(), content_type, object })
         }
         ContentType::Protobuf => {
             let (event_type, object) = protobuf::watch_event(frame)?;
             let (content_type, object) = protobuf::open(object)?;
-            Ok(Event { event_type, content_type, object })
+            Ok(Frame { event_type, content_type, object })
         }
     }
 }
 
-impl Event<'_> {
+impl Frame<'_> {
     fn decode<K: Kind>(self, kind: &K) -> Result<WatchEvent<K::Object>, DecodeError> {
         let decode = |deleted, event: fn(K::Object) -> WatchEvent<K::Object>| match kind
             .decode(self.content_type, self.object)
@@ -68,7 +69,8 @@ impl Event<'_> {
 
     fn undecodable<T>(&self, deleted: bool, error: DecodeError) -> Result<WatchEvent<T>, DecodeError> {
         let item = describe(self.content_type, self.object, error);
-        if item.key.is_none() {
+        // An object of another type is none of ours, whatever its name.
+        if item.key.is_none() && !item.is_of_another_type() {
             return Err(item.error);
         }
         Ok(WatchEvent::Undecodable { deleted, item })

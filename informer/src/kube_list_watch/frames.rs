@@ -33,11 +33,13 @@ pub(super) struct Frames {
     start: usize,
     /// How far the line that begins there was searched for its end.
     searched: usize,
+    /// Not every body can be asked again after its end.
+    ended: bool,
 }
 
 impl Frames {
     pub(super) fn new(content_type: ContentType, body: Body) -> Self {
-        Self { content_type, body, buffer: Vec::new(), start: 0, searched: 0 }
+        Self { content_type, body, buffer: Vec::new(), start: 0, searched: 0, ended: false }
     }
 
     /// The next event; `None` at the end.
@@ -54,14 +56,23 @@ impl Frames {
             if self.buffer.len() > MAX_OBJECT {
                 return Err(FrameError::TooLarge);
             }
+            if self.ended {
+                return Ok(None);
+            }
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
                         self.buffer.extend_from_slice(data);
                     }
                 }
-                Some(Err(error)) => return Err(FrameError::Body(ListWatchError::Body(Box::new(error)))),
-                None => return Ok(self.rest()),
+                Some(Err(error)) => {
+                    self.ended = true;
+                    return Err(FrameError::Body(ListWatchError::Body(Box::new(error))));
+                }
+                None => {
+                    self.ended = true;
+                    return Ok(self.rest());
+                }
             }
         }
     }

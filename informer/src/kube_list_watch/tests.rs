@@ -10,6 +10,8 @@ use serde_json::json;
 
 use http::header::RETRY_AFTER;
 
+mod protobuf;
+
 use super::*;
 use crate::key::ObjectKey;
 use crate::kind::Typed;
@@ -33,12 +35,18 @@ fn server(
 
 /// A client whose requests are all answered with this body, in chunks of this size.
 fn chunked(body: Vec<u8>, size: usize) -> Client {
+    chunked_as("application/json", body, size)
+}
+
+/// The same in another encoding. The body must not be polled after its end, as some must not.
+fn chunked_as(content_type: &'static str, body: Vec<u8>, size: usize) -> Client {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks: Vec<_> = body.chunks(size).map(<[u8]>::to_vec).collect();
         // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
-        let frames = stream::iter(chunks).then(async |chunk| Body::from(chunk).frame().await.unwrap());
-        let answer =
-            Response::builder().header(CONTENT_TYPE, "application/json").body(StreamBody::new(frames));
+        let frames = stream::unfold(chunks.into_iter(), async |mut chunks| {
+            Some((Body::from(chunks.next()?).frame().await?, chunks))
+        });
+        let answer = Response::builder().header(CONTENT_TYPE, content_type).body(StreamBody::new(frames));
         async move { Ok::<_, Infallible>(answer.unwrap()) }
     });
     Client::new(service, "default")
@@ -74,8 +82,7 @@ fn frame(event_type: &str, object: &serde_json::Value) -> String {
     format!("{}\n", json!({"type": event_type, "object": object}))
 }
 
-fn describe(event: Result<WatchEvent<Pod>, ListWatchError>) -> String {
-    let name = |pod: &Pod| pod.metadata.name.clone().unwrap();
+fn describe<T>(event: Result<WatchEvent<T>, ListWatchError>, name: fn(&T) -> String) -> String {
     match event {
         Ok(WatchEvent::Added(pod)) => format!("+{}", name(&pod)),
         Ok(WatchEvent::Modified(pod)) => format!("~{}", name(&pod)),
@@ -97,7 +104,7 @@ fn describe(event: Result<WatchEvent<Pod>, ListWatchError>) -> String {
 async fn watched(body: &[u8], chunk: usize) -> Vec<String> {
     let source = pods(chunked(body.to_vec(), chunk));
     let events = source.watch(&ListOptions::default()).await.unwrap();
-    events.map(describe).collect().await
+    events.map(|event| describe(event, |pod| pod.metadata.name.clone().unwrap())).collect().await
 }
 
 #[tokio::test]
@@ -207,7 +214,10 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_list_is_an_error() {
-    for body in ["", "[]", "nonsense", r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#] {
+    let table =
+        r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}"#;
+    for body in ["", "[]", "nonsense", table, r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#]
+    {
         let (client, _) = server(move |_| ok(body));
         let error = pods(client).list(&ListOptions::default()).await.unwrap_err();
         assert!(matches!(error, ListWatchError::NotAList(_)), "{body}: {error}");

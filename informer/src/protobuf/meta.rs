@@ -155,7 +155,7 @@ pub(super) struct Status {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ListMeta>,
     #[prost(string, tag = "2")]
-    status: String,
+    summary: String,
     #[prost(string, tag = "3")]
     message: String,
     #[prost(string, tag = "4")]
@@ -280,7 +280,7 @@ impl From<ListMeta> for api::ListMeta {
 impl From<Status> for KubeStatus {
     fn from(status: Status) -> Self {
         Self {
-            status: match status.status.as_str() {
+            status: match status.summary.as_str() {
                 "Success" => Some(KubeSummary::Success),
                 "Failure" => Some(KubeSummary::Failure),
                 _ => None,

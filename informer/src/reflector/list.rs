@@ -15,17 +15,27 @@ const PAGE_SIZE: u32 = 500;
 
 /// The result of a list, its pages put together.
 pub(super) struct Listing<T> {
-    items: Vec<T>,
-    undecodable: Vec<Undecodable>,
-    version: String,
+    pub(super) items: Vec<T>,
+    pub(super) undecodable: Vec<Undecodable>,
+    pub(super) version: String,
     paginated: bool,
 }
 
 impl<T> Listing<T> {
+    fn new(first: Page<T>) -> Self {
+        Self {
+            items: first.items,
+            undecodable: first.undecodable,
+            version: first.resource_version,
+            paginated: first.continue_token.is_some(),
+        }
+    }
+
+    /// The version stays the first page's. Later pages of a list that became inconsistent may claim a newer
+    /// one, and a watch from there would miss what happened in between.
     fn append(&mut self, page: Page<T>) {
         self.items.extend(page.items);
         self.undecodable.extend(page.undecodable);
-        self.version = page.resource_version;
     }
 
     /// The outcome of initial events; no key is in it twice.
@@ -47,7 +57,10 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         let version = self.relist_version();
         let mut listed = self.list_pages(&version).await;
         if let Err(error) = &listed
-            && (error.is_expired() || error.is_too_large_resource_version())
+            && (error.is_expired()
+                || error.is_too_large_resource_version()
+                // The version may be what is wrong, for whatever reason it is what it is.
+                || (error.is_invalid() && !matches!(version.as_str(), "" | "0")))
         {
             self.version_unavailable = true;
             listed = self.list_pages("").await;
@@ -81,34 +94,31 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             ..ListOptions::default()
         };
         let mut page = self.source.list(&options).await?;
-        let paginated = page.continue_token.is_some();
-        let mut listing =
-            Listing { items: Vec::new(), undecodable: Vec::new(), version: String::new(), paginated };
-        loop {
-            let next = page.continue_token.take();
-            listing.append(page);
-            if next.is_none() {
-                return Ok(listing);
-            }
+        options.continue_token = page.continue_token.clone();
+        let mut listing = Listing::new(page);
+        while options.continue_token.is_some() {
             // The token stands for the version as well.
             options.resource_version.clear();
-            options.continue_token = next;
             page = match self.source.list(&options).await {
-                Err(error) if error.is_expired() => break,
+                Err(error) if error.is_expired() => return self.list_whole(version).await,
                 page => page?,
             };
+            options.continue_token = page.continue_token.take();
+            listing.append(page);
         }
-        // The first page is too old for the next one: everything at once.
-        let whole = ListOptions { resource_version: version.to_owned(), ..ListOptions::default() };
-        let page = self.source.list(&whole).await?;
-        listing.items.clear();
-        listing.undecodable.clear();
-        listing.append(page);
         Ok(listing)
     }
 
+    /// When the first page is too old for the next one: everything at once.
+    async fn list_whole(&self, version: &str) -> Result<Listing<K::Object>, ListWatchError> {
+        let whole = ListOptions { resource_version: version.to_owned(), ..ListOptions::default() };
+        let page = self.source.list(&whole).await?;
+        Ok(Listing { paginated: true, ..Listing::new(page) })
+    }
+
     pub(super) async fn replace(&mut self, listing: Listing<K::Object>) {
-        let keep = listing.undecodable.iter().filter_map(|item| item.key.clone()).collect();
+        let unknown = listing.undecodable.iter().filter(|item| !item.is_of_another_type());
+        let keep = unknown.filter_map(|item| item.key.clone()).collect();
         for item in &listing.undecodable {
             self.report_undecodable("listed", item);
         }

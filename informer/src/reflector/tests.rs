@@ -7,14 +7,17 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::delta::{Batch, Delta};
 use crate::kind::{DecodeError, Typed};
-use crate::list_watch::{ListOptions, Page, VersionMatch, WatchEvent};
+use crate::list_watch::{ListOptions, Page, WatchEvent};
 use crate::real_fifo::RealFifo;
 use crate::testing::{
     FakeSource, Request, Script, Scripted, WatchListSupport, connection_refused, refusal, refused, settle,
 };
 
+mod backoffs;
+mod informers;
 mod lists;
-mod traces;
+mod logs;
+mod releases;
 mod undecodable;
 mod watch_lists;
 mod watches;

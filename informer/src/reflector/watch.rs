@@ -10,6 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::list::Listing;
 use super::{MIN_WATCH_TIMEOUT, Reflector, ReflectorError};
+use crate::backoff::FOR_EVER;
+use crate::consistency_detector::{compare_initial_events, versions_of};
 use crate::delta::{Delta, Queue};
 use crate::key::{Deleted, ObjectKey};
 use crate::kind::Kind;
@@ -54,7 +56,9 @@ impl<T> OpenWatch<T> {
         match timeout_at(deadline.min(self.deadline), self.stream.next()).await {
             Ok(Some(Ok(WatchEvent::Error(status)))) => Err(End::Refused(status)),
             Ok(Some(Ok(event))) => {
-                self.events += 1;
+                // A server, or whatever is in front of it, that only ever sends what nobody can read and then
+                // ends the watch is not to be asked again at once.
+                self.events += usize::from(!matches!(event, WatchEvent::Undecodable { .. }));
                 Ok(event)
             }
             Ok(Some(Err(error))) => {
@@ -73,7 +77,7 @@ impl<T> OpenWatch<T> {
 
 impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     async fn open(&mut self, mut options: ListOptions) -> Result<OpenWatch<K::Object>, ListWatchError> {
-        let shortest = self.options.min_watch_timeout.max(MIN_WATCH_TIMEOUT);
+        let shortest = self.options.min_watch_timeout.clamp(MIN_WATCH_TIMEOUT, FOR_EVER);
         let timeout = self.random.seconds(shortest..2 * shortest);
         options.allow_bookmarks = true;
         options.timeout = Some(timeout);
@@ -102,6 +106,9 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             };
             let end = match self.initial_events(&mut watch).await {
                 Ok(listing) => {
+                    if self.options.detect_inconsistency {
+                        self.detect_inconsistency(&listing).await;
+                    }
                     self.replace(listing).await;
                     (watch.opened, watch.events) = (Instant::now(), 0);
                     return Ok(watch);
@@ -142,19 +149,20 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
 
     /// Collects what exists, up to the bookmark that marks its end.
     async fn initial_events(&mut self, watch: &mut OpenWatch<K::Object>) -> Result<Listing<K::Object>, End> {
-        let deadline = watch.opened + self.options.initial_events_timeout;
-        let mut next_warning = watch.opened + WARN_EVERY;
+        let patience = self.options.initial_events_timeout.unwrap_or(FOR_EVER).min(FOR_EVER);
+        let deadline = watch.opened + patience;
+        let (mut next_check, mut last_event) = (watch.opened + WARN_EVERY, None);
         let mut objects = BTreeMap::<ObjectKey, Result<K::Object, Undecodable>>::new();
         loop {
-            let event = match watch.next(deadline.min(next_warning)).await {
+            let event = match watch.next(deadline.min(next_check)).await {
                 Err(End::Overdue) if Instant::now() < deadline => {
-                    tracing::warn!(resource = %self.kind.gvr(), events = watch.events, elapsed = ?watch.opened.elapsed(),
-                        "still waiting for the bookmark that ends the initial events");
-                    next_warning += WARN_EVERY;
+                    self.warn_of_missing_end(watch.opened, last_event);
+                    next_check += WARN_EVERY;
                     continue;
                 }
                 event => event?,
             };
+            last_event = Some(Instant::now());
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     objects.insert(self.kind.key(&object), Ok(object));
@@ -166,6 +174,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                     return Ok(Listing::collect(objects, resource_version));
                 }
                 WatchEvent::Undecodable { deleted, item } => match (&item.key, deleted) {
+                    _ if item.is_of_another_type() => self.report_undecodable("watched", &item),
                     (Some(key), true) => drop(objects.remove(key)),
                     (Some(key), false) => drop(objects.insert(key.clone(), Err(item))),
                     (None, _) => self.report_undecodable("watched", &item),
@@ -174,6 +183,23 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {}
             }
         }
+    }
+
+    /// As long as events keep coming all is well, however many there are.
+    fn warn_of_missing_end(&self, opened: Instant, last_event: Option<Instant>) {
+        let resource = self.kind.gvr();
+        match last_event.map(|at| at.elapsed()) {
+            None => tracing::warn!(%resource, elapsed = ?opened.elapsed(),
+                "no initial events yet, nor the bookmark that ends them"),
+            Some(quiet) if quiet >= WARN_EVERY => tracing::warn!(%resource, ?quiet,
+                "no more initial events, but the bookmark that ends them is missing"),
+            Some(_) => {}
+        }
+    }
+
+    async fn detect_inconsistency(&self, listing: &Listing<K::Object>) {
+        let watched = versions_of(&*self.kind, &listing.items, &listing.undecodable);
+        compare_initial_events(&*self.kind, &*self.source, &listing.version, watched).await;
     }
 
     /// Watches until it takes a list to go on.
@@ -274,6 +300,9 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             }
             WatchEvent::Undecodable { deleted, item } => {
                 self.report_undecodable("watched", &item);
+                if item.is_of_another_type() {
+                    return;
+                }
                 advance(item.resource_version.as_deref().unwrap_or_default());
                 // That the object is gone is news enough; its last state is not needed for it.
                 if let (true, Some(key)) = (deleted, item.key) {

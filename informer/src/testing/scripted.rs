@@ -1,6 +1,8 @@
 //! A source that answers each request as a closure says.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
@@ -13,21 +15,28 @@ use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchE
 
 /// What a watch delivers.
 pub struct Script<T> {
-    /// The events, at once.
-    pub events: Vec<WatchEvent<T>>,
+    /// The events, each with the wait before it.
+    steps: Vec<(Duration, WatchEvent<T>)>,
     /// Whether the watch then stays open.
-    pub stay_open: bool,
+    stay_open: bool,
 }
 
 impl<T> Script<T> {
-    /// These events, and then the end.
+    /// These events at once, and then the end.
     pub fn end_after(events: Vec<WatchEvent<T>>) -> Self {
-        Self { events, stay_open: false }
+        let steps = events.into_iter().map(|event| (Duration::ZERO, event)).collect();
+        Self { steps, stay_open: false }
     }
 
-    /// These events, and then silence.
+    /// These events at once, and then silence.
     pub fn stay_after(events: Vec<WatchEvent<T>>) -> Self {
-        Self { events, stay_open: true }
+        Self { stay_open: true, ..Self::end_after(events) }
+    }
+
+    /// Another event, so long after the one before.
+    pub fn then(mut self, wait: Duration, event: WatchEvent<T>) -> Self {
+        self.steps.push((wait, event));
+        self
     }
 }
 
@@ -40,7 +49,24 @@ pub struct Scripted<T> {
     on_list: Arc<OnList<T>>,
     on_watch: Arc<OnWatch<T>>,
     requests: Arc<Mutex<Vec<Request>>>,
+    watches: Arc<Watches>,
     since: Instant,
+}
+
+/// How many watches were opened, and how many of them let go.
+#[derive(Default)]
+struct Watches {
+    opened: AtomicUsize,
+    released: AtomicUsize,
+}
+
+/// Held by the stream of a watch.
+struct Release(Arc<Watches>);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.0.released.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl<T> Clone for Scripted<T> {
@@ -49,6 +75,7 @@ impl<T> Clone for Scripted<T> {
             on_list: Arc::clone(&self.on_list),
             on_watch: Arc::clone(&self.on_watch),
             requests: Arc::clone(&self.requests),
+            watches: Arc::clone(&self.watches),
             since: self.since,
         }
     }
@@ -64,6 +91,7 @@ impl<T> Scripted<T> {
             on_list: Arc::new(on_list),
             on_watch: Arc::new(on_watch),
             requests: Arc::default(),
+            watches: Arc::default(),
             since: Instant::now(),
         }
     }
@@ -76,6 +104,11 @@ impl<T> Scripted<T> {
     /// The requests so far, in short.
     pub fn summaries(&self) -> Vec<String> {
         self.requests.lock().iter().map(Request::summary).collect()
+    }
+
+    /// How many watches have been opened, and how many of those the reader has let go of.
+    pub fn opened_and_released(&self) -> (usize, usize) {
+        (self.watches.opened.load(Ordering::Relaxed), self.watches.released.load(Ordering::Relaxed))
     }
 
     /// Logs a request, and says how many of its sort came before.
@@ -101,8 +134,17 @@ impl<K: Kind> ListerWatcher<K> for Scripted<K::Object> {
     ) -> BoxFuture<'a, Result<WatchStream<K::Object>, ListWatchError>> {
         Box::pin(async move {
             let script = (self.on_watch)(self.log(true, options), options)?;
-            let events = stream::iter(script.events.into_iter().map(Ok));
-            Ok(if script.stay_open { events.chain(stream::pending()).boxed() } else { events.boxed() })
+            self.watches.opened.fetch_add(1, Ordering::Relaxed);
+            let release = Release(Arc::clone(&self.watches));
+            let steps = stream::iter(script.steps).then(async |(wait, event)| {
+                // Even a wait of nothing takes a millisecond.
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait).await;
+                }
+                Ok(event)
+            });
+            let end = if script.stay_open { stream::pending().boxed() } else { stream::empty().boxed() };
+            Ok(steps.chain(end).inspect(move |_| _ = &release).boxed())
         })
     }
 }

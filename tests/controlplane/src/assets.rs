@@ -26,11 +26,13 @@ pub enum Program {
     Kubectl,
     /// client-go's shared informers, which say what they hold (`clientgo/`).
     ClientGo,
+    /// client-go's shared informers, to be measured (`informerbench/`).
+    InformerBench,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeScheduler,
@@ -38,6 +40,7 @@ impl Program {
         Self::Kwok,
         Self::Kubectl,
         Self::ClientGo,
+        Self::InformerBench,
     ];
 
     /// Its file name.
@@ -50,6 +53,7 @@ impl Program {
             Self::Kwok => "kwok",
             Self::Kubectl => "kubectl",
             Self::ClientGo => "clientgo",
+            Self::InformerBench => "informerbench",
         }
     }
 
@@ -63,6 +67,7 @@ impl Program {
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
+            Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
         }
     }
 
@@ -76,6 +81,9 @@ impl Program {
     pub(crate) const fn sources(self) -> &'static [&'static str] {
         match self {
             Self::ClientGo => &["clientgo/main.go"],
+            Self::InformerBench => {
+                &["informerbench/main.go", "informerbench/pipeline.go", "informerbench/wire.go"]
+            }
             _ => &[],
         }
     }

@@ -61,6 +61,7 @@ pub struct ControlPlane {
     components: Mutex<Vec<Arc<Component>>>,
     apiserver: Mutex<Option<Process>>,
     etcd: Mutex<Process>,
+    etcd_port: u16,
     // Last: it goes when nothing runs in it any more.
     workspace: Workspace,
 }
@@ -95,6 +96,7 @@ impl ControlPlane {
             components: Mutex::default(),
             apiserver: Mutex::new(Some(apiserver)),
             etcd: Mutex::new(etcd),
+            etcd_port,
             workspace,
         };
         plane.write_kubeconfigs()?;
@@ -167,6 +169,12 @@ impl ControlPlane {
             *apiserver = Some(ports::retry_while_taken(|| self.launcher.start(&self.workspace))?);
         }
         Ok(())
+    }
+
+    /// Makes etcd forget every state but the newest, and returns the revision of that. Who asks etcd for what came after an
+    /// older one is told that it is gone; kube-apiserver's watch cache may still know.
+    pub fn compact_etcd(&self) -> Result<u64> {
+        etcd::compact(self.etcd_port)
     }
 
     /// The audit events so far. An event is written just after its request is answered, so a test that looks

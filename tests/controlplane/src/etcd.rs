@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use crate::http::{Client, Method};
@@ -53,6 +53,18 @@ fn await_ready(process: &mut Process, workspace: &Workspace, port: u16) -> Resul
         let members = client.send(Method::Post, "/v3/cluster/member/list", None, Some(&json!({}))).ok()?;
         (members.status == 200 && members.body.contains(&ours)).then_some(())
     })
+}
+
+/// Forgets what was before the newest revision, and returns that.
+pub(crate) fn compact(port: u16) -> Result<u64> {
+    let client = Client::plain(port);
+    let ask = |path: &str, question| client.send(Method::Post, path, None, Some(&question))?.json();
+    let any = ask("/v3/kv/range", json!({ "key": "AA==", "limit": "1", "keys_only": true }))?;
+    let revision = any["header"]["revision"].as_str().and_then(|text| text.parse().ok());
+    let revision: u64 = revision.context("etcd does not say its revision")?;
+    ask("/v3/kv/compaction", json!({ "revision": revision.to_string(), "physical": true }))
+        .context("compact etcd")?;
+    Ok(revision)
 }
 
 fn member_name(workspace: &Workspace) -> String {

@@ -46,6 +46,21 @@ async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
     assert_eq!(requests, expected);
 }
 
+/// As one that was damaged on its way here: to ask with it for ever would be to fail for ever.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_server_cannot_read_is_dropped() {
+    let answers = vec![
+        Err(refused(400, "BadRequest")),
+        Ok(page("q0", &[])),
+        Err(refused(400, "BadRequest")),
+        Ok(page("20", &[])),
+        Ok(page("20", &[])),
+    ];
+    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    // A first list that is refused is refused for another reason.
+    assert_eq!(requests, ["rv=0 limit=500", "rv=0 limit=500", "rv=q0", "rv= limit=500", "rv=20"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn forced_pages_are_followed_and_an_expired_page_is_a_whole_list() {
     let answers = vec![
@@ -79,4 +94,40 @@ async fn a_server_without_a_watch_cache_is_asked_for_pages_ever_after() {
         requests,
         ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=10 limit=500", "rv=11 limit=500"]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_pages_has_the_version_of_its_first_page() {
+    let answers = vec![
+        Ok(page_to("10", &[("a", "1")], "C")),
+        Ok(page("13", &[("b", "12")])),
+        Ok(page_to("14", &[], "C")),
+        Err(refused(410, "Expired")),
+        Ok(page("15", &[("a", "1")])),
+        Ok(page("16", &[])),
+    ];
+    let (requests, deltas) = lists(answers, ReflectorOptions::default()).await;
+    let expected = [
+        "rv=0 limit=500",
+        "rv= limit=500 continue=C",
+        "rv=10 limit=500",
+        "rv= limit=500 continue=C",
+        "rv=10",
+        "rv=15 limit=500",
+    ];
+    assert_eq!(requests, expected);
+    assert_eq!(deltas, ["=10[a@1 b@12]", "=15[a@1]", "=16[]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_the_most_recent_state_say_nothing_about_a_watch_cache() {
+    let answers = vec![
+        Ok(page("10", &[])),
+        Err(refused(410, "Expired")),
+        Ok(page_to("20", &[], "C")),
+        Ok(page("20", &[])),
+        Ok(page("30", &[])),
+    ];
+    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    assert_eq!(requests, ["rv=0 limit=500", "rv=10", "rv= limit=500", "rv= limit=500 continue=C", "rv=20"]);
 }

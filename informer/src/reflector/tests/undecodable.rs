@@ -43,3 +43,18 @@ async fn an_undecodable_object_of_a_watch_list_is_kept_as_it_was_unless_deleted(
     settle().await;
     assert_eq!(rig.stop().await, ["=5[c@3] keep a"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_another_type_in_a_list_keeps_nothing_of_its_name() {
+    let list = |_, _: &_| {
+        let error =
+            DecodeError::UnexpectedType { expected: "v1 Pod".to_owned(), actual: "v1 Node".to_owned() };
+        let other = Undecodable { error, ..broken("b", "2") };
+        Ok(Page { undecodable: vec![other, broken("c", "3")], ..page("10", &[("a", "1")]) })
+    };
+    let source = Scripted::new(list, no_watch_list(|_, _| Ok(Script::stay_after(vec![]))));
+    let rig = Rig::start(source);
+    settle().await;
+    assert_eq!(rig.status.undecodable(), 2);
+    assert_eq!(rig.stop().await, ["=10[a@1] keep c"]);
+}

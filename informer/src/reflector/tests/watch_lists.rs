@@ -128,3 +128,77 @@ async fn without_watch_list_there_is_a_list_and_a_watch() {
     settle().await;
     assert_eq!(source.summaries(), ["list rv=0 limit=500", "watch rv=1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whatever_else_fails_about_a_watch_list_a_list_takes_its_place() {
+    type Failure = fn() -> Result<Script<Pod>, ListWatchError>;
+    let failures: [Failure; 7] = [
+        || Err(refused(422, "Invalid")),
+        || Err(refused(403, "Forbidden")),
+        || Err(refused(500, "InternalError")),
+        || Err(ListWatchError::ContentType("text/html".to_owned())),
+        || {
+            Err(ListWatchError::Transport(Box::new(std::io::Error::from(
+                std::io::ErrorKind::ConnectionReset,
+            ))))
+        },
+        || Ok(Script::end_after(vec![])),
+        || {
+            let error = WatchEvent::Error(refusal(500, "InternalError"));
+            Ok(Script::stay_after(vec![WatchEvent::Added(pod("gone", "1")), error]))
+        },
+    ];
+    for failure in failures {
+        let source = Scripted::new(
+            |_, _| Ok(page("10", &[("a", "1")])),
+            move |_, options| {
+                if options.send_initial_events { failure() } else { Ok(Script::stay_after(vec![])) }
+            },
+        );
+        let rig = Rig::start(source.clone());
+        settle().await;
+        assert_eq!(source.summaries(), ["watch-list rv=", "list rv=0 limit=500", "watch rv=10"]);
+        assert!(rig.errors.lock().is_empty());
+        assert_eq!(rig.stop().await, ["=10[a@1]"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_that_expires_once_it_was_synced_is_the_end_of_the_cycle() {
+    let synced = || vec![bookmark("2", true), WatchEvent::Added(pod("a", "4"))];
+    for within_the_stream in [true, false] {
+        let watch = move |n: usize, _: &_| match (n, within_the_stream) {
+            (0, true) => {
+                let expired = WatchEvent::Error(refusal(410, "Expired"));
+                Ok(Script::stay_after(synced()).then(Duration::from_millis(10), expired))
+            }
+            (0, false) => Ok(Script::end_after(synced())),
+            (1, false) => Err(refused(410, "Expired")),
+            _ => Ok(Script::stay_after(vec![])),
+        };
+        let source = Scripted::new(|_, _| unreachable!("no list is needed"), watch);
+        let rig = Rig::start(source.clone());
+        sleep(30.0).await;
+        let mut requests = source.summaries();
+        if !within_the_stream {
+            assert_eq!(requests.remove(1), "watch rv=4");
+        }
+        assert_eq!(requests, ["watch-list rv=", "watch-list rv=4"]);
+        assert!(source.requests().last().unwrap().at > Duration::from_millis(800), "after a wait");
+        // Only a watch that could not be opened is an error.
+        assert_eq!(rig.errors.lock().len(), usize::from(!within_the_stream));
+        assert_eq!(rig.stop().await, ["=2[]", "+a@4"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_that_always_breaks_off_is_not_asked_for_in_a_loop() {
+    let source = Scripted::new(
+        |_, _| unreachable!("no list is needed"),
+        |_, _| Ok(Script::end_after(vec![WatchEvent::Added(pod("a", "1"))])),
+    );
+    let _rig = Rig::start(source.clone());
+    sleep(30.0).await;
+    assert!(source.requests().len() <= 6, "{:?}", source.summaries());
+    assert_backoff(&source.requests(), 1);
+}

@@ -101,7 +101,7 @@ async fn a_server_that_is_back_and_has_forgotten_is_listed_soon() {
     let requests = source.requests();
     let back = requests.iter().rposition(|request| request.summary() == "list rv=11").unwrap();
     let relisted = requests[back].at.saturating_sub(requests[back - 2].at);
-    assert!(relisted < std::time::Duration::from_secs(2), "{relisted:?}: {:?}", source.summaries());
+    assert!(relisted < Duration::from_secs(2), "{relisted:?}: {:?}", source.summaries());
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,6 +154,24 @@ async fn from_no_version_in_particular_the_first_events_do_not_move_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn past_the_events_without_order_the_version_follows_them_again() {
+    let modified = || WatchEvent::Modified(pod("a", "12"));
+    let deleted = || WatchEvent::Deleted(pod("a", "12"));
+    for (event, version) in [(modified(), "13"), (deleted(), "13"), (bookmark("12", false), "13")] {
+        let event = Mutex::new(Some(event));
+        let watch = move |_, _: &_| {
+            let first = WatchEvent::Added(pod("a", "3"));
+            let event = event.lock().take().expect("one watch is enough");
+            Ok(Script::stay_after(vec![first, event, WatchEvent::Added(pod("b", "13"))]))
+        };
+        let source = Scripted::new(|_, _| Ok(page("0", &[])), no_watch_list(watch));
+        let rig = Rig::start(source);
+        settle().await;
+        assert_eq!(rig.status.version(), version);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_version_is_that_of_the_last_event() {
     let events = || {
         vec![
@@ -161,6 +179,8 @@ async fn the_version_is_that_of_the_last_event() {
             WatchEvent::Added(pod("b", "10")),
             bookmark("30", false),
             WatchEvent::Deleted(pod("a", "40")),
+            // No version is none to go on from.
+            bookmark("", false),
         ]
     };
     let source = Scripted::new(
@@ -170,7 +190,7 @@ async fn the_version_is_that_of_the_last_event() {
     let rig = Rig::start(source);
     settle().await;
     assert_eq!(rig.status.version(), "40");
-    assert_eq!(rig.stop().await, ["=10[a@10]", "~a@20", "+b@10", "@30", "-a@40"]);
+    assert_eq!(rig.stop().await, ["=10[a@10]", "~a@20", "+b@10", "@30", "-a@40", "@"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,148 @@
+//! A controller as they all are: an informer's handlers put keys on a work queue, and workers take them off
+//! it, look at the newest state in the store, and act. This one acts by printing.
+//!
+//! ```console
+//! $ cargo run --example controller -- --embedded --for 5s
+//! ```
+//!
+//! Without `--embedded` it looks at the cluster of your kubeconfig, and only reads.
+
+pub(crate) mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube_informers::workqueue::WorkQueue;
+use kube_informers::{
+    Deleted, HandlerFuncs, HandlerOptions, InformerOptions, Kind as _, KubeListWatch, ObjectKey,
+    SharedInformer, Store, Typed, namespace_indexer,
+};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use common::{Options, Result};
+
+const WORKERS: usize = 2;
+/// How often a key that fails is tried again.
+const RETRIES: usize = 5;
+/// How long the end may take.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Where lines go.
+type Print = Arc<dyn Fn(String) + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    run(&options, Arc::new(|line| println!("{line}"))).await
+}
+
+/// What the workers share.
+#[derive(Clone)]
+struct Controller {
+    pods: Store<Pod>,
+    queue: WorkQueue<ObjectKey>,
+    print: Print,
+}
+
+pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
+    let client = options.connect().await?;
+    let stop = options.stop();
+    let kind = Arc::new(Typed::<Pod>::new());
+    let source = KubeListWatch::new(client, Arc::clone(&kind));
+    let with_index = InformerOptions { indexers: namespace_indexer(), ..InformerOptions::default() };
+    let informer = SharedInformer::new(kind, source, with_index);
+
+    let queue = WorkQueue::builder().name("pods").build();
+    let registration = informer.add_event_handler(put_keys_on(&queue), HandlerOptions::named("queue"))?;
+
+    let controller = Controller { pods: informer.store(), queue: queue.clone(), print: Arc::clone(&print) };
+
+    print("Starting Pod controller".to_owned());
+    let informing = tokio::spawn(Arc::clone(&informer).run(stop.clone()));
+    let workers = TaskTracker::new();
+    tokio::select! {
+        // The handlers', not only the informer's: now every pod that there is has its key on the queue.
+        () = registration.synced() => {
+            print(format!("{} pods are known, {WORKERS} workers begin", informer.store().len()));
+            for _ in 0..WORKERS {
+                workers.spawn(controller.clone().work());
+            }
+        }
+        () = stop.cancelled() => print("Timed out waiting for caches to sync".to_owned()),
+    }
+
+    stop.cancelled().await;
+    print("Stopping Pod controller".to_owned());
+    // First what fills the queue, then what empties it.
+    informing.await?;
+    workers.close();
+    if !workers.is_empty() && timeout(DRAIN, queue.shut_down_with_drain()).await.is_err() {
+        print(format!("{} keys are left", queue.metrics().depth));
+    }
+    queue.shut_down();
+    workers.wait().await;
+    print("Stopped Pod controller".to_owned());
+    Ok(())
+}
+
+/// Handlers do nothing else: whatever happened to a pod, its key is on the queue, once.
+fn put_keys_on(queue: &WorkQueue<ObjectKey>) -> HandlerFuncs<Pod> {
+    let kind = Arc::new(Typed::<Pod>::new());
+    let put = {
+        let queue = queue.clone();
+        move |pod: &Pod| queue.add(kind.key(pod))
+    };
+    let (added, updated, deleted, queue) = (put.clone(), put.clone(), put, queue.clone());
+    HandlerFuncs::new()
+        .with_add(move |pod, _| added(pod))
+        .with_update(move |_, pod| updated(pod))
+        .with_delete(move |pod| match pod {
+            Deleted::Known(pod) => deleted(pod),
+            // The deletion was missed; all that is sure is the key, and no more is needed.
+            Deleted::FinalStateUnknown { key, .. } => queue.add(key.clone()),
+        })
+}
+
+impl Controller {
+    /// What a controller is for. It is given a key and not a change: it brings about what should be, now.
+    fn sync(&self, key: &ObjectKey) -> Result<()> {
+        let Some(pod) = self.pods.get(key) else {
+            (self.print)(format!("Pod {key} does not exist anymore"));
+            return Ok(());
+        };
+        // So that retries can be watched.
+        match pod.labels().get("mood").map(String::as_str) {
+            Some("fails") => Err("it has a label that says so".into()),
+            Some("panics") => panic!("{key} has a label that says so"),
+            _ => {
+                // A pod that was deleted and created again under its name shows as one that has another UID.
+                (self.print)(format!("Sync/Add/Update for Pod {}", pod.name_any()));
+                Ok(())
+            }
+        }
+    }
+
+    /// A worker. No two have the same key in hand; it is given back when `key` is dropped.
+    async fn work(self) {
+        while let Some(key) = self.queue.get().await {
+            // A panic is the failure of one key. Even if it ended this worker, it would give the key back.
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.sync(&key)));
+            match outcome.unwrap_or_else(|_| Err("the worker panicked".into())) {
+                // The next failure will be the first again.
+                Ok(()) => key.forget(),
+                Err(error) if key.num_requeues() < RETRIES => {
+                    (self.print)(format!("Error syncing Pod {}: {error}", *key));
+                    key.add_rate_limited();
+                }
+                Err(error) => {
+                    key.forget();
+                    (self.print)(format!("Dropping Pod {} out of the queue: {error}", *key));
+                }
+            }
+        }
+    }
+}

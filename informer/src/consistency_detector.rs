@@ -1,0 +1,260 @@
+//! Whether what was watched is what a list shows: for tests against a real server.
+//!
+//! Two ways to look. [`ReflectorOptions::detect_inconsistency`] compares at every start of a watch-list, and
+//! panics: client-go's detector, without its environment variable. [`check`] and [`check_objects`] compare the
+//! store of an informer that runs, whenever a test likes:
+//!
+//! ```
+//! # use kube_informers::consistency_detector::{Against, ConsistencyError, check};
+//! # use kube_informers::{Kind, ListerWatcher, SharedInformer};
+//! # async fn example<K: Kind>(
+//! #     informer: &SharedInformer<K>,
+//! #     source: &dyn ListerWatcher<K>,
+//! # ) -> Result<(), ConsistencyError> {
+//! let objects = check(&**informer.kind(), source, &informer.store(), Against::StoreVersion).await?;
+//! println!("{objects} objects, and not one differs");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`ReflectorOptions::detect_inconsistency`]: crate::ReflectorOptions::detect_inconsistency
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::key::ObjectKey;
+use crate::kind::Kind;
+use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, Undecodable, VersionMatch};
+use crate::reflector::Transform;
+use crate::store::Store;
+
+/// How often the detector asks for a list that fails. Same as client-go's.
+const RETRY: Duration = Duration::from_secs(1);
+/// A store that went wrong tends to do so thoroughly; this many differences tell enough.
+const MAX_SHOWN: usize = 20;
+
+/// Which list a store is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The list at exactly the store's own version. Right at any time, also while objects change, but refused
+    /// as expired once the server has forgotten that version.
+    StoreVersion,
+    /// The most recent list. Right once nothing changes any more and the informer has caught up.
+    MostRecent,
+}
+
+/// Why a check did not come out well.
+#[derive(Debug, Error)]
+pub enum ConsistencyError {
+    /// There is nothing to compare with.
+    #[error("failed to list: {0}")]
+    List(#[from] ListWatchError),
+    /// The store is not what the list shows.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistency),
+}
+
+/// In what two states differ, by key.
+#[derive(Debug, Error)]
+pub struct Inconsistency {
+    resource: String,
+    version: String,
+    differences: BTreeMap<ObjectKey, Difference>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Difference {
+    OnlyHeld(String),
+    OnlyListed(String),
+    Version { held: String, listed: String },
+    Content(String),
+}
+
+impl Inconsistency {
+    /// The keys of the objects that differ.
+    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.differences.keys()
+    }
+}
+
+impl fmt::Display for Inconsistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, version, differences } = self;
+        write!(f, "{} {resource} differ from the list at version {version:?}", differences.len())?;
+        for (key, difference) in differences.iter().take(MAX_SHOWN) {
+            match difference {
+                Difference::OnlyHeld(version) => write!(f, "\n- {key} at {version} is not in the list"),
+                Difference::OnlyListed(version) => write!(f, "\n+ {key} at {version} is only in the list"),
+                Difference::Version { held, listed } => {
+                    write!(f, "\n~ {key} at {held} is listed at {listed}")
+                }
+                Difference::Content(version) => {
+                    write!(f, "\n! {key} at {version} is listed with another content")
+                }
+            }?;
+        }
+        match differences.len().saturating_sub(MAX_SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
+    }
+}
+
+/// Compares a store with a list, by keys and resource versions, and says how many objects are the same.
+///
+/// Objects that cannot be decoded are left out: what the store has of them is older by design.
+pub async fn check<K: Kind>(
+    kind: &K,
+    source: &dyn ListerWatcher<K>,
+    store: &Store<K::Object>,
+    against: Against,
+) -> Result<usize, ConsistencyError> {
+    compare_store(kind, source, store, against, None, |_, _| true).await
+}
+
+/// Compares a store with a list, by keys, resource versions and contents, and says how many objects are the
+/// same. `transform` is the informer's own.
+pub async fn check_objects<K: Kind>(
+    kind: &K,
+    source: &dyn ListerWatcher<K>,
+    store: &Store<K::Object>,
+    against: Against,
+    transform: Option<&Transform<K::Object>>,
+) -> Result<usize, ConsistencyError>
+where
+    K::Object: PartialEq,
+{
+    compare_store(kind, source, store, against, transform, K::Object::eq).await
+}
+
+async fn compare_store<K: Kind>(
+    kind: &K,
+    source: &dyn ListerWatcher<K>,
+    store: &Store<K::Object>,
+    against: Against,
+    transform: Option<&Transform<K::Object>>,
+    same: impl Fn(&K::Object, &K::Object) -> bool,
+) -> Result<usize, ConsistencyError> {
+    let (page, version, mut held) = match against {
+        Against::StoreVersion => {
+            let (version, held) = store.snapshot();
+            (list_at(source, &version).await?, version, held)
+        }
+        Against::MostRecent => {
+            let page = source.list(&ListOptions::default()).await?;
+            let version = page.resource_version.clone();
+            // Only now, so that the store had as long to catch up as the list took.
+            (page, version, store.snapshot().1)
+        }
+    };
+    let undecodable: BTreeSet<_> = page.undecodable.iter().filter_map(|item| item.key.as_ref()).collect();
+    held.retain(|(key, _)| !undecodable.contains(key));
+    let mut listed = BTreeMap::new();
+    for mut object in page.items {
+        if let Some(transform) = transform {
+            transform(&mut object);
+        }
+        listed.insert(kind.key(&object), object);
+    }
+    let versions = |object: &K::Object| kind.resource_version(object).to_owned();
+    let held_versions = held.iter().map(|(key, object)| (key.clone(), versions(object))).collect();
+    let listed_versions = listed.iter().map(|(key, object)| (key.clone(), versions(object))).collect();
+    let mut differences = compare(held_versions, listed_versions);
+    for (key, object) in &held {
+        let differs = listed.get(key).is_some_and(|listed| !same(object, listed));
+        if differs && !differences.contains_key(key) {
+            differences.insert(key.clone(), Difference::Content(versions(object)));
+        }
+    }
+    if differences.is_empty() {
+        return Ok(held.len());
+    }
+    Err(Inconsistency { resource: kind.gvr().to_string(), version, differences }.into())
+}
+
+/// Resource versions by key; `None` for what cannot be decoded, which is the same as any version.
+pub(crate) type Versions = BTreeMap<ObjectKey, Option<String>>;
+
+pub(crate) fn versions_of<K: Kind>(kind: &K, items: &[K::Object], undecodable: &[Undecodable]) -> Versions {
+    let known = items.iter().map(|item| (kind.key(item), Some(kind.resource_version(item).to_owned())));
+    let unknown = undecodable.iter().filter_map(|item| Some((item.key.clone()?, None)));
+    known.chain(unknown).collect()
+}
+
+/// Compares what initial events gave with a list of their very version. A list that fails is asked for again.
+///
+/// # Panics
+///
+/// If they differ.
+pub(crate) async fn compare_initial_events<K: Kind>(
+    kind: &K,
+    source: &dyn ListerWatcher<K>,
+    version: &str,
+    watched: Versions,
+) {
+    let resource = kind.gvr();
+    if matches!(version, "" | "0") {
+        tracing::debug!(%resource, version, "no list can be asked for at this version; not compared");
+        return;
+    }
+    tracing::warn!(%resource, version, "comparing initial events with a list, which the server has to make");
+    let page = loop {
+        match list_at(source, version).await {
+            Ok(page) => break page,
+            // It never comes back, so there is no use in asking on.
+            Err(error) if error.is_expired() => {
+                tracing::warn!(%resource, version, %error, "initial events not compared");
+                return;
+            }
+            Err(error) => tracing::error!(%resource, version, %error, "cannot list to compare yet"),
+        }
+        tokio::time::sleep(RETRY).await;
+    };
+    let listed = versions_of(kind, &page.items, &page.undecodable);
+    let readable = |versions: &Versions| -> BTreeMap<ObjectKey, String> {
+        let both = |key| !matches!((watched.get(key), listed.get(key)), (Some(None), _) | (_, Some(None)));
+        let known = versions.iter().filter(|(key, _)| both(*key));
+        known.filter_map(|(key, version)| Some((key.clone(), version.clone()?))).collect()
+    };
+    let differences = compare(readable(&watched), readable(&listed));
+    if !differences.is_empty() {
+        let resource = resource.to_string();
+        panic!("{}", Inconsistency { resource, version: version.to_owned(), differences });
+    }
+}
+
+/// The state of exactly this version, in one piece.
+async fn list_at<K: Kind>(
+    source: &dyn ListerWatcher<K>,
+    version: &str,
+) -> Result<Page<K::Object>, ListWatchError> {
+    let options = ListOptions {
+        resource_version: version.to_owned(),
+        version_match: Some(VersionMatch::Exact),
+        ..ListOptions::default()
+    };
+    source.list(&options).await
+}
+
+fn compare(
+    held: BTreeMap<ObjectKey, String>,
+    mut listed: BTreeMap<ObjectKey, String>,
+) -> BTreeMap<ObjectKey, Difference> {
+    let mut differences = BTreeMap::new();
+    for (key, held) in held {
+        let difference = match listed.remove(&key) {
+            None => Difference::OnlyHeld(held),
+            Some(listed) if listed != held => Difference::Version { held, listed },
+            Some(_) => continue,
+        };
+        differences.insert(key, difference);
+    }
+    differences.extend(listed.into_iter().map(|(key, version)| (key, Difference::OnlyListed(version))));
+    differences
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Whether an informer has seen what one has written oneself.
+
+use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+
+use crate::key::ObjectKey;
+use crate::kind::GroupVersionResource;
+use crate::resource_version::compare_rv;
+use crate::store::Store;
+
+/// Why an owner is not to be worked on yet.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConsistencyError {
+    /// A store has not caught up with a write. Try again later.
+    #[error("{resource} is known as of version {read:?}, and was written at {wrote}")]
+    Behind {
+        /// What was written.
+        resource: GroupVersionResource,
+        /// The resource version that the store corresponds to; empty if it has none yet.
+        read: Box<str>,
+        /// The resource version of the last write.
+        wrote: Box<str>,
+    },
+    /// A write was recorded for a resource whose store was not [added](ConsistencyStore::with_store). This is
+    /// a mistake in the program, and no wait helps.
+    #[error("{0} was written, and has no store to be read from")]
+    NoStore(GroupVersionResource),
+}
+
+/// Remembers the resource versions of one's own writes, and says whether the stores have caught up.
+///
+/// A controller that has created pods for a replica set, and looks again before its informer has seen them,
+/// would create them twice. So it says what it wrote, and asks before it works on the same owner again:
+///
+/// ```
+/// use kube_informers::{ConsistencyStore, GroupVersionResource, ObjectKey};
+/// # use std::sync::Arc;
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # use kube_informers::{InformerOptions, SharedInformer, Typed, testing::FakeSource};
+/// # let kind = Arc::new(Typed::<Pod>::new());
+/// # let source = FakeSource::new(Arc::clone(&kind), |_, _| {});
+/// # let informer = SharedInformer::new(kind, source, InformerOptions::default());
+///
+/// let pods = GroupVersionResource::namespaced("", "v1", "pods");
+/// let consistency = ConsistencyStore::new().with_store(pods.clone(), informer.store());
+///
+/// let owner = ObjectKey::new(Some("default"), "web");
+/// consistency.wrote_at(&owner, "the owner's UID", &pods, "1234");
+/// // Some time later:
+/// if let Err(error) = consistency.ensure_ready(&owner) {
+///     println!("not yet: {error}");
+/// }
+/// # assert!(consistency.ensure_ready(&owner).is_err());
+/// ```
+///
+/// Same as client-go's `util/consistency` (KEP-5647). Versions are compared, which servers before 1.35 do not
+/// promise to be right; see [`compare_rv`].
+#[derive(Default)]
+pub struct ConsistencyStore {
+    stores: FxHashMap<GroupVersionResource, Version>,
+    writes: Mutex<FxHashMap<ObjectKey, Writes>>,
+}
+
+/// Reads the version that a store corresponds to.
+type Version = Box<dyn Fn() -> String + Send + Sync>;
+
+/// What was written for one owner.
+struct Writes {
+    uid: String,
+    /// The newest version of each resource.
+    versions: FxHashMap<GroupVersionResource, String>,
+}
+
+impl ConsistencyStore {
+    /// Without any store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes of this resource are to be found in this store.
+    pub fn with_store<T: Send + Sync + 'static>(
+        mut self,
+        resource: GroupVersionResource,
+        store: Store<T>,
+    ) -> Self {
+        self.stores.insert(resource, Box::new(move || store.resource_version()));
+        self
+    }
+
+    /// An object of this resource was written for this owner, and got this resource version.
+    ///
+    /// What was recorded for an owner of the same name with another UID is forgotten. A version that is older
+    /// than the one recorded, or is no version, changes nothing else.
+    pub fn wrote_at(&self, owner: &ObjectKey, uid: &str, resource: &GroupVersionResource, version: &str) {
+        let mut writes = self.writes.lock();
+        let writes = match writes.entry(owner.clone()) {
+            Entry::Occupied(known) if known.get().uid == uid => known.into_mut(),
+            other => {
+                other.insert_entry(Writes { uid: uid.to_owned(), versions: FxHashMap::default() }).into_mut()
+            }
+        };
+        let known = writes.versions.get(resource);
+        // With itself if there is none, to find out whether it is a version.
+        let newer = match compare_rv(version, known.map_or(version, String::as_str)) {
+            Ok(order) => known.is_none() || order == Ordering::Greater,
+            Err(error) => {
+                tracing::warn!(%owner, %resource, %error, "ignoring a write at what is no resource version");
+                false
+            }
+        };
+        if newer {
+            writes.versions.insert(resource.clone(), version.to_owned());
+        }
+    }
+
+    /// Forgets the writes for an owner that is gone; with a UID, only if it is that one.
+    pub fn clear(&self, owner: &ObjectKey, uid: Option<&str>) {
+        let mut writes = self.writes.lock();
+        if writes.get(owner).is_some_and(|writes| uid.is_none_or(|uid| uid == writes.uid)) {
+            writes.remove(owner);
+        }
+    }
+
+    /// Whether the stores have all that was written for the owner. If so, the writes are forgotten.
+    ///
+    /// A store whose version cannot be compared is taken to have caught up, or the owner would be stuck.
+    pub fn ensure_ready(&self, owner: &ObjectKey) -> Result<(), ConsistencyError> {
+        // Under one lock with the check, or a write in between could be forgotten.
+        let mut writes = self.writes.lock();
+        let Some(written) = writes.get(owner) else { return Ok(()) };
+        for (resource, wrote) in &written.versions {
+            let Some(version) = self.stores.get(resource) else {
+                return Err(ConsistencyError::NoStore(resource.clone()));
+            };
+            let read = version();
+            if read.is_empty() || compare_rv(&read, wrote) == Ok(Ordering::Less) {
+                let (resource, read, wrote) = (resource.clone(), read.into(), wrote.as_str().into());
+                return Err(ConsistencyError::Behind { resource, read, wrote });
+            }
+        }
+        writes.remove(owner);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+    use crate::delta::Delta;
+    use crate::kind::Typed;
+
+    /// A store that can be told how far it is.
+    #[derive(Clone)]
+    struct Told(Store<Pod>);
+
+    impl Told {
+        fn new() -> Self {
+            Self(Store::new(crate::Indexers::new()))
+        }
+
+        fn is_at(&self, version: &str) {
+            self.0.apply(&Typed::<Pod>::new(), vec![Delta::Bookmark(version.to_owned())]);
+        }
+    }
+
+    fn resource(name: &'static str) -> GroupVersionResource {
+        GroupVersionResource::namespaced("", "v1", name)
+    }
+
+    fn owner() -> ObjectKey {
+        ObjectKey::new(Some("ns"), "owner")
+    }
+
+    /// With stores of pods and claims.
+    fn consistency() -> (ConsistencyStore, Told, Told) {
+        let (pods, claims) = (Told::new(), Told::new());
+        let store = ConsistencyStore::new()
+            .with_store(resource("pods"), pods.0.clone())
+            .with_store(resource("claims"), claims.0.clone());
+        (store, pods, claims)
+    }
+
+    fn behind(resource_name: &'static str, read: &str, wrote: &str) -> Result<(), ConsistencyError> {
+        let (read, wrote) = (read.into(), wrote.into());
+        Err(ConsistencyError::Behind { resource: resource(resource_name), read, wrote })
+    }
+
+    #[test]
+    fn an_owner_is_ready_once_the_store_is_at_its_write_or_beyond() {
+        for caught_up in ["10", "15", "100"] {
+            let (store, pods, _) = consistency();
+            assert_eq!(store.ensure_ready(&owner()), Ok(()), "nothing was written");
+            store.wrote_at(&owner(), "1", &resource("pods"), "10");
+            assert_eq!(store.ensure_ready(&owner()), behind("pods", "", "10"), "the store was never filled");
+            pods.is_at("9");
+            assert_eq!(store.ensure_ready(&owner()), behind("pods", "9", "10"));
+            assert_eq!(store.ensure_ready(&owner()), behind("pods", "9", "10"), "the record is kept");
+            pods.is_at(caught_up);
+            assert_eq!(store.ensure_ready(&owner()), Ok(()));
+            // Were it still there, an older store would be behind it.
+            pods.is_at("5");
+            assert_eq!(store.ensure_ready(&owner()), Ok(()), "the record is forgotten");
+        }
+    }
+
+    #[test]
+    fn all_resources_that_were_written_must_have_been_read() {
+        let (store, pods, claims) = consistency();
+        store.wrote_at(&owner(), "1", &resource("pods"), "10");
+        store.wrote_at(&owner(), "1", &resource("claims"), "12");
+        pods.is_at("20");
+        claims.is_at("11");
+        assert_eq!(store.ensure_ready(&owner()), behind("claims", "11", "12"));
+        pods.is_at("8");
+        claims.is_at("12");
+        assert_eq!(store.ensure_ready(&owner()), behind("pods", "8", "10"));
+        pods.is_at("10");
+        assert_eq!(store.ensure_ready(&owner()), Ok(()));
+    }
+
+    #[test]
+    fn older_writes_and_what_is_no_version_are_ignored() {
+        let (store, pods, _) = consistency();
+        pods.is_at("1");
+        for odd in ["", "0", "07", "x", "-3"] {
+            store.wrote_at(&owner(), "1", &resource("pods"), odd);
+            assert_eq!(store.ensure_ready(&owner()), Ok(()), "{odd:?}");
+        }
+        for version in ["9", "10", "8", "", "x", "011"] {
+            store.wrote_at(&owner(), "1", &resource("pods"), version);
+        }
+        assert_eq!(store.ensure_ready(&owner()), behind("pods", "1", "10"));
+    }
+
+    #[test]
+    fn a_store_whose_version_is_none_is_let_through() {
+        let (store, pods, _) = consistency();
+        store.wrote_at(&owner(), "1", &resource("pods"), "10");
+        pods.is_at("not a number");
+        assert_eq!(store.ensure_ready(&owner()), Ok(()));
+    }
+
+    #[test]
+    fn a_write_without_a_store_is_an_error_until_it_is_cleared() {
+        let (store, pods, _) = consistency();
+        pods.is_at("99");
+        store.wrote_at(&owner(), "1", &resource("nodes"), "10");
+        for _ in 0..2 {
+            assert_eq!(store.ensure_ready(&owner()), Err(ConsistencyError::NoStore(resource("nodes"))));
+        }
+        store.clear(&owner(), Some("1"));
+        assert_eq!(store.ensure_ready(&owner()), Ok(()));
+    }
+
+    #[test]
+    fn clearing_forgets_the_owner_of_that_uid_or_of_any() {
+        let (store, pods, _) = consistency();
+        pods.is_at("1");
+        let other = ObjectKey::new(Some("ns"), "other");
+        for (uid, cleared) in [(Some("2"), false), (Some(""), false), (Some("1"), true), (None, true)] {
+            store.wrote_at(&owner(), "1", &resource("pods"), "10");
+            store.wrote_at(&other, "1", &resource("pods"), "10");
+            store.clear(&owner(), uid);
+            assert_eq!(store.ensure_ready(&owner()).is_ok(), cleared, "{uid:?}");
+            assert!(store.ensure_ready(&other).is_err(), "it is another one's");
+        }
+        store.clear(&ObjectKey::new(None, "nobody"), None);
+    }
+
+    #[test]
+    fn the_writes_of_a_new_owner_take_the_place_of_the_old_ones_also_from_many_threads() {
+        let (store, pods, claims) = consistency();
+        pods.is_at("1");
+        claims.is_at("1");
+        let store = Arc::new(store);
+        let write_from_many = |uid: &'static str, name: &'static str| {
+            std::thread::scope(|scope| {
+                for version in 1..=50_u32 {
+                    let store = &store;
+                    scope.spawn(move || store.wrote_at(&owner(), uid, &resource(name), &version.to_string()));
+                }
+            });
+        };
+        write_from_many("1", "pods");
+        assert_eq!(store.ensure_ready(&owner()), behind("pods", "1", "50"), "the newest of all");
+        write_from_many("2", "claims");
+        assert_eq!(store.ensure_ready(&owner()), behind("claims", "1", "50"));
+        claims.is_at("50");
+        assert_eq!(store.ensure_ready(&owner()), Ok(()), "the old owner's pods are not waited for");
+        store.wrote_at(&owner(), "2", &resource("pods"), "2");
+        store.wrote_at(&owner(), "3", &resource("pods"), "no version");
+        assert_eq!(store.ensure_ready(&owner()), Ok(()), "a new owner is a new one, whatever it wrote");
+    }
+}

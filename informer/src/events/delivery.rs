@@ -1,0 +1,67 @@
+//! One sink's side: its queue, and how often it is tried.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::broadcaster::EventOptions;
+use super::sink::{EventSink, Record, SinkError};
+use crate::backoff::SplitMix;
+
+/// How much a pause between tries may be stretched, so that not all programs come back at once.
+const JITTER: f64 = 0.25;
+
+/// Takes events from a queue to a sink.
+pub(super) struct Delivery<S> {
+    pub(super) sink: S,
+    pub(super) inbox: mpsc::Receiver<Arc<Record>>,
+    pub(super) options: EventOptions,
+    pub(super) failed: Arc<AtomicU64>,
+    /// From then on every event is tried once.
+    pub(super) closing: CancellationToken,
+    pub(super) random: SplitMix,
+}
+
+impl<S: EventSink> Delivery<S> {
+    /// Until the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        while let Some(record) = self.inbox.recv().await {
+            if let Err(why) = self.deliver(&record).await {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                let Record { regarding, event, .. } = &*record;
+                tracing::error!(
+                    kind = regarding.kind,
+                    namespace = regarding.namespace,
+                    name = regarding.name,
+                    reason = event.reason,
+                    note = event.note,
+                    "event not written: {why}"
+                );
+            }
+        }
+    }
+
+    async fn deliver(&mut self, record: &Record) -> Result<(), String> {
+        let mut tries = 0;
+        loop {
+            let error = match timeout(self.options.try_timeout, self.sink.write(record)).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(rejected @ SinkError::Rejected(_))) => return Err(rejected.to_string()),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {:?}", self.options.try_timeout),
+            };
+            tries += 1;
+            if tries >= self.options.tries {
+                return Err(format!("{error}; gave up after {tries} tries"));
+            }
+            let pause = self.options.pause.mul_f64(1.0 + JITTER * self.random.fraction());
+            if self.closing.run_until_cancelled(sleep(pause)).await.is_none() {
+                return Err(format!("{error}; shutting down"));
+            }
+            tracing::debug!(error, tries, "trying to write an event once more");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Events: what a controller tells people about the objects it works on, as `kubectl describe` shows it.
+//!
+//! An [`EventBroadcaster`] takes events from any number of [`EventRecorder`]s and hands them to its sinks:
+//! the API server ([`KubeSink`]), the log, or one of your own. Recording never waits, whatever becomes of the
+//! sinks: each has a queue of its own, and what does not fit is dropped and counted.
+//!
+//! Same as client-go's `tools/events`, on kube's own [`Recorder`](kube::runtime::events::Recorder), which
+//! repeats an event by raising the count of its series. What differs: events of one sink are written one
+//! after the other, each repetition is written at once, and shutting down writes what is still queued.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kube::Resource as _;
+//! use kube_informers::events::{Event, EventBroadcaster, EventType, KubeSink};
+//!
+//! # async fn example(client: kube::Client, pod: Pod) {
+//! let broadcaster = EventBroadcaster::new();
+//! broadcaster.start_logging();
+//! broadcaster.start_recording_to_sink(KubeSink::new(client));
+//!
+//! let recorder = broadcaster.new_recorder("my-controller");
+//! let pulled = Event {
+//!     type_: EventType::Normal,
+//!     reason: "Pulled".to_owned(),
+//!     action: "Pulling".to_owned(),
+//!     note: Some("The image is there".to_owned()),
+//!     secondary: None,
+//! };
+//! recorder.record(pod.object_ref(&()), pulled);
+//!
+//! if !broadcaster.shutdown(Duration::from_secs(5)).await {
+//!     eprintln!("some events could not be written in time");
+//! }
+//! # }
+//! ```
+
+mod broadcaster;
+mod delivery;
+mod kube_sink;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+pub use broadcaster::{EventBroadcaster, EventOptions, EventRecorder};
+pub use k8s_openapi::api::core::v1::ObjectReference;
+pub use kube::runtime::events::{Event, EventType, Reporter};
+pub use kube_sink::KubeSink;
+pub use sink::{EventSink, Record, SinkError};

@@ -1,0 +1,61 @@
+//! Keys that are to be added later.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
+
+use super::Key;
+
+/// What counts as never, where a wait is longer than the clock can count.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+/// When each key is due. A key has one time, the earliest that was asked for.
+pub(super) struct Delays<T> {
+    /// In order of time and, among equal times, of arrival.
+    due: BTreeMap<(Instant, u64), T>,
+    times: FxHashMap<T, (Instant, u64)>,
+    arrivals: u64,
+}
+
+impl<T: Key> Delays<T> {
+    pub(super) fn new() -> Self {
+        Self { due: BTreeMap::new(), times: FxHashMap::default(), arrivals: 0 }
+    }
+
+    /// Whether this made the earliest time of all an earlier one.
+    pub(super) fn insert(&mut self, key: T, now: Instant, delay: Duration) -> bool {
+        let at = now.checked_add(delay).unwrap_or_else(|| now + FAR);
+        if let Some(known) = self.times.get(&key) {
+            if known.0 <= at {
+                return false;
+            }
+            self.due.remove(known);
+        }
+        let first = self.next().is_none_or(|first| at < first);
+        self.arrivals += 1;
+        let time = (at, self.arrivals);
+        self.times.insert(key.clone(), time);
+        self.due.insert(time, key);
+        first
+    }
+
+    /// The earliest time of all.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due.keys().next().map(|time| time.0)
+    }
+
+    /// Takes out the next key that is due, and when it was.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(T, Instant)> {
+        let first = self.due.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((at, _), key) = first.remove_entry();
+        self.times.remove(&key);
+        Some((key, at))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.due.clear();
+        self.times.clear();
+    }
+}

@@ -1,0 +1,303 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::testing::settle;
+use crate::workqueue::{Fifo, Order};
+
+/// A FIFO that notes what it is told.
+struct Noted(Fifo<&'static str>, Arc<Mutex<Vec<String>>>);
+
+impl Order<&'static str> for Noted {
+    fn touch(&mut self, key: &&'static str) {
+        self.1.lock().push(format!("touch {key}"));
+    }
+
+    fn push(&mut self, key: &'static str) {
+        self.1.lock().push(format!("push {key}"));
+        self.0.push(key);
+    }
+
+    fn pop(&mut self) -> Option<&'static str> {
+        self.0.pop()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn noted() -> (WorkQueue<&'static str>, impl Fn() -> Vec<String>) {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let queue = WorkQueue::builder().order(Noted(Fifo::new(), Arc::clone(&notes))).build();
+    (queue, move || std::mem::take(&mut *notes.lock()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
+    const KEYS: usize = 50;
+    let queue = WorkQueue::<usize>::new();
+    let in_hand: Arc<Vec<AtomicBool>> = Arc::new((0..KEYS).map(|_| AtomicBool::new(false)).collect());
+    let got: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
+    let workers: Vec<_> = (0..10)
+        .map(|_| {
+            let (queue, in_hand, got) = (queue.clone(), Arc::clone(&in_hand), Arc::clone(&got));
+            tokio::spawn(async move {
+                while let Some(key) = queue.get().await {
+                    assert!(!in_hand[*key].swap(true, Ordering::SeqCst), "{} is in two hands", *key);
+                    // Every key once more, while it is in hand.
+                    if got[*key].fetch_add(1, Ordering::SeqCst) == 0 {
+                        queue.add(*key);
+                    }
+                    tokio::task::yield_now().await;
+                    in_hand[*key].store(false, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    let producers = (0..KEYS).map(|key| {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                queue.add(key);
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    for producer in producers.collect::<Vec<_>>() {
+        producer.await.unwrap();
+    }
+    // Before the end wakes all: nobody may sleep while there is something to do.
+    let all_handed_out = async {
+        while queue.metrics().depth > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), all_handed_out).await.expect("somebody wakes");
+    queue.shut_down_with_drain().await;
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    for (key, got) in got.iter().enumerate() {
+        let got = got.load(Ordering::SeqCst);
+        assert!((2..=51).contains(&got), "{key} was handed out {got} times");
+    }
+    queue.add(0);
+    assert!(queue.get().await.is_none() && queue.is_empty(), "nothing comes after the end");
+}
+
+#[tokio::test]
+async fn the_length_is_that_of_what_waits() {
+    let queue = WorkQueue::new();
+    assert!(queue.is_empty());
+    queue.add("a");
+    assert_eq!(queue.len(), 1);
+    queue.add("b");
+    queue.add("a");
+    assert_eq!(queue.len(), 2, "a waits once");
+    let item = take(&queue);
+    assert_eq!(queue.len(), 1, "what is in hand does not wait");
+    queue.add("a");
+    assert_eq!(queue.len(), 1, "nor does it when it is added meanwhile");
+    drop(item);
+    assert_eq!(queue.len(), 2);
+}
+
+#[tokio::test]
+async fn a_key_added_in_hand_comes_once_more_and_then_no_more() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    let first = take(&queue);
+    queue.add("a");
+    queue.add("a");
+    assert!(is_waiting(&queue), "it is in hand");
+    drop(first);
+    let second = take(&queue);
+    assert_eq!(*second, "a");
+    drop(second);
+    assert!(is_waiting(&queue));
+}
+
+#[tokio::test]
+async fn a_waiting_key_added_again_is_touched_and_keeps_its_turn() {
+    let (queue, notes) = noted();
+    queue.add("a");
+    queue.add("b");
+    queue.add("a");
+    assert_eq!(notes(), ["push a", "push b", "touch a"]);
+    assert_eq!((*take(&queue), *take(&queue)), ("a", "b"));
+    assert!(is_waiting(&queue));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_in_hand_added_again_is_not_touched_and_a_second_worker_waits_for_it() {
+    let (queue, notes) = noted();
+    queue.add("a");
+    let first = take(&queue);
+    let second = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|item| *item) }
+    });
+    settle().await;
+    queue.add("a");
+    queue.add("a");
+    settle().await;
+    assert!(!second.is_finished(), "the key is in the first worker's hands");
+    assert_eq!(notes(), ["push a"]);
+    drop(first);
+    assert_eq!(second.await.unwrap(), Some("a"));
+    assert_eq!(notes(), ["push a"], "pushed once more, never touched");
+    settle().await;
+    assert!(is_waiting(&queue));
+}
+
+/// A key that can tell whether it is still held somewhere.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Held(Arc<str>);
+
+impl Held {
+    fn new(text: &str) -> (Self, Weak<str>) {
+        let text: Arc<str> = text.into();
+        let weak = Arc::downgrade(&text);
+        (Self(text), weak)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_handed_out_is_held_nowhere() {
+    let queue = WorkQueue::new();
+    let (first, first_alive) = Held::new("first");
+    let (second, second_alive) = Held::new("second");
+    let (later, later_alive) = Held::new("later");
+    queue.add(first);
+    queue.add(second);
+    queue.add_after(later, ms(1));
+    drop(queue.get().await);
+    assert!(first_alive.upgrade().is_none(), "nothing pins it while others wait");
+    assert!(second_alive.upgrade().is_some());
+    drop(queue.get().await);
+    drop(queue.get().await);
+    assert!(second_alive.upgrade().is_none() && later_alive.upgrade().is_none());
+
+    let (never, never_alive) = Held::new("never");
+    queue.add_after(never, ms(1));
+    queue.shut_down();
+    assert!(never_alive.upgrade().is_none(), "what will not be added is forgotten at the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_or_is_cancelled_gives_its_key_back() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    let panicking = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let item = queue.get().await.unwrap();
+            item.add_rate_limited();
+            panic!("{} is too much", *item);
+        }
+    });
+    assert!(panicking.await.unwrap_err().is_panic());
+    let hanging = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let item = queue.get().await.unwrap();
+            queue.add("a");
+            std::future::pending::<()>().await;
+            drop(item);
+        }
+    });
+    tokio::time::sleep(ms(10)).await;
+    assert!(is_waiting(&queue), "it came back after the delay, and is in hand");
+    hanging.abort();
+    assert!(hanging.await.unwrap_err().is_cancelled());
+    assert_eq!(*take(&queue), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
+    let queue = WorkQueue::new();
+    let got = Arc::new(AtomicUsize::new(0));
+    let patient = tokio::spawn({
+        let (queue, got) = (queue.clone(), Arc::clone(&got));
+        async move {
+            while queue.get().await.is_some() {
+                got.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    settle().await;
+    {
+        // It is woken first, or at least may be, and goes away before it looks.
+        let mut impatient = Box::pin(queue.get());
+        assert!(impatient.as_mut().now_or_never().is_none());
+        queue.add("a");
+        queue.add("b");
+    }
+    settle().await;
+    assert_eq!(got.load(Ordering::SeqCst), 2);
+    {
+        // It is the only one to know when the next key is due, and goes away.
+        let mut impatient = Box::pin(queue.get());
+        queue.add_after("c", ms(20));
+        assert!(impatient.as_mut().now_or_never().is_none());
+        queue.add_after("d", ms(10));
+    }
+    tokio::time::sleep(ms(11)).await;
+    assert_eq!(got.load(Ordering::SeqCst), 3);
+    tokio::time::sleep(ms(10)).await;
+    assert_eq!(got.load(Ordering::SeqCst), 4);
+    queue.shut_down();
+    patient.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_never_waits_lets_others_have_the_thread() {
+    let queue = WorkQueue::new();
+    for key in 0..10_000 {
+        queue.add(key);
+    }
+    tokio::spawn({
+        let queue = queue.clone();
+        async move { while queue.get().await.is_some() {} }
+    });
+    tokio::task::yield_now().await;
+    assert!((1..10_000).contains(&queue.len()), "{} keys are left", queue.len());
+}
+
+/// Whoever shouts comes first; to shout again is to be touched.
+#[derive(Default)]
+struct ByShouts(BTreeMap<&'static str, usize>);
+
+impl Order<&'static str> for ByShouts {
+    fn touch(&mut self, key: &&'static str) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    fn push(&mut self, key: &'static str) {
+        self.0.insert(key, 0);
+    }
+
+    fn pop(&mut self) -> Option<&'static str> {
+        let loudest = self.0.iter().max_by_key(|(_, shouts)| **shouts).map(|(key, _)| *key)?;
+        self.0.remove(loudest);
+        Some(loudest)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[tokio::test]
+async fn an_order_of_ones_own_may_change_a_turn_when_touched() {
+    let queue = WorkQueue::builder().order(ByShouts::default()).build();
+    for key in ["a", "b", "c", "b", "b", "c"] {
+        queue.add(key);
+    }
+    assert_eq!([*take(&queue), *take(&queue), *take(&queue)], ["b", "c", "a"]);
+}

@@ -1,0 +1,124 @@
+//! The first sample program, run to its end.
+
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
+#[allow(dead_code, missing_docs, reason = "a program, whose own entry nobody calls here")]
+#[path = "../examples/pods.rs"]
+mod pods;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use kube::Client;
+use parking_lot::Mutex;
+use pods::Options;
+use supercargo_apiserver::ApiServer;
+
+/// Output that can be read again.
+#[derive(Clone, Default)]
+struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Screen {
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn options(arguments: &[&str]) -> Result<Options, String> {
+    Options::parse(arguments.iter().map(ToString::to_string))
+}
+
+/// What is printed in so many seconds, by a clock that does not wait.
+async fn output_of(arguments: &[&str]) -> Vec<String> {
+    let server = ApiServer::default();
+    let screen = Screen::default();
+    let changes = pods::embed(&server).unwrap();
+    let (client, output) = (Client::new(server.service(), "default"), Arc::new(Mutex::new(screen.clone())));
+    pods::watch(&options(arguments).unwrap(), client, "home", output).await.unwrap();
+    drop(changes);
+    screen.lines()
+}
+
+fn count(lines: &[String], line: &str) -> usize {
+    lines.iter().filter(|one| *one == line).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sample_prints_adds_updates_and_deletes_and_what_the_lister_has() {
+    let lines = output_of(&["--for", "5s"]).await;
+    assert_eq!(lines[0], "Pods at home, and all of them again every 60s:");
+    let mut initial = lines[1..4].to_vec();
+    initial.sort();
+    let keys = ["kube-system/dns", "shop/web-1", "shop/web-2"];
+    assert_eq!(initial, keys.map(|key| format!("New Pod Added to Store: {key}")));
+    let cache = [
+        "The lister's cache has 3 pods:",
+        "  kube-system/dns on node-a",
+        "  shop/web-1 on node-a",
+        "  shop/web-2 on node-b",
+    ];
+    assert_eq!(lines[4..8], cache);
+    for key in ["shop/web-3", "shop/web-4"] {
+        assert_eq!(count(&lines, &format!("New Pod Added to Store: {key}")), 1, "{lines:#?}");
+        assert!(count(&lines, &format!("{key} Updated to {key}")) > 0, "it runs soon: {lines:#?}");
+    }
+    for key in ["shop/web-1", "shop/web-2"] {
+        assert_eq!(count(&lines, &format!("Pod Deleted from Store: {key}")), 1, "{lines:#?}");
+    }
+    assert_eq!(lines.last().map(String::as_str), Some("The informer has stopped."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sample_shows_everything_again_after_a_minute() {
+    let updates = async |arguments: &[&str]| {
+        let lines = output_of(arguments).await;
+        let quiet = "kube-system/dns Updated to kube-system/dns";
+        assert!(!lines.iter().any(|line| line == "Pod Deleted from Store: kube-system/dns"));
+        count(&lines, quiet)
+    };
+    let at_first = updates(&["--for", "59"]).await;
+    assert_eq!(updates(&["--for", "61"]).await, at_first + 1);
+    assert_eq!(updates(&["--for", "61", "--resync", "0"]).await, at_first);
+    assert_eq!(updates(&["--for", "61", "--resync", "20s"]).await, at_first + 3);
+    assert_eq!(updates(&["--for", "61", "--namespace", "shop"]).await, 0);
+}
+
+#[tokio::test]
+async fn the_sample_runs_with_a_server_of_its_own_on_loopback() {
+    let screen = Screen::default();
+    let output = Arc::new(Mutex::new(screen.clone()));
+    pods::run(&options(&["--embedded", "--for", "1"]).unwrap(), output).await.unwrap();
+    let lines = screen.lines();
+    assert!(lines[0].starts_with("Pods at http://127.0.0.1:"), "{lines:?}");
+    assert_eq!(count(&lines, "The lister's cache has 3 pods:"), 1, "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("The informer has stopped."));
+}
+
+#[tokio::test]
+async fn the_sample_says_what_is_wrong() {
+    for (arguments, error) in [
+        (&["--kubeconfig"][..], "--kubeconfig needs a value"),
+        (&["--for", "ever"], "\"ever\" is no number of seconds"),
+        (&["--faster"], "unknown argument \"--faster\""),
+        (&["--embedded", "--kubeconfig", "x"], "--embedded is no server of a kubeconfig"),
+    ] {
+        let text = options(arguments).unwrap_err();
+        assert!(text.starts_with(error) && text.contains("\nusage: pods "), "{text}");
+    }
+    let missing = options(&["--kubeconfig", "/nowhere/kubeconfig"]).unwrap();
+    let error = pods::run(&missing, Arc::new(Mutex::new(Screen::default()))).await.unwrap_err();
+    assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
+}

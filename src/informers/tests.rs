@@ -1,0 +1,8 @@
+//! The whole way from an API server in memory over the informers into the scheduler and, for bindings, back. Time is the
+//! runtime's and stands still unless everything waits.
+
+mod bed;
+mod gaps;
+mod outages;
+mod pods;
+mod start;

@@ -1,0 +1,318 @@
+//! A server, the informers, and a scheduler that hears of what they tell when the test lets it.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use kube_informers::testing::{EventLog, settle};
+use kube_informers::{FanOut, HandlerOptions};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use supercargo_apiserver::faults::{Fault, Matcher, Rule};
+use supercargo_apiserver::{ApiServer, Settings};
+use supercargo_framework::{Now, Timestamp, Uid};
+use supercargo_scheduler::{NoCalls, Place, Scheduler};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+use tower::util::ServiceExt as _;
+
+use super::super::{Informers, cache_handler, node_handler, queue_handler};
+use crate::api::Api;
+use crate::binder::Binder;
+use crate::events::Writer;
+use crate::options::scheduler_options;
+use crate::owner::{CarryOut as _, Mailbox, Message};
+use crate::run::load_config;
+use crate::shell::Shell;
+use crate::status_writer::StatusWriter;
+use crate::wire::{NodeKind, PodKind};
+
+/// The way to the server, which can be closed; notes what goes over it to lists and watches.
+#[derive(Clone, Default)]
+pub(super) struct Link {
+    refuses: Arc<AtomicBool>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Link {
+    /// A client of the server by this way.
+    pub(super) fn client(&self, server: &ApiServer) -> Client {
+        let (link, service) = (self.clone(), server.service());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (refused, service) = (link.pass(&request), service.clone());
+            async move {
+                refused?;
+                service.oneshot(request).await.map_err(BoxError::from)
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn pass(&self, request: &Request<Body>) -> io::Result<()> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        if request.method() == Method::GET {
+            let resource = path.rsplit('/').next().unwrap_or_default();
+            let verb = match (query.contains("watch=true"), query.contains("sendInitialEvents=true")) {
+                (true, true) => "watch-list",
+                (true, false) => "watch",
+                (false, _) => "list",
+            };
+            self.asked.lock().push(format!("{verb} {resource}"));
+        }
+        Ok(())
+    }
+
+    /// Whether nobody listens at the other end.
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::SeqCst);
+    }
+
+    /// What has been asked since this was last called, sorted.
+    pub(super) fn take_asked(&self) -> Vec<String> {
+        let mut asked = std::mem::take(&mut *self.asked.lock());
+        asked.sort();
+        asked
+    }
+}
+
+/// Which half of the pods' handlers is heard first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// As it is in the program: one registration, and for each change first the cache's half.
+    Together,
+    /// Two registrations, and all that the cache's has to say before all that the queue's has.
+    Cache,
+    /// The other way round.
+    Queue,
+}
+
+pub(super) struct Bed {
+    pub(super) server: ApiServer,
+    pub(super) link: Link,
+    pub(super) scheduler: Scheduler,
+    pub(super) pods: EventLog<PodKind>,
+    pub(super) nodes: EventLog<NodeKind>,
+    informers: Informers,
+    /// In the order in which they are heard.
+    inboxes: Vec<Receiver<Message>>,
+    shell: Shell,
+    began: Instant,
+    writers: [JoinHandle<()>; 2],
+}
+
+pub(super) fn scheduler_names() -> BTreeSet<Arc<str>> {
+    BTreeSet::from(["supercargo".into()])
+}
+
+impl Bed {
+    /// A server with these nodes, each with so many thousandths of a CPU, and a scheduler that knows of them.
+    pub(super) async fn new(nodes: &[(&str, u32)], first: First) -> Self {
+        // Nothing collects or simulates anything: what happens, the test does.
+        let server = ApiServer::new(Settings { collects_garbage: false, ..Settings::default() });
+        let link = Link::default();
+        let api = Api::with_client(link.client(&server));
+        let (mailbox, messages) = Mailbox::new();
+        let (informers, inboxes) = match first {
+            First::Together => {
+                let informers =
+                    Informers::new(link.client(&server), &mailbox, scheduler_names(), true).unwrap();
+                (informers, vec![messages])
+            }
+            First::Cache | First::Queue => {
+                let informers = Informers::without_handlers(link.client(&server), false);
+                let (of_queue, queued) = Mailbox::new();
+                let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue, scheduler_names()));
+                let named = HandlerOptions::named;
+                informers.nodes.add_event_handler(node_handler(&mailbox), named("nodes")).unwrap();
+                informers.pods.add_event_handler(cache, named("cache")).unwrap();
+                informers.pods.add_event_handler(queue, named("queue")).unwrap();
+                let inboxes =
+                    if first == First::Cache { vec![messages, queued] } else { vec![queued, messages] };
+                (informers, inboxes)
+            }
+        };
+        let pods = EventLog::new(Arc::clone(informers.pods.kind()));
+        let logs = FanOut::new().then(pods.clone());
+        informers.pods.add_event_handler(logs, HandlerOptions::named("log")).unwrap();
+        let log = EventLog::new(Arc::clone(informers.nodes.kind()));
+        informers.nodes.add_event_handler(log.clone(), HandlerOptions::named("log")).unwrap();
+        let (recorder, events) = Writer::new(api.clone(), "here".to_owned());
+        let (patches, statuses) = StatusWriter::new(api.clone());
+        let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
+        let shell =
+            Shell { runtime: Handle::current(), binder: Binder::new(api, mailbox), recorder, patches };
+        let scheduler = Scheduler::new(scheduler_options(&load_config(None).unwrap())).unwrap();
+        let began = Instant::now();
+        let mut bed =
+            Self { server, link, scheduler, pods, nodes: log, informers, inboxes, shell, began, writers };
+        for (name, cpu) in nodes {
+            bed.create_node(name, *cpu).await;
+        }
+        bed.informers.start();
+        assert!(bed.informers.synced(&CancellationToken::new()).await.is_synced());
+        // A watch that ends within a second with nothing to say would be a reason to list.
+        sleep(Duration::from_secs(2)).await;
+        bed.hear().await;
+        bed
+    }
+
+    /// Sends a request past the link: somebody else's.
+    pub(super) async fn ask(&self, method: Method, path: &str, body: &Value) -> Value {
+        let content_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder().method(&method).uri(path).header("content-type", content_type);
+        let request = request.body(Body::from(body.to_string().into_bytes())).unwrap();
+        let answer = self.server.service().oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(status.is_success(), "{method} {path}: {}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    pub(super) async fn create_node(&self, name: &str, cpu: u32) {
+        let amounts = json!({ "cpu": format!("{cpu}m"), "pods": "110" });
+        let node = json!({ "metadata": { "name": name }, "status": { "allocatable": amounts, "capacity": amounts } });
+        self.ask(Method::POST, "/api/v1/nodes", &node).await;
+    }
+
+    /// Creates a pod that asks for so many thousandths of a CPU, on a node or on none.
+    pub(super) async fn create(&self, name: &str, cpu: u32, node: Option<&str>) -> Uid {
+        let requests = json!({ "requests": { "cpu": format!("{cpu}m") } });
+        let pod = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "schedulerName": "supercargo",
+                "nodeName": node,
+                "containers": [{ "name": "main", "image": "none", "resources": requests }],
+            },
+        });
+        let created = self.ask(Method::POST, PODS, &pod).await;
+        Uid(created["metadata"]["uid"].as_str().unwrap().into())
+    }
+
+    /// Binds a pod as another scheduler would.
+    pub(super) async fn bind(&self, name: &str, node: &str) {
+        let binding = json!({ "metadata": { "name": name }, "target": { "kind": "Node", "name": node } });
+        self.ask(Method::POST, &format!("{PODS}/{name}/binding"), &binding).await;
+    }
+
+    pub(super) async fn delete(&self, name: &str) {
+        let now = json!({ "gracePeriodSeconds": 0 });
+        self.ask(Method::DELETE, &format!("{PODS}/{name}"), &now).await;
+    }
+
+    /// The node of a pod, as the server has it.
+    pub(super) async fn node_of(&self, name: &str) -> Option<String> {
+        let pod = self.ask(Method::GET, &format!("{PODS}/{name}"), &Value::Null).await;
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    }
+
+    /// Lets what happened reach the mailboxes, and the scheduler hear of it.
+    pub(super) async fn hear(&mut self) {
+        settle().await;
+        let now = self.now();
+        let mut inputs = Vec::new();
+        for message in self.inboxes.iter().flat_map(Receiver::try_iter) {
+            match message {
+                Message::Input(input) => inputs.push(input),
+                Message::WaitFor { .. } | Message::Start | Message::Stop => {}
+            }
+        }
+        for input in inputs {
+            self.scheduler.handle(now, *input);
+            self.carry_out();
+        }
+    }
+
+    /// Schedules whatever can be, hearing of what comes of it.
+    pub(super) async fn schedule(&mut self) {
+        while self.scheduler.has_work() {
+            let now = self.now();
+            self.scheduler.schedule_one(now, &mut NoCalls);
+            self.carry_out();
+        }
+        self.hear().await;
+    }
+
+    fn carry_out(&mut self) {
+        for effect in self.scheduler.take_effects() {
+            self.shell.carry_out(effect);
+        }
+    }
+
+    fn now(&self) -> Now {
+        let passed = self.began.elapsed();
+        Now { wall: Timestamp::default().plus(passed), monotonic: passed }
+    }
+
+    /// From here on pods change unseen.
+    pub(super) async fn look_away(&self) {
+        for verb in ["list", "watch"] {
+            let pods = Matcher { verb: verb.to_owned(), resource: "pods".to_owned(), ..Matcher::default() };
+            self.server.faults().add(Rule::new(pods, Fault::Reset));
+        }
+        self.server.cut_watches(Matcher { resource: "pods".to_owned(), ..Matcher::default() }, false);
+        settle().await;
+    }
+
+    /// Pods can be seen again, but not what became of them meanwhile: it takes a list.
+    pub(super) async fn look_again(&mut self) {
+        self.server.compact();
+        self.server.faults().clear();
+        sleep(Duration::from_mins(1)).await;
+        self.hear().await;
+    }
+
+    /// What is known of pods, in a form that can be compared.
+    pub(super) fn known(&mut self, uids: &[&Uid]) -> Known {
+        assert_eq!(self.scheduler.cache().differences(), [""; 0]);
+        let places = uids.iter().map(|uid| self.scheduler.place(uid)).collect();
+        let node_of = |uid: &&Uid| self.scheduler.cache().node_of(uid).map(ToString::to_string);
+        Known {
+            places,
+            nodes: uids.iter().map(node_of).collect(),
+            cached: self.scheduler.cache().pod_counts(),
+            queued: self.scheduler.queue_lengths(),
+        }
+    }
+
+    /// The CPU that counts as taken on a node, in thousandths.
+    pub(super) fn taken(&self, node: &str) -> i64 {
+        self.scheduler.cache().nodes().get(node).unwrap().requested().milli_cpu
+    }
+
+    pub(super) async fn stop(self) {
+        assert_eq!(self.pods.faults(), [""; 0]);
+        assert_eq!(self.nodes.faults(), [""; 0]);
+        self.informers.shut_down().await;
+        drop((self.scheduler, self.shell));
+        for writer in self.writers {
+            writer.await.unwrap();
+        }
+    }
+}
+
+pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// What the scheduler knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) places: Vec<Option<Place>>,
+    pub(super) nodes: Vec<Option<String>>,
+    /// Pods in the cache, and how many of them are assumed.
+    pub(super) cached: (usize, usize),
+    pub(super) queued: [usize; 5],
+}

@@ -1,0 +1,164 @@
+//! `kube-informers` as clients that follow a server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube_informers::testing::EventLog;
+use kube_informers::{
+    BackoffPolicy, GroupVersionResource, HandlerOptions, InformerOptions, Kind, Protobuf, ReflectorOptions,
+    Registration, SharedInformer, SharedInformerFactory, Typed,
+};
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::follower::{Follower, Held, drop_empty};
+use super::target::RUNTIME;
+use crate::support::{Requests, Slim};
+
+/// Unlike client-go's these go through all that goes wrong without being started anew, so their waits must not grow as long.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Shared informers of one factory, each with a handler.
+pub(super) struct KubeInformers {
+    name: &'static str,
+    factory: SharedInformerFactory,
+    informers: BTreeMap<&'static str, Box<dyn Followed>>,
+    requests: Requests,
+    stop: CancellationToken,
+}
+
+/// One of them, whatever its kind.
+trait Followed {
+    /// What the store has, once the handler knows of the same.
+    fn held(&self) -> BTreeMap<String, String>;
+
+    fn strange(&self) -> Vec<String>;
+
+    fn objects(&self) -> Option<BTreeMap<String, Value>>;
+}
+
+struct Informer<K: Kind> {
+    informer: Arc<SharedInformer<K>>,
+    told: EventLog<K>,
+    registration: Registration,
+    /// An object as JSON, where it is kept whole.
+    json: fn(&K::Object) -> Option<Value>,
+}
+
+impl KubeInformers {
+    /// Follows everything in JSON.
+    pub(super) fn start(name: &'static str, config: kube::Config) -> Self {
+        let mut informers = Self::new(name, config);
+        informers.follow("pods", Typed::<Pod>::new(), json_of);
+        informers.follow("nodes", Typed::<Node>::new(), json_of);
+        informers.follow("configmaps", Typed::<ConfigMap>::new(), json_of);
+        informers.started()
+    }
+
+    /// Follows pods and nodes in protobuf.
+    pub(super) fn start_in_protobuf(name: &'static str, config: kube::Config) -> Self {
+        let mut informers = Self::new(name, config);
+        let pods = Protobuf::<Slim>::new(GroupVersionResource::of::<Pod>());
+        informers.follow("pods", pods, |_| None);
+        informers.follow("nodes", Protobuf::<Slim>::new(GroupVersionResource::of::<Node>()), |_| None);
+        informers.started()
+    }
+
+    fn new(name: &'static str, config: kube::Config) -> Self {
+        let _within = RUNTIME.enter();
+        let requests = Requests::default();
+        let factory = SharedInformerFactory::new(requests.client(config));
+        Self { name, factory, informers: BTreeMap::new(), requests, stop: CancellationToken::new() }
+    }
+
+    fn started(self) -> Self {
+        let _within = RUNTIME.enter();
+        self.factory.start(&self.stop);
+        self
+    }
+
+    fn follow<K: Kind>(&mut self, resource: &'static str, kind: K, json: fn(&K::Object) -> Option<Value>) {
+        let informer = self.factory.informer_for(Arc::new(kind), |parts| {
+            let backoff = BackoffPolicy { max: LONGEST_WAIT, ..BackoffPolicy::default() };
+            let reflector = ReflectorOptions { backoff, ..ReflectorOptions::default() };
+            SharedInformer::new(
+                parts.kind,
+                parts.list_watch,
+                InformerOptions { reflector, ..InformerOptions::default() },
+            )
+        });
+        let told = EventLog::new(Arc::clone(informer.kind()));
+        let registration = informer.add_event_handler(told.clone(), HandlerOptions::named(resource)).unwrap();
+        self.informers.insert(resource, Box::new(Informer { informer, told, registration, json }));
+    }
+
+    /// How often they have listed or begun to watch, and how often gone on watching.
+    pub(super) fn requests(&self) -> (usize, usize) {
+        (self.requests.lists(), self.requests.watches())
+    }
+
+    /// How many resources they follow.
+    pub(super) fn count(&self) -> usize {
+        self.informers.len()
+    }
+
+    /// The objects of a resource, by `namespace/name`, without what is empty; `None` where they are not kept whole.
+    pub(super) fn objects(&self, resource: &str) -> Option<BTreeMap<String, Value>> {
+        self.informers[resource].objects()
+    }
+}
+
+impl<K: Kind> Followed for Informer<K> {
+    fn held(&self) -> BTreeMap<String, String> {
+        let kind = self.informer.kind();
+        let version = |object: &Arc<K::Object>| {
+            (kind.key(object).to_string(), kind.resource_version(object).to_owned())
+        };
+        let stored: BTreeMap<_, _> = self.informer.store().list().iter().map(version).collect();
+        // Nobody reads the lines.
+        self.told.take();
+        let agree = self.registration.has_synced() && self.told.content() == stored;
+        if agree { stored } else { BTreeMap::new() }
+    }
+
+    fn strange(&self) -> Vec<String> {
+        self.told.faults()
+    }
+
+    fn objects(&self) -> Option<BTreeMap<String, Value>> {
+        let stored = self.informer.store().list();
+        let key = |object: &K::Object| self.informer.kind().key(object).to_string();
+        stored.iter().map(|object| Some((key(object), (self.json)(object)?))).collect()
+    }
+}
+
+fn json_of(object: &impl Serialize) -> Option<Value> {
+    let mut value = serde_json::to_value(object).unwrap();
+    // The list to compare with does not say it of each.
+    value.as_object_mut().unwrap().retain(|field, _| field != "apiVersion" && field != "kind");
+    drop_empty(&mut value);
+    Some(value)
+}
+
+impl Follower for KubeInformers {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn held(&mut self) -> Held {
+        self.informers.iter().map(|(resource, informer)| ((*resource).to_owned(), informer.held())).collect()
+    }
+
+    fn strange(&mut self) -> Vec<String> {
+        self.informers.values().flat_map(|informer| informer.strange()).collect()
+    }
+}
+
+impl Drop for KubeInformers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

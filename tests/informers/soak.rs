@@ -1,0 +1,251 @@
+//! Informers on the real API server, under a load of writes and with a network that fails.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http::Request;
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use kube_informers::QueueKind;
+use serde_json::Value;
+use supercargo::api::connect;
+use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+use tokio::time::sleep;
+
+use super::load::{Load, NAMESPACES, Progress};
+use super::model::{Content, Model, Told};
+use super::proxy::Proxy;
+use super::subject::{Setup, Subject};
+use super::trouble::{Random, Trouble};
+use crate::support::{name_of, node_of, say};
+
+const TEST: &str = "soak";
+/// How many pods are created, each of which lives for a while.
+const PODS: usize = 10_000;
+/// How long an informer may take to catch up, on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+const SETUPS: [Setup; 4] = [
+    Setup {
+        name: "JSON, as by default, checked",
+        protobuf: false,
+        watch_list: true,
+        checked: true,
+        queue: QueueKind::RealFifo { atomic: true },
+    },
+    Setup {
+        name: "JSON, lists, DeltaFIFO",
+        protobuf: false,
+        watch_list: false,
+        checked: false,
+        queue: QueueKind::DeltaFifo { replaced: true },
+    },
+    Setup {
+        name: "protobuf, as by default, checked",
+        protobuf: true,
+        watch_list: true,
+        checked: true,
+        queue: QueueKind::RealFifo { atomic: true },
+    },
+    Setup {
+        name: "protobuf, lists, RealFIFO that is not atomic",
+        protobuf: true,
+        watch_list: false,
+        checked: false,
+        queue: QueueKind::RealFifo { atomic: false },
+    },
+];
+
+/// What is true: what there is, and what of it has a node.
+struct Truth {
+    all: Content,
+    assigned: Content,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watches_and_compactions() {
+    let began = Instant::now();
+    if assets_or_skip().is_none() {
+        return;
+    }
+    // Without a cache for pods in the server, what etcd has forgotten is gone for its clients, too.
+    let apiserver_args = vec!["--watch-cache-sizes=pods#0".to_owned()];
+    let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).unwrap();
+    let kubeconfig = plane.kubeconfig("admin").unwrap();
+    let proxy = Proxy::start(port_of(&connection(&kubeconfig).await)).await.unwrap();
+    let mut subjects = Vec::new();
+    for setup in SETUPS {
+        let mut config = connection(&kubeconfig).await;
+        config.cluster_url = format!("https://127.0.0.1:{}", proxy.port()).parse().unwrap();
+        subjects.push(Subject::start(setup, config));
+    }
+    let client = Client::try_from(connection(&kubeconfig).await).unwrap();
+    say(TEST, began, "the server and its followers are there");
+
+    let progress = Arc::new(Progress::default());
+    let load = {
+        let (client, progress) = (client.clone(), Arc::clone(&progress));
+        let load = Load { pods: PODS, writers: 12, seed: 5 };
+        tokio::spawn(async move { load.run(&client, &progress).await })
+    };
+    let mut trouble = Trouble {
+        plane: &plane,
+        proxy: &proxy,
+        progress: &progress,
+        random: Random::new(11),
+        compactions: 0,
+    };
+    let mut events = Stages::default();
+    while !load.is_finished() {
+        trouble.make().await;
+        events.go_on(&mut subjects, progress.created.load(Ordering::Relaxed)).await;
+    }
+    load.await.unwrap();
+    // The last trouble hides changes after which none come.
+    let compactions = trouble.compactions;
+    say(TEST, began, &format!("{} writes are done, {compactions} compactions", progress.writes()));
+
+    let truth = truth(&client).await;
+    for subject in &subjects {
+        catch_up(subject, &truth).await;
+    }
+    events.check(&subjects);
+    let told = subjects.iter().map(|subject| check(subject, &truth)).fold(Told::default(), sum);
+    let lists: usize = subjects.iter().map(|subject| subject.requests.lists()).sum();
+    let watches: usize = subjects.iter().map(|subject| subject.requests.watches()).sum();
+    let (cuts, left) = (proxy.cuts(), truth.all.len());
+    say(
+        TEST,
+        began,
+        &format!(
+            "{PODS} pods, {} writes, {left} left; {} notifications to {} informers: {told:?}; {cuts} cuts, \
+             {compactions} compactions, {lists} lists or watches with initial events, {watches} watches resumed",
+            progress.writes(),
+            told.all(),
+            subjects.len(),
+        ),
+    );
+    assert!(left > 300 && left < PODS / 2, "{left} pods are left");
+    assert!(compactions >= 5 && cuts >= 50, "too little went wrong: {compactions} compactions, {cuts} cuts");
+    // Now and then the next trouble comes before an informer has got through.
+    assert!(lists > subjects.len() * compactions / 2, "{lists} lists");
+    assert!(watches > subjects.len() * 10, "{watches} watches");
+    assert!(told.repeats > 0 && told.tombstones > 0 && told.replacements > 0, "{told:?}");
+    for subject in subjects {
+        subject.stop().await;
+    }
+}
+
+/// Handlers that come and go, by how many pods have been created.
+#[derive(Default)]
+struct Stages {
+    gone: Vec<(Model, Told)>,
+    joined: bool,
+    back: bool,
+}
+
+impl Stages {
+    async fn go_on(&mut self, subjects: &mut [Subject], created: usize) {
+        if self.gone.is_empty() && created > PODS / 4 {
+            for subject in subjects.iter_mut() {
+                let model = subject.leave("removed").await;
+                let told = model.told();
+                self.gone.push((model, told));
+            }
+        }
+        if !self.joined && created > PODS / 2 {
+            subjects.iter_mut().for_each(|subject| subject.join("late", None, false));
+            self.joined = true;
+        }
+        if !self.back && created > PODS * 3 / 4 {
+            subjects.iter_mut().for_each(|subject| subject.join("removed and back", None, false));
+            self.back = true;
+        }
+    }
+
+    fn check(&self, subjects: &[Subject]) {
+        assert!(self.joined && self.back && self.gone.len() == subjects.len(), "they came or went too late");
+        for (model, told) in &self.gone {
+            assert_eq!(model.told(), *told, "it was told of something after it had gone");
+            assert!(told.adds > PODS / 5, "{told:?}");
+            assert_eq!(model.faults(), Vec::<String>::new());
+        }
+    }
+}
+
+async fn connection(kubeconfig: &Path) -> kube::Config {
+    connect(Some(kubeconfig)).await.unwrap()
+}
+
+fn port_of(config: &kube::Config) -> u16 {
+    config.cluster_url.port_u16().unwrap()
+}
+
+async fn truth(client: &Client) -> Truth {
+    let request = Request::get("/api/v1/pods").body(Body::empty()).unwrap();
+    let body = client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (mut all, mut assigned) = (BTreeMap::new(), BTreeMap::new());
+    for pod in list["items"].as_array().unwrap() {
+        let meta = &pod["metadata"];
+        let key = format!("{}/{}", text(&meta["namespace"]), name_of(pod));
+        let state = (text(&meta["uid"]), text(&meta["resourceVersion"]));
+        if node_of(pod).is_some() {
+            assigned.insert(key.clone(), state.clone());
+        }
+        all.insert(key, state);
+    }
+    Truth { all, assigned }
+}
+
+/// Waits until an informer's store has what is true, and its handlers have seen all that.
+async fn catch_up(subject: &Subject, truth: &Truth) {
+    let began = Instant::now();
+    while subject.stored() != truth.all || subject.pending() > 0 {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{}: {} pods in store, {} in truth; {} changes pending; {:?}",
+            subject.name,
+            subject.stored().len(),
+            truth.all.len(),
+            subject.pending(),
+            subject.last_error()
+        );
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What an informer and its handlers must have come to; gives what they were told.
+fn check(subject: &Subject, truth: &Truth) -> Told {
+    let name = subject.name;
+    assert!(subject.have_synced(), "{name}");
+    let by_namespace: usize = NAMESPACES.iter().map(|namespace| subject.stored_in(namespace)).sum();
+    assert_eq!(by_namespace, truth.all.len(), "{name}: the index");
+    let mut all = Told::default();
+    for (handler, model, filtered) in subject.models() {
+        let told = model.told();
+        eprintln!("{TEST}: {name}, {handler}: {told:?}");
+        assert_eq!(model.faults(), Vec::<String>::new(), "{name}, {handler}");
+        let expected = if filtered { &truth.assigned } else { &truth.all };
+        assert!(model.content() == *expected, "{name}, {handler}: it knows of {}", model.content().len());
+        assert!(told.adds >= told.deletes + expected.len(), "{name}, {handler}: {told:?}");
+        all = sum(all, told);
+    }
+    all
+}
+
+fn sum(one: Told, other: Told) -> Told {
+    Told {
+        adds: one.adds + other.adds,
+        updates: one.updates + other.updates,
+        repeats: one.repeats + other.repeats,
+        replacements: one.replacements + other.replacements,
+        deletes: one.deletes + other.deletes,
+        tombstones: one.tombstones + other.tombstones,
+    }
+}
