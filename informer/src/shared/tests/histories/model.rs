@@ -210,6 +210,8 @@ impl Model {
                     return Err(format!("initial after the beginning: {said:?}"));
                 }
                 Said::Update { .. } | Said::Delete { .. } if account.gathered => {}
+                // An update by which the object begins to pass.
+                Said::Add { .. } if account.gathered && account.filtered => {}
                 _ => over = true,
             }
         }
@@ -219,7 +221,14 @@ impl Model {
         }
         let expected = match (&account.initial, account.first_list) {
             (Initial::Store(content), _) => content.clone(),
-            (Initial::FirstList, Some(version)) => self.content_at(version, account.filtered),
+            (Initial::FirstList, Some(version)) => {
+                if account.gathered {
+                    // What has changed of a listed object by now has the flag, too, even if it passes only since.
+                    let listed = self.content_at(version, false);
+                    flagged.retain(|key, told| *told <= version || !listed.contains_key(key));
+                }
+                self.content_at(version, account.filtered)
+            }
             (Initial::FirstList, None) => Content::new(),
         };
         if flagged == expected {
