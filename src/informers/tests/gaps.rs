@@ -40,8 +40,7 @@ async fn a_relist_that_brings_nothing_new_requeues_nothing() {
             let versions = line.rsplit(' ').next().unwrap().split_once('>');
             line.starts_with("update ") && versions.is_some_and(|(old, new)| old == new)
         };
-        let (pods, nodes) = bed.pods.take();
-        bed.nodes.take();
+        let (pods, nodes) = (bed.pods.take(), bed.nodes.take());
         assert_eq!((pods.len(), nodes.len()), (4, 1), "{pods:?} {nodes:?}");
         assert!(pods.iter().chain(&nodes).all(unchanged), "{pods:?} {nodes:?}");
         assert_eq!(bed.known(&uids), before);
