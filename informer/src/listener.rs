@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::coop;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -219,8 +221,8 @@ where
     pub(crate) async fn run(mut self) {
         let progress = Arc::clone(&self.progress);
         let _stopped = progress.stopped.set_on_drop();
-        while let Some(Some(message)) = progress.removed.run_until_cancelled(self.inbox.recv()).await {
-            // Both may have come true while this task waited.
+        while let Some(message) = self.next().await {
+            // It may have come true while this task waited.
             if progress.removed.is_cancelled() {
                 break;
             }
@@ -236,6 +238,21 @@ where
             }
         }
         progress.forget_pending();
+    }
+
+    /// The next message, unless the handler is removed while there is none.
+    async fn next(&mut self) -> Option<Message<T>> {
+        // To wait for a removal as well costs more than most calls: only where there is nothing to do.
+        match self.inbox.try_recv() {
+            Ok(message) => {
+                coop::consume_budget().await;
+                Some(message)
+            }
+            Err(TryRecvError::Empty) => {
+                self.progress.removed.run_until_cancelled(self.inbox.recv()).await.flatten()
+            }
+            Err(TryRecvError::Disconnected) => None,
+        }
     }
 
     async fn deliver(&mut self, change: Notification<T>) -> ControlFlow<()> {

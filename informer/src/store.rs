@@ -1,6 +1,7 @@
 //! The store: what the server has, as far as is known, with indices.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -258,15 +259,16 @@ impl<T> Content<T> {
     }
 
     fn upsert(&mut self, key: ObjectKey, object: Arc<T>) -> Change<T> {
-        let old = self.objects.get(&key).cloned();
+        // The stored key stays, so that the map is searched once.
+        let old = self.objects.get_mut(&key).map(|stored| mem::replace(stored, Arc::clone(&object)));
         for index in self.indices.values_mut() {
             index.refile(&key, old.as_deref(), Some(&object));
         }
-        self.objects.insert(key, Arc::clone(&object));
-        match old {
-            Some(old) => Change::Updated(old, object),
-            None => Change::Added(object),
-        }
+        let Some(old) = old else {
+            self.objects.insert(key, Arc::clone(&object));
+            return Change::Added(object);
+        };
+        Change::Updated(old, object)
     }
 
     /// The deletion of an object that was never here is news too, unless there is nothing to say but a name.
