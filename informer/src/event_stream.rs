@@ -59,7 +59,7 @@ impl<T> Stream for EventStream<T> {
             match ready!(stream.inbox.poll_recv(context)) {
                 Some(Message::Synced) => stream.registration.0.synced.set(),
                 Some(Message::Changes { changes, syncing }) => {
-                    stream.shown = Some(Shown::new(changes, syncing))
+                    stream.shown = Some(Shown::new(changes, syncing));
                 }
                 None => break,
             }
