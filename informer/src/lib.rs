@@ -94,6 +94,8 @@ mod retry_window;
 mod selector;
 mod shared;
 mod store;
+#[doc = include_str!("../docs/client-go.md")]
+pub mod client_go {}
 #[doc(hidden)]
 pub mod testing;
 mod undelta;
@@ -138,3 +140,8 @@ pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
 pub use undelta::UndeltaStore;
 pub use wait::{DoneChecker, WaitError, wait_for};
+
+/// What the README shows must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -40,7 +40,7 @@ trait Followed {
     fn objects(&self) -> Option<BTreeMap<String, Value>>;
 }
 
-struct Informer<K: Kind> {
+struct One<K: Kind> {
     informer: Arc<SharedInformer<K>>,
     told: EventLog<K>,
     registration: Registration,
@@ -52,9 +52,9 @@ impl KubeInformers {
     /// Follows everything in JSON.
     pub(super) fn start(name: &'static str, config: kube::Config) -> Self {
         let mut informers = Self::new(name, config);
-        informers.follow("pods", Typed::<Pod>::new(), json_of);
-        informers.follow("nodes", Typed::<Node>::new(), json_of);
-        informers.follow("configmaps", Typed::<ConfigMap>::new(), json_of);
+        informers.follow("pods", Typed::<Pod>::new(), |object| Some(json_of(object)));
+        informers.follow("nodes", Typed::<Node>::new(), |object| Some(json_of(object)));
+        informers.follow("configmaps", Typed::<ConfigMap>::new(), |object| Some(json_of(object)));
         informers.started()
     }
 
@@ -92,7 +92,7 @@ impl KubeInformers {
         });
         let told = EventLog::new(Arc::clone(informer.kind()));
         let registration = informer.add_event_handler(told.clone(), HandlerOptions::named(resource)).unwrap();
-        self.informers.insert(resource, Box::new(Informer { informer, told, registration, json }));
+        self.informers.insert(resource, Box::new(One { informer, told, registration, json }));
     }
 
     /// How often they have listed or begun to watch, and how often gone on watching.
@@ -111,7 +111,7 @@ impl KubeInformers {
     }
 }
 
-impl<K: Kind> Followed for Informer<K> {
+impl<K: Kind> Followed for One<K> {
     fn held(&self) -> BTreeMap<String, String> {
         let kind = self.informer.kind();
         let version = |object: &Arc<K::Object>| {
@@ -135,12 +135,12 @@ impl<K: Kind> Followed for Informer<K> {
     }
 }
 
-fn json_of(object: &impl Serialize) -> Option<Value> {
+fn json_of(object: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(object).unwrap();
     // The list to compare with does not say it of each.
     value.as_object_mut().unwrap().retain(|field, _| field != "apiVersion" && field != "kind");
     drop_empty(&mut value);
-    Some(value)
+    value
 }
 
 impl Follower for KubeInformers {

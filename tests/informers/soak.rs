@@ -158,11 +158,15 @@ impl Stages {
             }
         }
         if !self.joined && created > PODS / 2 {
-            subjects.iter_mut().for_each(|subject| subject.join("late", None, false));
+            for subject in subjects.iter_mut() {
+                subject.join("late", None, false);
+            }
             self.joined = true;
         }
         if !self.back && created > PODS * 3 / 4 {
-            subjects.iter_mut().for_each(|subject| subject.join("removed and back", None, false));
+            for subject in subjects.iter_mut() {
+                subject.join("removed and back", None, false);
+            }
             self.back = true;
         }
     }

@@ -15,7 +15,7 @@ use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_apiserver::status::Status;
 use supercargo_apiserver::{ApiServer, Listen};
 
-use crate::pod;
+use super::pod;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

@@ -11,7 +11,7 @@ use kube_informers::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cluster, log_of};
+use super::{Cluster, log_of};
 
 const WIDGETS: &str = "
 apiVersion: apiextensions.k8s.io/v1

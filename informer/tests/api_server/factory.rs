@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cluster, log_of, pod};
+use super::{Cluster, log_of, pod};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const NON_TERMINAL: &str = "status.phase!=Succeeded,status.phase!=Failed";

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::Cluster;
+use super::Cluster;
 
 /// A kind: the path of its collection, and what a small object of it has beside its metadata.
 struct Row {

@@ -16,8 +16,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tower::ServiceExt;
 
-use crate::kinds::{Asking, config_maps};
-use crate::server::{Server, config_map, create};
+use super::kinds::{Asking, config_maps};
+use super::server::{Server, config_map, create};
 
 /// What happens to the bytes of an answer.
 #[derive(Clone, Debug)]

@@ -33,9 +33,9 @@ use supercargo_apiserver::status::Status;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::damage::{Damage, Damager, config, damage, runtime};
-use crate::kinds::{Asking, config_maps};
-use crate::server::{config_map, create};
+use super::damage::{Damage, Damager, config, damage, runtime};
+use super::kinds::{Asking, config_maps};
+use super::server::{config_map, create};
 
 /// What happens while answers are damaged.
 #[derive(Clone, Debug)]

@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::kinds::config_maps;
-use crate::server::{Server, answering, config_map, create};
+use super::kinds::config_maps;
+use super::server::{Server, answering, config_map, create};
 
 /// A client whose requests are written down, and nothing else.
 fn recording() -> (Client, impl Fn() -> Vec<String>) {

@@ -23,8 +23,8 @@ use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_apiserver::kinds::built_in;
 use supercargo_apiserver::status::Status;
 
-use crate::kinds::{Asking, Slim, config_maps, slim};
-use crate::server::{Server, answering, config_map, create};
+use super::kinds::{Asking, Slim, config_maps, slim};
+use super::server::{Server, answering, config_map, create};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 

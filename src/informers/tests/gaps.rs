@@ -28,7 +28,8 @@ async fn a_relist_that_brings_nothing_new_requeues_nothing() {
     };
     let attempted = attempts(&bed);
     for round in 0..3 {
-        (bed.pods.take(), bed.nodes.take());
+        bed.pods.take();
+        bed.nodes.take();
         // Something else changes, so that what the informers know is of the past that is forgotten.
         let map = json!({ "metadata": { "name": format!("map-{round}") } });
         bed.ask(Method::POST, "/api/v1/namespaces/default/configmaps", &map).await;

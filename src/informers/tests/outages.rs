@@ -21,7 +21,8 @@ async fn outage(bed: &mut Bed, keeps_history: bool) {
     }
     sleep(OUTAGE / 2).await;
     bed.link.take_asked();
-    (bed.pods.take(), bed.nodes.take());
+    bed.pods.take();
+    bed.nodes.take();
     bed.link.refuse(false);
     // The waits between attempts have grown, and not beyond half a minute with jitter.
     sleep(Duration::from_mins(1)).await;

@@ -1,0 +1,9 @@
+//! The one binary of integration tests: a link for all of them.
+
+mod api_server;
+mod client_go;
+mod controller_example;
+mod kube_runtime;
+mod own_kind;
+mod sample_pods;
+mod wire;
