@@ -51,7 +51,9 @@ async fn a_relist_brings_tombstones_then_updates_even_without_news_then_adds() {
     let logs = [HandlerOptions::default(), every(0), every(60), every(1)].map(|options| rig.log(options).0);
     let _running = rig.run();
     settle().await;
-    logs.iter().for_each(|log| drop(log.take()));
+    for log in &logs {
+        log.take();
+    }
     rig.source.delete_silently(pod("c"));
     rig.source.apply_silently(pod("b"));
     rig.source.apply_silently(pod("d"));
