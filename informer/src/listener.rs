@@ -111,6 +111,12 @@ impl Registration {
     pub fn panics(&self) -> u64 {
         self.0.panics.load(Ordering::Relaxed)
     }
+
+    /// How many of the handler's calls took longer than 100 ms while more than 1024 changes waited for it. The log
+    /// tells of one of them every ten seconds.
+    pub fn slow_calls(&self) -> u64 {
+        self.0.slow_calls.load(Ordering::Relaxed)
+    }
 }
 
 /// What the informer, the listener's task and the registration share.
@@ -124,6 +130,7 @@ pub(crate) struct Progress {
     pending: AtomicUsize,
     processed: AtomicU64,
     panics: AtomicU64,
+    slow_calls: AtomicU64,
 }
 
 impl Progress {
@@ -137,6 +144,7 @@ impl Progress {
             pending: AtomicUsize::new(0),
             processed: AtomicU64::new(0),
             panics: AtomicU64::new(0),
+            slow_calls: AtomicU64::new(0),
         }
     }
 
@@ -330,8 +338,11 @@ where
 
     fn report_if_slow(&mut self, started: Instant, backlog: usize) {
         let now = Instant::now();
-        let recent = self.last_report.is_some_and(|last| now - last < REPORT_EVERY);
-        if now - started > SLOW_CALL && !recent {
+        if now - started <= SLOW_CALL {
+            return;
+        }
+        self.progress.slow_calls.fetch_add(1, Ordering::Relaxed);
+        if self.last_report.is_none_or(|last| now - last >= REPORT_EVERY) {
             self.last_report = Some(now);
             tracing::warn!(handler = %self.progress.name, informer = %self.progress.informer, pending = backlog, took = ?(now - started),
                 "slow event handler with a long backlog");

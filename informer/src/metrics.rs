@@ -45,6 +45,8 @@ pub struct HandlerMetrics {
     pub processed: u64,
     /// See [`Registration::panics`].
     pub panics: u64,
+    /// See [`Registration::slow_calls`].
+    pub slow_calls: u64,
     /// See [`Registration::has_synced`].
     pub has_synced: bool,
 }
@@ -56,6 +58,7 @@ impl From<&Registration> for HandlerMetrics {
             pending: registration.pending(),
             processed: registration.processed(),
             panics: registration.panics(),
+            slow_calls: registration.slow_calls(),
             has_synced: registration.has_synced(),
         }
     }
@@ -104,7 +107,8 @@ pub struct InformerMetrics {
 
 /// Writes the three metrics that client-go has for informers, with its names and labels, in Prometheus' text
 /// format: `informer_queued_items`, `informer_processing_latency_seconds`, `informer_store_resource_version`; and
-/// `informer_handler_pending_items`, which is ours, once per handler that has a name.
+/// `informer_handler_pending_items` and `informer_handler_slow_calls_total`, which are ours, once per handler that
+/// has a name.
 ///
 /// Informers whose identity is not reserved are left out, same as in client-go. So each line is unique if the
 /// handlers' names are.
@@ -125,14 +129,21 @@ pub fn write_prometheus(out: &mut impl Write, informers: &[InformerMetrics]) -> 
         }
     }
     head(out, "handler_pending_items", "gauge", "Changes that wait for an event handler.")?;
-    for it in &counted {
+    write_per_handler(out, &counted, "handler_pending_items", |handler| handler.pending as u64)?;
+    head(out, "handler_slow_calls_total", "counter", "Slow calls of an event handler with a long backlog.")?;
+    write_per_handler(out, &counted, "handler_slow_calls_total", |handler| handler.slow_calls)
+}
+
+fn write_per_handler(
+    out: &mut impl Write,
+    informers: &[&InformerMetrics],
+    metric: &str,
+    value: fn(&HandlerMetrics) -> u64,
+) -> fmt::Result {
+    for it in informers {
         for handler in it.handlers.iter().filter(|handler| !handler.name.is_empty()) {
             let (labels, name) = (Labels(it), Escaped(&handler.name));
-            writeln!(
-                out,
-                "informer_handler_pending_items{{{labels},handler=\"{name}\"}} {}",
-                handler.pending
-            )?;
+            writeln!(out, "informer_{metric}{{{labels},handler=\"{name}\"}} {}", value(handler))?;
         }
     }
     Ok(())
@@ -342,6 +353,7 @@ mod tests {
             pending: 7,
             processed: 8,
             panics: 0,
+            slow_calls: 9,
             has_synced: true,
         };
         InformerMetrics {
@@ -382,10 +394,15 @@ mod tests {
             format!("informer_processing_latency_seconds_count{{{labels}}} 1"),
             format!("informer_store_resource_version{{{labels}}} 42"),
             format!("informer_handler_pending_items{{{labels},handler=\"a \\\"b\\\"\"}} 7"),
+            format!("informer_handler_slow_calls_total{{{labels},handler=\"a \\\"b\\\"\"}} 9"),
         ] {
             assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
         }
-        // 4 heads of 2 lines, 2 gauges, 1 handler with a name, 12 buckets and the last, sum and count.
-        assert_eq!(text.lines().count(), 8 + 2 + 1 + 15, "the informer that is nobody is not there:\n{text}");
+        // 5 heads of 2 lines, 2 gauges, 2 of the handler with a name, 12 buckets and the last, sum and count.
+        assert_eq!(
+            text.lines().count(),
+            10 + 2 + 2 + 15,
+            "the informer that is nobody is not there:\n{text}"
+        );
     }
 }

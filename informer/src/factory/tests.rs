@@ -109,7 +109,8 @@ async fn what_is_made_after_a_start_waits_for_the_next() {
     factory.start(&stop);
     let nodes = factory.informer(Typed::<Node>::new());
     let result = factory.wait_for_cache_sync(&stop).await;
-    assert_eq!(result.synced, [pods.kind().gvr().clone()]);
+    assert_eq!(result.by_resource(), BTreeMap::from([(pods.kind().gvr(), true)]), "the others are not in it");
+    assert_eq!(pods.store().len(), 1, "the first list is there");
     assert!(pods.is_started() && !nodes.is_started());
     factory.start(&stop);
     let result = factory.wait_for_cache_sync(&stop).await;

@@ -157,7 +157,9 @@ async fn requests_ask_for_plain_json() {
         assert_eq!(request.headers()[ACCEPT_ENCODING], "identity");
         ok(empty_list())
     });
-    pods(client).list(&ListOptions::default()).await.unwrap();
+    let source = pods(client);
+    source.list(&ListOptions::default()).await.unwrap();
+    drop(source.watch(&ListOptions::default()).await.unwrap());
 }
 
 #[tokio::test]

@@ -118,17 +118,19 @@ fn taking(duration: Duration) -> HandlerFuncs<usize> {
 async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_call() {
     const MILLI: Duration = Duration::from_millis(1);
     let table = [
-        (1024, 150 * MILLI, 0),
-        (1500, 100 * MILLI, 0),
+        (1024, 150 * MILLI, 0, 0),
+        (1500, 100 * MILLI, 0, 0),
         // Below the threshold after 476 calls, which are 71.4 s: a report at once, and one each 10 s.
-        (1500, 150 * MILLI, 8),
-        (1025, 101 * MILLI, 1),
+        (1500, 150 * MILLI, 476, 8),
+        (1025, 101 * MILLI, 1, 1),
     ];
-    for (backlog, duration, reports) in table {
+    for (backlog, duration, slow_calls, reports) in table {
         let log = CaughtLog::new();
         let line = Line::to(taking(duration), usize::MAX);
         (0..backlog).for_each(|number| line.send(number));
+        let registration = line.registration();
         line.finish().await;
+        assert_eq!(registration.slow_calls(), slow_calls, "{backlog} pending, {duration:?} each");
         let lines = log.lines();
         assert_eq!(lines.len(), reports, "{backlog} pending, {duration:?} each: {lines:#?}");
         if let Some(line) = lines.first() {

@@ -115,6 +115,15 @@ async fn events_in_protobuf_are_read_wherever_the_chunks_end() {
 }
 
 #[tokio::test]
+async fn an_object_larger_than_codecs_expect_is_read_whole_in_protobuf() {
+    // tokio's codec takes no frame of more than 8 MB unless it is told to.
+    let blob = [("blob".to_owned(), "x".repeat(9 << 20))].into();
+    let large = enveloped(&object(&ObjectMeta { annotations: blob, ..meta("large", "1") }), "");
+    let body = [event("ADDED", &large), event("ADDED", &named("small", "2"))].concat();
+    assert_eq!(read(&body, 1 << 16).await, ["+large", "+small"]);
+}
+
+#[tokio::test]
 async fn an_event_in_protobuf_that_cannot_be_read_is_an_error_of_the_watch() {
     let good = event("ADDED", &named("a", "1"));
     let unnamed = enveloped(&field(2, b"no metadata"), "");

@@ -2,11 +2,12 @@
 
 use super::*;
 
-/// Lists as told, then closes each watch at once, so that the next list is due. Without watch-list.
-async fn lists(
+/// Lists as told, then closes each watch at once, so that the next list is due. Without watch-list. Gives the lists
+/// that were asked for, and what was queued.
+async fn requests(
     answers: Vec<Result<Page<Pod>, ListWatchError>>,
     options: ReflectorOptions,
-) -> (Vec<String>, Vec<String>) {
+) -> (Vec<Request>, Vec<String>) {
     let count = answers.len();
     let answers = Mutex::new(answers.into_iter());
     let source = Scripted::new(
@@ -16,7 +17,16 @@ async fn lists(
     let rig = Rig::with(source.clone(), ReflectorOptions { watch_list: false, ..options });
     sleep(120.0).await;
     let lists = source.requests().into_iter().filter(|request| !request.watch).take(count);
-    (lists.map(|request| request.summary().replace("list ", "")).collect(), rig.stop().await)
+    (lists.collect(), rig.stop().await)
+}
+
+/// The same, with the lists in short.
+async fn lists(
+    answers: Vec<Result<Page<Pod>, ListWatchError>>,
+    options: ReflectorOptions,
+) -> (Vec<String>, Vec<String>) {
+    let (lists, queued) = requests(answers, options).await;
+    (lists.iter().map(|request| request.summary().replace("list ", "")).collect(), queued)
 }
 
 fn page_to(version: &str, pods: &[(&str, &str)], token: &str) -> Page<Pod> {
@@ -40,10 +50,13 @@ async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
         Ok(page("30", &[])),
         Ok(page("30", &[])),
     ];
-    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    let (lists, _) = requests(answers, ReflectorOptions::default()).await;
     let expected =
-        ["rv=0 limit=500", "rv=10", "rv= limit=500", "rv=20", "rv= limit=500", "rv= limit=500", "rv=30"];
-    assert_eq!(requests, expected);
+        ["rv=0 limit=500", "rv=10", "rv= limit=500", "rv=20", "rv= limit=500", "rv= limit=500", "rv=30"]
+            .map(|list| format!("list {list}"));
+    assert_eq!(summaries(&lists), expected);
+    let at_once: Vec<_> = lists.windows(2).map(|pair| pair[1].at == pair[0].at).collect();
+    assert_eq!(at_once, [false, true, false, true, false, false], "no wait before the version is dropped");
 }
 
 /// As one that was damaged on its way here: to ask with it for ever would be to fail for ever.

@@ -174,22 +174,28 @@ async fn past_the_events_without_order_the_version_follows_them_again() {
 #[tokio::test(start_paused = true)]
 async fn the_version_is_that_of_the_last_event() {
     let events = || {
-        vec![
+        let events = [
             WatchEvent::Modified(pod("a", "20")),
+            // Even of one that came late.
             WatchEvent::Added(pod("b", "10")),
             bookmark("30", false),
             WatchEvent::Deleted(pod("a", "40")),
             // No version is none to go on from.
             bookmark("", false),
-        ]
+        ];
+        let second = Duration::from_secs(1);
+        events.into_iter().fold(Script::stay_after(vec![]), |script, event| script.then(second, event))
     };
-    let source = Scripted::new(
-        |_, _| Ok(page("10", &[("a", "10")])),
-        no_watch_list(move |_, _| Ok(Script::stay_after(events()))),
-    );
+    let source =
+        Scripted::new(|_, _| Ok(page("10", &[("a", "10")])), no_watch_list(move |_, _| Ok(events())));
     let rig = Rig::start(source);
-    settle().await;
-    assert_eq!(rig.status.version(), "40");
+    sleep(0.5).await;
+    let mut versions = Vec::new();
+    for _ in 0..6 {
+        versions.push(rig.status.version());
+        sleep(1.0).await;
+    }
+    assert_eq!(versions, ["10", "20", "10", "30", "40", "40"]);
     assert_eq!(rig.stop().await, ["=10[a@10]", "~a@20", "+b@10", "@30", "-a@40", "@"]);
 }
 

@@ -25,6 +25,26 @@ async fn an_informer_runs_once_and_what_comes_too_late_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_is_not_synced_while_objects_of_its_first_list_are_processed() {
+    for queue in crate::queue::tests::KINDS {
+        let rig = Rig::with(&["a", "b", "c"], InformerOptions { queue, ..InformerOptions::default() });
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (seeing, informer) = (Arc::clone(&seen), Arc::downgrade(&rig.informer));
+        // Is called for each object as it is stored.
+        let watching: IndexFn<Pod> = Arc::new(move |_, _| {
+            seeing.lock().extend(informer.upgrade().map(|informer| informer.has_synced()));
+            Vec::new()
+        });
+        rig.informer.add_indexers([("watching".to_owned(), watching)].into()).unwrap();
+        let running = rig.run();
+        rig.informer.synced().await;
+        assert_eq!(*seen.lock(), [false; 3], "{queue:?}");
+        assert_eq!(rig.informer.store().len(), 3);
+        rig.stop(running).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_the_run_leaves_no_task_behind() {
     let rig = Rig::new(&["a"]);
     let (_, registration) = rig.log(HandlerOptions::default());

@@ -32,6 +32,13 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
         assert_eq!(log.content(), rig.source.content());
         assert!(registration.has_synced() && registration.pending() == 0);
     }
+    // The first was there before the storm, and saw all of it; the others all of the rest.
+    let everything = logs[0].0.lines();
+    for (log, _) in &logs {
+        let lines = log.lines();
+        let later: Vec<_> = lines.iter().skip_while(|line| line.ends_with("initial")).collect();
+        assert!(everything.iter().rev().take(later.len()).rev().eq(later), "each later change, in order");
+    }
     let initial = |log: &EventLog<Pods>| log.lines().iter().filter(|line| line.ends_with("initial")).count();
     assert!(logs.iter().skip(2).any(|(log, _)| initial(log) > 0), "some joined late");
     rig.stop(running).await;

@@ -30,8 +30,26 @@ async fn each_handler_is_resynced_at_its_own_pace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_period_between_two_checks_lasts_until_the_later() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(2), ..InformerOptions::default() });
+    let (three, _) = rig.log(every(3));
+    let (two, _) = rig.log(every(2));
+    let _running = rig.run();
+    settle().await;
+    for log in [&two, &three] {
+        log.take();
+    }
+    let mut calls = Vec::new();
+    for _ in 0..4 {
+        tokio::time::sleep(secs(2)).await;
+        calls.push([&two, &three].map(|log| log.take().len()));
+    }
+    assert_eq!(calls, [[1, 0], [1, 1], [1, 0], [1, 1]], "three seconds come to four");
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced() {
-    let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
+    let rig = Rig::with(&["a", "b", "c"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(1));
     let _running = rig.run();
@@ -40,11 +58,17 @@ async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced()
     for log in [&plain, &resynced] {
         log.take();
     }
+    rig.source.delete_silently(pod("c"));
     rig.source.apply_silently(pod("b"));
+    rig.source.apply_silently(pod("d"));
     rig.source.reset_watch();
     tokio::time::sleep(secs(4)).await;
-    assert_eq!(plain.take(), ["update ns/b 3>4"]);
-    assert!(resynced.take().contains(&"update ns/a 2>2".to_owned()));
+    let changed = ["tombstone ns/c 4", "update ns/b 3>6", "add ns/d 7"];
+    assert_eq!(plain.take(), changed, "only what has changed");
+    // The list comes between two checks, so what it repeats is beside what they do.
+    let all = resynced.take();
+    let list = all.iter().position(|line| line == changed[0]).unwrap();
+    assert_eq!(all[list + 1..list + 4], ["update ns/a 2>2", changed[1], changed[2]]);
 }
 
 #[tokio::test(start_paused = true)]
