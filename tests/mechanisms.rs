@@ -46,7 +46,9 @@ fn rows(document: &str) -> Vec<Row> {
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
     };
-    let lines = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #") && !line.starts_with("| |"));
+    let lines = document
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| #") && !line.starts_with("| |"));
     lines
         .map(|line| {
             let cells = cells(line);
@@ -155,7 +157,8 @@ fn every_mechanism_of_client_go_has_its_counterpart_and_a_test() {
         faults.extend(row.tests.iter().filter_map(|name| fault(name, &own)));
     }
     let known: BTreeSet<&str> = CHAPTERS.iter().map(|(chapter, _)| *chapter).collect();
-    let strange = rows.iter().filter(|row| row.first.parse::<usize>().is_err() && !known.contains(&*row.first));
+    let strange =
+        rows.iter().filter(|row| row.first.parse::<usize>().is_err() && !known.contains(&*row.first));
     faults.extend(strange.map(|row| format!("{}: no such chapter", row.first)));
     assert!(faults.is_empty(), "{faults:#?}");
 }
@@ -167,7 +170,9 @@ fn a_missing_ignored_or_doubled_test_is_found() {
     assert_eq!(tests_in(source), ["one", "two", "four"]);
     let own = BTreeMap::from([("one".to_owned(), 1), ("two".to_owned(), 2)]);
     assert_eq!(fault("one", &own), None);
-    for name in ["two", "none", "tests/mechanisms.rs::none", "tests/none.rs::one", "tests/tidy.rs::compile_fail"] {
+    for name in
+        ["two", "none", "tests/mechanisms.rs::none", "tests/none.rs::one", "tests/tidy.rs::compile_fail"]
+    {
         assert!(fault(name, &own).is_some(), "{name}");
     }
     assert_eq!(fault("tests/mechanisms.rs::a_missing_ignored_or_doubled_test_is_found", &own), None);

@@ -268,14 +268,14 @@ pub(crate) fn is_test(path: &Path) -> bool {
         .any(|name| ["tests", "tests.rs", "testing", "testing.rs"].iter().any(|test| name == *test))
 }
 
-/// The lines that are compiled outside tests, without comments, with their numbers. It relies on rustfmt: what is for tests
-/// begins with an attribute at some depth and ends with a line at the same depth.
+/// The lines that are compiled outside tests and documentation, without comments, with their numbers. It relies on rustfmt: what
+/// is for tests begins with an attribute at some depth and ends with a line at the same depth.
 pub(crate) fn code(source: &str) -> Vec<(usize, &str)> {
     let mut code = Vec::new();
     let mut lines = source.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         let depth = line.len() - line.trim_start().len();
-        if line.trim_start() == "#[cfg(test)]" {
+        if ["#[cfg(test)]", "#[cfg(doc)]", "#[cfg(doctest)]"].contains(&line.trim_start()) {
             let is_end = |line: &str| {
                 let is_item =
                     line.len() - line.trim_start().len() == depth && !line.trim_start().starts_with("//");
@@ -389,6 +389,10 @@ use std::fs;
 mod tests {
     use std::env;
 }
+#[cfg(doc)]
+mod docs {
+    use std::process;
+}
 impl X {
     #[cfg(test)]
     fn for_tests() {
@@ -398,7 +402,7 @@ impl X {
 }
 ";
     let words = found(source, IMPURE_WORDS);
-    let expected = [(1, "Instant"), (4, "std::thread"), (4, "thread::"), (4, "eprintln!"), (17, "HashSet")];
+    let expected = [(1, "Instant"), (4, "std::thread"), (4, "thread::"), (4, "eprintln!"), (21, "HashSet")];
     assert_eq!(words, expected);
 }
 

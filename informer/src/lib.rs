@@ -94,6 +94,7 @@ mod retry_window;
 mod selector;
 mod shared;
 mod store;
+#[cfg(doc)]
 #[doc = include_str!("../docs/client-go.md")]
 pub mod client_go {}
 #[doc(hidden)]
