@@ -83,3 +83,21 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
     }
     assert_eq!(told, [(vec![], vec!["update ns/a 2>2".to_owned()]), (vec![], vec![])]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
+    let (log, _) = rig.log(every(10));
+    let _running = rig.run();
+    settle().await;
+    log.take();
+    // As on any machine with something else to do: the first check by a little, the others by less.
+    tokio::time::advance(secs(10) + Duration::from_millis(3)).await;
+    let mut updates = Vec::new();
+    for _ in 0..3 {
+        settle().await;
+        updates.push(log.take().len());
+        tokio::time::sleep(secs(10)).await;
+    }
+    assert_eq!(updates, [1, 1, 1]);
+}
