@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::FOR_EVER;
 use crate::delta::Batch;
 use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
@@ -293,7 +294,7 @@ impl Schedule {
                 tracing::warn!(?requested, "no resyncs, because the informer was made without");
                 Duration::ZERO
             }
-            (requested, check_period) => requested.max(check_period),
+            (requested, check_period) => requested.max(check_period).min(FOR_EVER),
         };
     }
 

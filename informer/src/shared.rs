@@ -12,6 +12,7 @@ use tokio::task::coop;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::FOR_EVER;
 use crate::delta::{Batch, Delta, Queue};
 use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
@@ -399,6 +400,7 @@ impl<K: Kind> Drop for StopOnDrop<'_, K> {
 }
 
 pub(crate) fn resync_timer(period: Duration) -> Option<Interval> {
+    let period = period.min(FOR_EVER);
     (!period.is_zero()).then(|| tokio::time::interval_at(Instant::now() + period, period))
 }
 

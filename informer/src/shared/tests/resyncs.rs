@@ -101,3 +101,15 @@ async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
     }
     assert_eq!(updates, [1, 1, 1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_period_longer_than_the_clock_can_count_is_never() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: Duration::MAX, ..InformerOptions::default() });
+    let (early, _) = rig.log(HandlerOptions::default());
+    let running = rig.run();
+    settle().await;
+    let (late, _) = rig.log(HandlerOptions { resync: Some(Duration::MAX), ..HandlerOptions::default() });
+    settle().await;
+    assert_eq!((early.lines().len(), late.lines().len()), (1, 1));
+    rig.stop(running).await;
+}
