@@ -61,6 +61,7 @@ enum Phase {
 }
 
 struct Enrolled<T> {
+    /// Dropping it closes the listener's queue.
     outbox: Outbox<T>,
     /// The listener's task, until the informer runs.
     task: Option<BoxFuture<'static, ()>>,
@@ -153,9 +154,12 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) fn remove(&self, registration: &Registration) -> bool {
         let mut state = self.state.lock();
         let is_it = |enrolled: &Enrolled<T>| Arc::ptr_eq(&enrolled.outbox.progress, &registration.0);
-        if let Some(position) = state.enrolled.iter().position(is_it) {
-            state.enrolled.remove(position).finish();
-        }
+        let position = state.enrolled.iter().position(is_it);
+        let removed = position.map(|position| state.enrolled.remove(position));
+        // Before the rest: with the task of a listener that never ran its handler is dropped, which is foreign
+        // code and may want to use the informer.
+        drop(state);
+        drop(removed);
         let is_ours = Arc::ptr_eq(&registration.0.informer, &self.name);
         if is_ours {
             registration.0.removed.cancel();
@@ -235,10 +239,10 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Stopped;
-        for enrolled in std::mem::take(&mut state.enrolled) {
-            enrolled.finish();
-        }
+        let ended = std::mem::take(&mut state.enrolled);
         self.tasks.close();
+        drop(state);
+        drop(ended);
     }
 
     /// Waits until every listener has ended.
@@ -311,13 +315,6 @@ impl<T> Enrolled<T> {
     fn start(&mut self, tasks: &TaskTracker, runtime: &Handle) {
         if let Some(task) = self.task.take() {
             tasks.spawn_on(task, runtime);
-        }
-    }
-
-    /// Closes the queue, by dropping its sender. A task that never ran has nothing to finish.
-    fn finish(self) {
-        if self.task.is_some() {
-            self.outbox.progress.stopped.set();
         }
     }
 }
