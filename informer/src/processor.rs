@@ -125,6 +125,8 @@ impl<T: Send + Sync + 'static> Processor<T> {
         if matches!(state.phase, Phase::Stopped) {
             return Err(AddHandlerError::Stopped);
         }
+        // Or streams that come and go while nothing changes would pile up.
+        state.forget_closed();
         let schedule = state.schedule(options.resync);
         let (sender, inbox) = mpsc::unbounded_channel();
         let progress = Arc::new(Progress::new(options.name, Arc::clone(&self.name)));
@@ -184,8 +186,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, batch: Batch<T>) {
         let started = Instant::now();
         let mut state = self.state.lock();
-        // The reader of a stream may be gone without a word.
-        state.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
+        state.forget_closed();
         let is_in_initial_list = batch.in_initial_list;
         for change in self.store.apply(kind, batch.deltas) {
             let sync = is_sync(kind, &change);
@@ -227,7 +228,8 @@ impl<T: Send + Sync + 'static> Processor<T> {
     }
 
     pub(crate) fn registrations(&self) -> Vec<Registration> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.forget_closed();
         state.enrolled.iter().map(|enrolled| Registration(Arc::clone(&enrolled.outbox.progress))).collect()
     }
 
@@ -262,6 +264,11 @@ fn is_sync<K: Kind>(kind: &K, change: &Change<K::Object>) -> bool {
 }
 
 impl<T> State<T> {
+    /// The reader of a stream may be gone without a word.
+    fn forget_closed(&mut self) {
+        self.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
+    }
+
     fn schedule(&mut self, requested: Option<Duration>) -> Schedule {
         let mut requested = requested.unwrap_or(self.default_resync);
         if !requested.is_zero() && requested < MINIMUM_RESYNC {
