@@ -18,7 +18,7 @@ use crate::listener::{Panic, PanicPolicy, panic_message};
 use crate::lister::Lister;
 use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
-use crate::shared::{resync_timer, tick};
+use crate::shared::{restart, resync_timer, tick};
 use crate::store::{Change, IndexError, Indexers, Store};
 
 /// Whether a resync that is due shall take place.
@@ -185,6 +185,7 @@ impl<K: Kind> Controller<K> {
                     if options.should_resync.as_ref().is_none_or(|ask| ask()) {
                         queue.push(Delta::SyncAll);
                     }
+                    restart(&mut resync);
                     continue;
                 }
                 next = queue.process_next(|batch| consumer.process(batch)) => next,

@@ -262,9 +262,17 @@ where
     H: EventHandler<T>,
 {
     /// Serves the handler until the informer has stopped and the queue is empty, or the handler is removed.
-    pub(crate) async fn run(mut self) {
+    pub(crate) fn run(self) -> impl Future<Output = ()> + Send {
+        // Not only once the task runs: it may be dropped before.
+        let stopped = self.progress.stopped.set_on_drop();
+        async move {
+            let _stopped = stopped;
+            self.serve().await;
+        }
+    }
+
+    async fn serve(mut self) {
         let progress = Arc::clone(&self.progress);
-        let _stopped = progress.stopped.set_on_drop();
         while let Some(message) = self.next().await {
             // It may have come true while this task waited.
             if progress.removed.is_cancelled() {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::FOR_EVER;
 use crate::delta::Batch;
 use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
@@ -65,6 +66,7 @@ enum Phase {
 }
 
 struct Enrolled<T> {
+    /// Dropping it closes the listener's queue.
     outbox: Outbox<T>,
     /// The listener's task, until the informer runs.
     task: Option<BoxFuture<'static, ()>>,
@@ -128,6 +130,8 @@ impl<T: Send + Sync + 'static> Processor<T> {
         if matches!(state.phase, Phase::Stopped) {
             return Err(AddHandlerError::Stopped);
         }
+        // Or streams that come and go while nothing changes would pile up.
+        state.forget_closed();
         let schedule = state.schedule(options.resync);
         let (sender, inbox) = mpsc::unbounded_channel();
         let progress = Arc::new(Progress::new(options.name, Arc::clone(&self.name)));
@@ -161,9 +165,12 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) fn remove(&self, registration: &Registration) -> bool {
         let mut state = self.state.lock();
         let is_it = |enrolled: &Enrolled<T>| Arc::ptr_eq(&enrolled.outbox.progress, &registration.0);
-        if let Some(position) = state.enrolled.iter().position(is_it) {
-            state.enrolled.remove(position).finish();
-        }
+        let position = state.enrolled.iter().position(is_it);
+        let removed = position.map(|position| state.enrolled.remove(position));
+        // Before the rest: with the task of a listener that never ran its handler is dropped, which is foreign
+        // code and may want to use the informer.
+        drop(state);
+        drop(removed);
         let is_ours = Arc::ptr_eq(&registration.0.informer, &self.name);
         if is_ours {
             registration.0.removed.cancel();
@@ -188,8 +195,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, batch: Batch<T>) {
         let started = Instant::now();
         let mut state = self.state.lock();
-        // The reader of a stream may be gone without a word.
-        state.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
+        state.forget_closed();
         let is_in_initial_list = batch.in_initial_list;
         let told = self.store.apply(kind, batch.deltas).into_iter().map(|change| {
             let sync = is_sync(kind, &change);
@@ -235,7 +241,8 @@ impl<T: Send + Sync + 'static> Processor<T> {
     }
 
     pub(crate) fn registrations(&self) -> Vec<Registration> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.forget_closed();
         state.enrolled.iter().map(|enrolled| Registration(Arc::clone(&enrolled.outbox.progress))).collect()
     }
 
@@ -247,10 +254,10 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Stopped;
-        for enrolled in std::mem::take(&mut state.enrolled) {
-            enrolled.finish();
-        }
+        let ended = std::mem::take(&mut state.enrolled);
         self.tasks.close();
+        drop(state);
+        drop(ended);
     }
 
     /// Waits until every listener has ended.
@@ -280,6 +287,11 @@ fn is_sync<K: Kind>(kind: &K, change: &Change<K::Object>) -> bool {
 }
 
 impl<T> State<T> {
+    /// The reader of a stream may be gone without a word.
+    fn forget_closed(&mut self) {
+        self.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
+    }
+
     fn schedule(&mut self, requested: Option<Duration>) -> Schedule {
         let mut requested = requested.unwrap_or(self.default_resync);
         if !requested.is_zero() && requested < MINIMUM_RESYNC {
@@ -316,7 +328,7 @@ impl Schedule {
                 tracing::warn!(?requested, "no resyncs, because the informer was made without");
                 Duration::ZERO
             }
-            (requested, check_period) => requested.max(check_period),
+            (requested, check_period) => requested.max(check_period).min(FOR_EVER),
         };
     }
 
@@ -333,13 +345,6 @@ impl<T> Enrolled<T> {
     fn start(&mut self, tasks: &TaskTracker, runtime: &Handle) {
         if let Some(task) = self.task.take() {
             tasks.spawn_on(task, runtime);
-        }
-    }
-
-    /// Closes the queue, by dropping its sender. A task that never ran has nothing to finish.
-    fn finish(self) {
-        if self.task.is_some() {
-            self.outbox.progress.stopped.set();
         }
     }
 }

@@ -9,9 +9,10 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::coop;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::FOR_EVER;
 use crate::delta::{Batch, Delta, Queue};
 use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
@@ -279,6 +280,7 @@ impl<K: Kind> SharedInformer<K> {
                     if self.processor.should_resync() {
                         queue.push(Delta::SyncAll);
                     }
+                    restart(&mut resync);
                 }
                 synced = queue.process_next(|batch| self.apply(batch)) => {
                     if synced? {
@@ -398,11 +400,16 @@ impl<K: Kind> Drop for StopOnDrop<'_, K> {
 }
 
 pub(crate) fn resync_timer(period: Duration) -> Option<Interval> {
-    (!period.is_zero()).then(|| {
-        let mut timer = tokio::time::interval_at(Instant::now() + period, period);
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        timer
-    })
+    let period = period.min(FOR_EVER);
+    (!period.is_zero()).then(|| tokio::time::interval_at(Instant::now() + period, period))
+}
+
+/// To be called after each check. A listener is due a whole period after the check that resynced it, so checks
+/// that keep to a beat, after one that came late, would find it not due by that much, and pass it over.
+pub(crate) fn restart(timer: &mut Option<Interval>) {
+    if let Some(timer) = timer {
+        timer.reset();
+    }
 }
 
 pub(crate) async fn tick(timer: &mut Option<Interval>) {

@@ -170,3 +170,42 @@ async fn a_handler_may_remove_itself_and_add_another() {
     assert_eq!(log.take(), ["add ns/a 2 initial", "add ns/b 3 initial"]);
     rig.stop(running).await;
 }
+
+/// A handler that looks at its informer once more when it is dropped.
+struct Parting(std::sync::Weak<SharedInformer<Pods>>, Arc<AtomicBool>);
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let informer = self.0.upgrade().unwrap();
+        self.1.store(informer.registrations().is_empty(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_handler_may_use_the_informer_as_it_is_dropped_even_before_the_start() {
+    on_threads(2, async {
+        for run in [false, true] {
+            let rig = Rig::new(&[]);
+            let gone = Arc::new(AtomicBool::new(false));
+            let parting = Parting(Arc::downgrade(&rig.informer), Arc::clone(&gone));
+            let handler = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
+                let _keep = &parting;
+            });
+            let registration = rig.informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
+            if run {
+                let _running = rig.run();
+                rig.informer.synced().await;
+            }
+            rig.informer.shut_down_event_handler(&registration).await;
+            assert!(gone.load(Ordering::Relaxed), "it is dropped before it counts as stopped");
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_of_an_informer_that_is_dropped_before_it_starts_has_stopped() {
+    let rig = Rig::new(&["a"]);
+    let (_, registration) = rig.log(HandlerOptions::default());
+    drop(rig);
+    assert!(registration.is_stopped());
+}

@@ -107,3 +107,33 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
     }
     assert_eq!(told, [(vec![], vec!["update ns/a 2>2".to_owned()]), (vec![], vec![])]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
+    let (log, _) = rig.log(every(10));
+    let _running = rig.run();
+    settle().await;
+    log.take();
+    // As on any machine with something else to do: the first check by a little, the others by less.
+    tokio::time::advance(secs(10) + Duration::from_millis(3)).await;
+    let mut updates = Vec::new();
+    for _ in 0..3 {
+        settle().await;
+        updates.push(log.take().len());
+        tokio::time::sleep(secs(10)).await;
+    }
+    assert_eq!(updates, [1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_period_longer_than_the_clock_can_count_is_never() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: Duration::MAX, ..InformerOptions::default() });
+    let (early, _) = rig.log(HandlerOptions::default());
+    let running = rig.run();
+    settle().await;
+    let (late, _) = rig.log(HandlerOptions { resync: Some(Duration::MAX), ..HandlerOptions::default() });
+    settle().await;
+    assert_eq!((early.lines().len(), late.lines().len()), (1, 1));
+    rig.stop(running).await;
+}

@@ -88,6 +88,21 @@ async fn a_dropped_stream_is_forgotten() {
     rig.stop(running).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn streams_that_come_and_go_while_nothing_changes_leave_nothing_behind() {
+    let rig = Rig::new(&["a"]);
+    let before = rig.informer.add_event_stream(HandlerOptions::default()).unwrap();
+    drop(before);
+    assert_eq!(rig.informer.registrations().len(), 0);
+    let running = rig.run();
+    settle().await;
+    for _ in 0..100 {
+        rig.informer.add_event_stream(HandlerOptions::default()).unwrap().next().await.unwrap();
+    }
+    assert_eq!(rig.informer.metrics().handlers.len(), 0);
+    rig.stop(running).await;
+}
+
 #[test]
 fn a_notification_calls_the_method_that_it_stands_for() {
     let kind = Arc::new(Pods::new());
