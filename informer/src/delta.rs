@@ -85,7 +85,16 @@ pub(crate) struct Batch<T> {
 /// Where the reflector leaves what it reads. It never waits there.
 pub(crate) trait Queue<T>: Send + Sync + 'static {
     /// Hands a change over; dropped once the queue is closed.
-    fn push(&self, delta: Delta<T>);
+    fn push(&self, delta: Delta<T>) {
+        self.append(delta);
+        self.announce();
+    }
+
+    /// The same for one of many: whoever waits for changes may sleep on until they are announced.
+    fn append(&self, delta: Delta<T>);
+
+    /// Wakes whoever waits for changes, if there are any.
+    fn announce(&self);
 
     /// Nothing more will come; what is queued is still there to be processed.
     fn close(&self);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::listener::{Message, Registration};
+use crate::listener::{Message, Registration, Shown};
 use crate::notification::Notification;
 
 /// The changes of one registration as a stream; see
@@ -19,12 +19,14 @@ use crate::notification::Notification;
 /// from the server when the informer stops. Dropping it removes it.
 pub struct EventStream<T> {
     inbox: UnboundedReceiver<Message<T>>,
+    /// What is left of the message before.
+    shown: Option<Shown<T>>,
     registration: Registration,
 }
 
 impl<T> EventStream<T> {
     pub(crate) fn new(inbox: UnboundedReceiver<Message<T>>, registration: Registration) -> Self {
-        Self { inbox, registration }
+        Self { inbox, shown: None, registration }
     }
 
     /// The registration: says how far the reader is, and names the stream for removal.
@@ -34,6 +36,7 @@ impl<T> EventStream<T> {
 
     fn end(&mut self) {
         self.inbox.close();
+        self.shown = None;
         let progress = &self.registration.0;
         progress.removed.cancel();
         progress.forget_pending();
@@ -48,11 +51,15 @@ impl<T> Stream for EventStream<T> {
         let stream = self.get_mut();
         // A removal also drops the sender, which wakes a reader that waits for more.
         while !stream.registration.0.removed.is_cancelled() {
+            if let Some(change) = stream.shown.as_mut().and_then(Shown::next) {
+                stream.registration.0.note_processed();
+                return Poll::Ready(Some(change.clone()));
+            }
+            stream.shown = None;
             match ready!(stream.inbox.poll_recv(context)) {
                 Some(Message::Synced) => stream.registration.0.synced.set(),
-                Some(Message::Change(change)) => {
-                    stream.registration.0.note_processed();
-                    return Poll::Ready(Some(change));
+                Some(Message::Changes { changes, syncing }) => {
+                    stream.shown = Some(Shown::new(changes, syncing));
                 }
                 None => break,
             }

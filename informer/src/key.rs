@@ -27,11 +27,19 @@ impl ObjectKey {
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         match namespace {
             Some(namespace) if !namespace.is_empty() => {
-                let mut text = String::with_capacity(namespace.len() + 1 + name.len());
-                text.push_str(namespace);
-                text.push('/');
-                text.push_str(name);
-                Self(text.into())
+                // Nearly all keys fit here, and only the shared text is allocated.
+                let mut short = [0; 128];
+                let length = namespace.len() + 1 + name.len();
+                if let Some(text) = short.get_mut(..length) {
+                    let (head, tail) = text.split_at_mut(namespace.len());
+                    head.copy_from_slice(namespace.as_bytes());
+                    tail[0] = b'/';
+                    tail[1..].copy_from_slice(name.as_bytes());
+                    if let Ok(text) = str::from_utf8(text) {
+                        return Self(text.into());
+                    }
+                }
+                Self(format!("{namespace}/{name}").into())
             }
             _ => Self(name.into()),
         }

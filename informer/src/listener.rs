@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::coop;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +51,7 @@ pub struct HandlerOptions {
     /// How many changes may wait for the handler, objects that were there to begin with included. A handler
     /// that falls further behind is removed, and the informer stops: its `run` panics with a message that names
     /// the handler. `None`, the default, is no limit, same as client-go: then a handler that is stuck costs
-    /// memory, 33 bytes per change and what it keeps alive of old objects.
+    /// memory, 40 bytes per change, shared by all handlers, and what it keeps alive of old objects.
     pub max_pending: Option<usize>,
 }
 
@@ -156,10 +158,42 @@ impl Progress {
     }
 }
 
+/// One change of a batch, and whether it is no news: then it concerns only those who are being resynced.
+pub(crate) struct Told<T> {
+    pub(crate) change: Notification<T>,
+    pub(crate) sync: bool,
+}
+
+/// What became of a batch, or a part of it. All listeners are sent the same: a change costs them nothing until they look at it.
+pub(crate) type Changes<T> = Arc<[Told<T>]>;
+
 pub(crate) enum Message<T> {
-    Change(Notification<T>),
+    Changes {
+        changes: Changes<T>,
+        /// Whether the listener is shown what is no news as well.
+        syncing: bool,
+    },
     /// Everything that was there to begin with lies before this in the queue.
     Synced,
+}
+
+/// The changes of a message that a listener is shown.
+pub(crate) struct Shown<T> {
+    changes: Changes<T>,
+    syncing: bool,
+    next: usize,
+}
+
+impl<T> Shown<T> {
+    pub(crate) fn new(changes: Changes<T>, syncing: bool) -> Self {
+        Self { changes, syncing, next: 0 }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<&Notification<T>> {
+        let skipped = self.changes.get(self.next..)?.iter().position(|told| self.syncing || !told.sync)?;
+        self.next += skipped + 1;
+        self.changes.get(self.next - 1).map(|told| &told.change)
+    }
 }
 
 /// The sending half. The queue is unbounded: a bound would let one slow handler hold up the others, or lose
@@ -172,11 +206,15 @@ pub(crate) struct Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    pub(crate) fn send(&self, change: Notification<T>) {
-        let pending = self.progress.pending.fetch_add(1, Ordering::Relaxed) + 1;
+    /// `count` is how many of the changes the listener is shown.
+    pub(crate) fn send(&self, changes: Changes<T>, syncing: bool, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let pending = self.progress.pending.fetch_add(count, Ordering::Relaxed) + count;
         if pending > self.max_pending {
             self.give_up();
-        } else if self.sender.send(Message::Change(change)).is_err() {
+        } else if self.sender.send(Message::Changes { changes, syncing }).is_err() {
             // A closed queue is that of a handler which panicked or was removed; it wants nothing more.
             self.progress.forget_pending();
         }
@@ -227,17 +265,15 @@ where
     pub(crate) async fn run(mut self) {
         let progress = Arc::clone(&self.progress);
         let _stopped = progress.stopped.set_on_drop();
-        while let Some(Some(message)) = progress.removed.run_until_cancelled(self.inbox.recv()).await {
-            // Both may have come true while this task waited.
+        while let Some(message) = self.next().await {
+            // It may have come true while this task waited.
             if progress.removed.is_cancelled() {
                 break;
             }
             match message {
                 Message::Synced => progress.synced.set(),
-                Message::Change(change) => {
-                    let flow = self.deliver(change).await;
-                    progress.note_processed();
-                    if flow.is_break() {
+                Message::Changes { changes, syncing } => {
+                    if self.deliver_all(Shown::new(changes, syncing)).await.is_break() {
                         break;
                     }
                 }
@@ -246,7 +282,32 @@ where
         progress.forget_pending();
     }
 
-    async fn deliver(&mut self, change: Notification<T>) -> ControlFlow<()> {
+    async fn deliver_all(&mut self, mut shown: Shown<T>) -> ControlFlow<()> {
+        while let Some(change) = shown.next() {
+            if self.progress.removed.is_cancelled() {
+                return ControlFlow::Break(());
+            }
+            let flow = self.deliver(change).await;
+            self.progress.note_processed();
+            flow?;
+            coop::consume_budget().await;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The next message, unless the handler is removed while there is none.
+    async fn next(&mut self) -> Option<Message<T>> {
+        // To wait for a removal as well costs more than most calls: only where there is nothing to do.
+        match self.inbox.try_recv() {
+            Ok(message) => Some(message),
+            Err(TryRecvError::Empty) => {
+                self.progress.removed.run_until_cancelled(self.inbox.recv()).await.flatten()
+            }
+            Err(TryRecvError::Disconnected) => None,
+        }
+    }
+
+    async fn deliver(&mut self, change: &Notification<T>) -> ControlFlow<()> {
         let backlog = self.progress.pending.load(Ordering::Relaxed);
         let started = (backlog > DEEP_BACKLOG).then(Instant::now);
         let handler = &mut self.handler;

@@ -15,13 +15,18 @@ use crate::delta::Batch;
 use crate::event_stream::EventStream;
 use crate::handler::EventHandler;
 use crate::kind::Kind;
-use crate::listener::{HandlerOptions, Listener, Message, Outbox, Panic, Progress, Registration};
+use crate::listener::{
+    Changes, HandlerOptions, Listener, Message, Outbox, Panic, Progress, Registration, Told,
+};
 use crate::metrics::Meters;
 use crate::notification::Notification;
 use crate::store::{Change, Store};
 
 /// Shorter resync periods are raised to this: a resync costs as much as the store is large.
 const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
+
+/// How many changes are sent at once: enough to share the cost of it.
+const MAX_PART: usize = 256;
 
 /// Why a handler could not be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -133,8 +138,12 @@ impl<T: Send + Sync + 'static> Processor<T> {
             max_pending: options.max_pending.unwrap_or(usize::MAX),
             panics: self.panics.clone(),
         };
-        for object in self.store.list() {
-            outbox.send(Notification::Add { object, is_in_initial_list: true });
+        let adds = self.store.list().into_iter().map(|object| Told {
+            change: Notification::Add { object, is_in_initial_list: true },
+            sync: false,
+        });
+        for (changes, news) in parts(adds) {
+            outbox.send(changes, true, news);
         }
         if state.synced {
             outbox.mark_synced();
@@ -182,16 +191,20 @@ impl<T: Send + Sync + 'static> Processor<T> {
         // The reader of a stream may be gone without a word.
         state.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
         let is_in_initial_list = batch.in_initial_list;
-        for change in self.store.apply(kind, batch.deltas) {
+        let told = self.store.apply(kind, batch.deltas).into_iter().map(|change| {
             let sync = is_sync(kind, &change);
             self.meters.count(&change, sync);
-            let notification = match change {
+            let change = match change {
                 Change::Added(object) => Notification::Add { object, is_in_initial_list },
                 Change::Updated(old, new) => Notification::Update { old, new },
                 Change::Deleted(deleted) => Notification::Delete(deleted),
             };
-            for enrolled in state.enrolled.iter().filter(|enrolled| !sync || enrolled.schedule.syncing) {
-                enrolled.outbox.send(notification.clone());
+            Told { change, sync }
+        });
+        for (changes, news) in parts(told) {
+            for Enrolled { outbox, schedule, .. } in &state.enrolled {
+                let count = if schedule.syncing { changes.len() } else { news };
+                outbox.send(Arc::clone(&changes), schedule.syncing, count);
             }
         }
         if batch.synced && !state.synced {
@@ -244,6 +257,16 @@ impl<T: Send + Sync + 'static> Processor<T> {
     pub(crate) async fn stopped(&self) {
         self.tasks.wait().await;
     }
+}
+
+/// Cuts changes up for sending, and says of each part how many are news. What a slow handler holds on to is a part, and not a
+/// whole list.
+fn parts<T>(mut told: impl Iterator<Item = Told<T>>) -> impl Iterator<Item = (Changes<T>, usize)> {
+    std::iter::from_fn(move || {
+        let part: Changes<T> = told.by_ref().take(MAX_PART).collect();
+        let news = part.iter().filter(|told| !told.sync).count();
+        (!part.is_empty()).then_some((part, news))
+    })
 }
 
 /// An update that carries no news goes only to listeners that are being resynced.

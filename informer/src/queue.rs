@@ -126,13 +126,14 @@ impl<C: Content> Fifo<C> {
 }
 
 impl<C: Content> Queue<C::Object> for Fifo<C> {
-    fn push(&self, delta: Delta<C::Object>) {
+    fn append(&self, delta: Delta<C::Object>) {
         let mut state = self.state.lock();
-        if state.closed {
-            return;
+        if !state.closed {
+            state.content.push(delta);
         }
-        state.content.push(delta);
-        drop(state);
+    }
+
+    fn announce(&self) {
         self.changed.notify_one();
     }
 
@@ -176,10 +177,17 @@ impl<T: Send + Sync + 'static> InformerQueue<T> {
 }
 
 impl<T: Send + Sync + 'static> Queue<T> for InformerQueue<T> {
-    fn push(&self, delta: Delta<T>) {
+    fn append(&self, delta: Delta<T>) {
         match self {
-            Self::Real(queue) => queue.push(delta),
-            Self::Delta(queue) => queue.push(delta),
+            Self::Real(queue) => queue.append(delta),
+            Self::Delta(queue) => queue.append(delta),
+        }
+    }
+
+    fn announce(&self) {
+        match self {
+            Self::Real(queue) => queue.announce(),
+            Self::Delta(queue) => queue.announce(),
         }
     }
 

@@ -123,7 +123,10 @@ impl<T: Send + Sync + 'static> Content for InOrder<T> {
             return self.population.untold();
         };
         let limit = self.population.remaining().map_or(MAX_BATCH, |left| left.min(MAX_BATCH));
-        let mut seen: FxHashSet<ObjectKey> = first.key().cloned().into_iter().collect();
+        let mut seen: FxHashSet<ObjectKey> = FxHashSet::default();
+        // Grown by and by it would cost more than all else here.
+        seen.reserve(limit.min(self.deltas.len() + 1));
+        seen.extend(first.key().cloned());
         // What concerns all objects is a batch by itself: handlers then see one server state at a time.
         let alone = seen.is_empty() && !matches!(first, Delta::Bookmark(_));
         let mut deltas = vec![first];

@@ -1,6 +1,7 @@
 //! The store: what the server has, as far as is known, with indices.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -11,8 +12,20 @@ use crate::delta::{Delta, Replacement};
 use crate::key::{Deleted, ObjectKey};
 use crate::kind::Kind;
 
-/// The values under which an index files an object. Runs under the store's lock and must not use the store.
-pub type IndexFn<T> = Arc<dyn Fn(&ObjectKey, &T) -> Vec<String> + Send + Sync>;
+/// Names, by calling the function that it is given, the values under which an index files an object: none, one or several. Runs
+/// under the store's lock and must not use the store.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # use kube_informers::IndexFn;
+/// # use std::sync::Arc;
+/// let by_node: IndexFn<Pod> = Arc::new(|_, pod, file| {
+///     if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) {
+///         file(node);
+///     }
+/// });
+/// ```
+pub type IndexFn<T> = Arc<dyn Fn(&ObjectKey, &T, &mut dyn FnMut(&str)) + Send + Sync>;
 
 /// Index functions by the name of their index.
 pub type Indexers<T> = BTreeMap<String, IndexFn<T>>;
@@ -22,8 +35,7 @@ pub const NAMESPACE_INDEX: &str = "namespace";
 
 /// The index of objects by namespace.
 pub fn namespace_indexer<T>() -> Indexers<T> {
-    let by_namespace: IndexFn<T> =
-        Arc::new(|key, _| key.namespace().map(str::to_owned).into_iter().collect());
+    let by_namespace: IndexFn<T> = Arc::new(|key, _, file| key.namespace().into_iter().for_each(file));
     Indexers::from([(NAMESPACE_INDEX.to_owned(), by_namespace)])
 }
 
@@ -65,6 +77,8 @@ struct Content<T> {
 struct Index<T> {
     values_of: IndexFn<T>,
     keys: FxHashMap<String, FxHashSet<ObjectKey>>,
+    before: Values,
+    after: Values,
 }
 
 /// What became of one object when a batch was applied.
@@ -161,9 +175,8 @@ impl<T> Store<T> {
     pub fn index(&self, name: &str, key: &ObjectKey, object: &T) -> Result<Vec<Arc<T>>, IndexError> {
         let content = self.0.read();
         let index = content.index(name)?;
-        let values = (index.values_of)(key, object);
-        let keys = values.iter().filter_map(|value| index.keys.get(value)).flatten();
-        let keys: FxHashSet<_> = keys.collect();
+        let mut keys = FxHashSet::default();
+        (index.values_of)(key, object, &mut |value| keys.extend(index.keys.get(value).into_iter().flatten()));
         Ok(keys.into_iter().filter_map(|key| content.objects.get(key).cloned()).collect())
     }
 
@@ -258,15 +271,16 @@ impl<T> Content<T> {
     }
 
     fn upsert(&mut self, key: ObjectKey, object: Arc<T>) -> Change<T> {
-        let old = self.objects.get(&key).cloned();
+        // The stored key stays, so that the map is searched once.
+        let old = self.objects.get_mut(&key).map(|stored| mem::replace(stored, Arc::clone(&object)));
         for index in self.indices.values_mut() {
             index.refile(&key, old.as_deref(), Some(&object));
         }
-        self.objects.insert(key, Arc::clone(&object));
-        match old {
-            Some(old) => Change::Updated(old, object),
-            None => Change::Added(object),
-        }
+        let Some(old) = old else {
+            self.objects.insert(key, Arc::clone(&object));
+            return Change::Added(object);
+        };
+        Change::Updated(old, object)
     }
 
     /// The deletion of an object that was never here is news too, unless there is nothing to say but a name.
@@ -308,25 +322,58 @@ impl<T> Content<T> {
 
 impl<T> Index<T> {
     fn new(values_of: IndexFn<T>) -> Self {
-        Self { values_of, keys: FxHashMap::default() }
+        Self { values_of, keys: FxHashMap::default(), before: Values::default(), after: Values::default() }
     }
 
     fn refile(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&T>) {
-        let values = |object: Option<&T>| object.map(|object| (self.values_of)(key, object));
-        let before = values(old).unwrap_or_default();
-        let after = values(new).unwrap_or_default();
+        let Self { values_of, keys, before, after } = self;
+        before.read(values_of, key, old);
+        after.read(values_of, key, new);
         for value in before.iter().filter(|value| !after.contains(value)) {
-            if let Some(keys) = self.keys.get_mut(value) {
-                keys.remove(key);
+            if let Some(filed) = keys.get_mut(value) {
+                filed.remove(key);
                 // An empty set left behind would be a leak wherever values come and go.
-                if keys.is_empty() {
-                    self.keys.remove(value);
+                if filed.is_empty() {
+                    keys.remove(value);
                 }
             }
         }
-        for value in after.into_iter().filter(|value| !before.contains(value)) {
-            self.keys.entry(value).or_default().insert(key.clone());
+        for value in after.iter().filter(|value| !before.contains(value)) {
+            match keys.get_mut(value) {
+                Some(filed) => drop(filed.insert(key.clone())),
+                None => drop(keys.insert(value.to_owned(), FxHashSet::from_iter([key.clone()]))),
+            }
         }
+    }
+}
+
+/// The values of one object. Kept from object to object, so that most updates allocate nothing.
+#[derive(Default)]
+struct Values {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Values {
+    fn read<T>(&mut self, values_of: &IndexFn<T>, key: &ObjectKey, object: Option<&T>) {
+        let Self { text, ends } = self;
+        text.clear();
+        ends.clear();
+        if let Some(object) = object {
+            values_of(key, object, &mut |value| {
+                text.push_str(value);
+                ends.push(text.len());
+            });
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| &self.text[*start..*end])
+    }
+
+    fn contains(&self, value: &str) -> bool {
+        self.iter().any(|known| known == value)
     }
 }
 

@@ -124,7 +124,7 @@ struct Sink<K: Kind> {
 }
 
 impl<K: Kind> Queue<K::Object> for Sink<K> {
-    fn push(&self, delta: Delta<K::Object>) {
+    fn append(&self, delta: Delta<K::Object>) {
         let (is_list, is_bookmark) =
             (matches!(delta, Delta::ReplacedAll(_)), matches!(delta, Delta::Bookmark(_)));
         self.store.apply(&*self.kind, vec![delta]);
@@ -135,6 +135,8 @@ impl<K: Kind> Queue<K::Object> for Sink<K> {
             self.synced.set();
         }
     }
+
+    fn announce(&self) {}
 
     fn close(&self) {}
 }

@@ -147,7 +147,7 @@ async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
     let factory = SharedInformerFactory::new(client());
     let pods = factory.informer_for(Arc::new(Records::new()), |parts| {
         let by_node: IndexFn<Record> =
-            Arc::new(|_, record| record.node.iter().map(ToString::to_string).collect());
+            Arc::new(|_, record, file| record.node.as_deref().into_iter().for_each(file));
         let options = InformerOptions {
             indexers: Indexers::from([("node".to_owned(), by_node)]),
             ..InformerOptions::default()

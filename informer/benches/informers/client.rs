@@ -184,8 +184,7 @@ async fn wait(tallies: &[Arc<Tally>], goal: u64, has_all: impl Fn() -> bool) {
 
 /// The indices of the pods: those of a factory's informer, and one by node.
 pub(crate) fn indexers<K: Measured>() -> Indexers<K::Object> {
-    let by_node: IndexFn<K::Object> =
-        Arc::new(|_, pod| K::node(pod).map(str::to_owned).into_iter().collect());
+    let by_node: IndexFn<K::Object> = Arc::new(|_, pod, file| K::node(pod).into_iter().for_each(file));
     let mut indexers = namespace_indexer();
     indexers.insert("node".to_owned(), by_node);
     indexers

@@ -239,7 +239,10 @@ impl Bench {
         } else {
             Some(client.step(Step::Events, || {
                 let asked: Content = server.tell("events")?;
-                if asked == task.content { Ok(()) } else { Err(format!("it asked for {asked:?}").into()) }
+                if asked == task.content {
+                    return Ok(());
+                }
+                Err(format!("{:?} asked for {asked:?}, not for {:?}", task.client, task.content).into())
             })?)
         };
         client.step(Step::Trim, || Ok(()))?;

@@ -173,7 +173,7 @@ macro_rules! wire {
         $(#[$outer])*
         #[derive(Clone, PartialEq, Message, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        #[allow(clippy::struct_field_names, reason = "the names are those of the API")]
+        #[allow(clippy::struct_field_names)] // the API's names
         struct $name { $($(#[$inner])* $field: $type,)* }
     )*};
 }

@@ -36,7 +36,8 @@ impl Line {
     }
 
     fn send(&self, number: usize) {
-        self.outbox.send(Notification::Add { object: Arc::new(number), is_in_initial_list: false });
+        let change = Notification::Add { object: Arc::new(number), is_in_initial_list: false };
+        self.outbox.send(Arc::new([Told { change, sync: false }]), false, 1);
     }
 
     fn registration(&self) -> Registration {
@@ -69,10 +70,28 @@ async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand()
 }
 
 #[test]
-fn a_pending_change_costs_33_bytes() {
-    // Tokio's channel adds a block's header to every 32 of them.
-    assert_eq!(size_of::<Message<String>>(), 32);
+fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
+    assert_eq!(size_of::<Told<String>>(), 40);
     assert_eq!(size_of::<Notification<String>>(), 32);
+}
+
+#[test]
+fn a_listener_is_shown_what_is_news_and_all_of_it_when_it_is_resynced() {
+    let told = |number, sync| {
+        let change = Notification::Add { object: Arc::new(number), is_in_initial_list: false };
+        Told { change, sync }
+    };
+    let changes: Changes<usize> =
+        Arc::new([told(0, true), told(1, false), told(2, true), told(3, false), told(4, true)]);
+    for (syncing, expected) in [(false, vec![1, 3]), (true, vec![0, 1, 2, 3, 4])] {
+        let mut shown = Shown::new(Arc::clone(&changes), syncing);
+        let mut seen = Vec::new();
+        while let Some(change) = shown.next() {
+            seen.extend(change.object().map(|object| **object));
+        }
+        assert_eq!(seen, expected);
+        assert!(shown.next().is_none());
+    }
 }
 
 #[tokio::test(start_paused = true)]

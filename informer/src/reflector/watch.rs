@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use kube::core::Status;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout_at};
@@ -28,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// For how long a watch is tried again whose connection is lost before it opens. Go's HTTP client repeats such
 /// requests by itself; a server that restarts should not cost a list here either.
 const LOST_CONNECTION_RETRY: Duration = Duration::from_secs(30);
+/// So many events at most are kept from the consumer while more are at hand.
+const ANNOUNCE_EVERY: usize = 128;
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// A watch, and when it is to be over.
@@ -261,13 +263,31 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     async fn follow(&mut self, watch: &mut OpenWatch<K::Object>) -> End {
         // A watch from no version in particular begins with what exists, in no order that could be resumed.
         let mut unordered = matches!(self.status.version.lock().as_str(), "" | "0");
+        let mut unannounced = 0;
         loop {
-            match watch.next(watch.deadline).await {
+            let deadline = watch.deadline;
+            // To wake the consumer for every event would cost more than the event: only when there is no other at hand.
+            let outcome = match watch.next(deadline).now_or_never() {
+                Some(outcome) if unannounced < ANNOUNCE_EVERY => outcome,
+                outcome => {
+                    self.queue.announce();
+                    unannounced = 0;
+                    match outcome {
+                        Some(outcome) => outcome,
+                        None => watch.next(deadline).await,
+                    }
+                }
+            };
+            match outcome {
                 Ok(event) => {
                     unordered &= matches!(event, WatchEvent::Added(_));
                     self.hand_on(event, !unordered);
+                    unannounced += 1;
                 }
-                Err(end) => return end,
+                Err(end) => {
+                    self.queue.announce();
+                    return end;
+                }
             }
         }
     }
@@ -282,21 +302,21 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             WatchEvent::Added(object) => {
                 advance(self.kind.resource_version(&object));
                 let (key, object) = self.prepare(object);
-                self.queue.push(Delta::Added(key, object));
+                self.queue.append(Delta::Added(key, object));
             }
             WatchEvent::Modified(object) => {
                 advance(self.kind.resource_version(&object));
                 let (key, object) = self.prepare(object);
-                self.queue.push(Delta::Updated(key, object));
+                self.queue.append(Delta::Updated(key, object));
             }
             WatchEvent::Deleted(object) => {
                 advance(self.kind.resource_version(&object));
                 let (key, object) = self.prepare(object);
-                self.queue.push(Delta::Deleted(key, Deleted::Known(object)));
+                self.queue.append(Delta::Deleted(key, Deleted::Known(object)));
             }
             WatchEvent::Bookmark { resource_version, .. } => {
                 advance(&resource_version);
-                self.queue.push(Delta::Bookmark(resource_version));
+                self.queue.append(Delta::Bookmark(resource_version));
             }
             WatchEvent::Undecodable { deleted, item } => {
                 self.report_undecodable("watched", &item);
@@ -307,7 +327,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 // That the object is gone is news enough; its last state is not needed for it.
                 if let (true, Some(key)) = (deleted, item.key) {
                     let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last: None };
-                    self.queue.push(Delta::Deleted(key, tombstone));
+                    self.queue.append(Delta::Deleted(key, tombstone));
                 }
             }
             // Ends the watch before it gets here.

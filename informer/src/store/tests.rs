@@ -36,7 +36,7 @@ fn list(version: &str, pods: &[(&str, &str)], keep: &[&str]) -> Delta<Pod> {
 
 fn by_label() -> Indexers<Pod> {
     let labels: IndexFn<Pod> =
-        Arc::new(|_, pod| pod.metadata.labels.iter().flatten().map(|(label, _)| label.clone()).collect());
+        Arc::new(|_, pod, file| pod.metadata.labels.iter().flatten().for_each(|(label, _)| file(label)));
     Indexers::from([("label".to_owned(), labels)])
 }
 

@@ -7,14 +7,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const protobuf = "application/vnd.kubernetes.protobuf"
-
 // wire prepares a factory's informer of pods, which drops managed fields as kube-scheduler's does.
 func wire(todo task) (*bench, error) {
 	config := &rest.Config{Host: todo.URL, QPS: -1}
+	// Typed clients ask for protobuf unless told otherwise.
+	config.AcceptContentTypes = "application/json"
 	if todo.Content == "protobuf" {
-		config.ContentType = protobuf
-		config.AcceptContentTypes = protobuf + ",application/json"
+		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

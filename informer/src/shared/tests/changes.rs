@@ -156,7 +156,7 @@ async fn a_multi_valued_index_added_late_follows_along() {
     let _running = rig.run();
     rig.informer.synced().await;
     let by_label: IndexFn<Pod> =
-        Arc::new(|_, pod| pod.metadata.labels.iter().flat_map(|labels| labels.keys().cloned()).collect());
+        Arc::new(|_, pod, file| pod.metadata.labels.iter().flatten().for_each(|(label, _)| file(label)));
     rig.informer.add_indexers([("label".to_owned(), by_label)].into()).unwrap();
     let store = rig.informer.store();
     let keys = |value: &str| {

@@ -12,9 +12,8 @@ async fn metrics_follow_what_the_informer_does() {
     let name = InformerName::new("follow-what-it-does").unwrap();
     let identity = name.with_resource(Pods::new().gvr().clone());
     // An index function is where applying a batch can be made to take time.
-    let slow: IndexFn<Pod> = Arc::new(|_, _| {
+    let slow: IndexFn<Pod> = Arc::new(|_, _, _| {
         let _ = tokio::time::advance(Duration::from_millis(3)).now_or_never();
-        Vec::new()
     });
     let options = InformerOptions {
         identity,
@@ -89,9 +88,8 @@ async fn what_waits_before_the_store_is_counted() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (seeing, informer) = (Arc::clone(&seen), Arc::downgrade(&rig.informer));
     // Runs in the processor: the batch in its hands is not in the queue any more.
-    let watching: IndexFn<Pod> = Arc::new(move |_, _| {
+    let watching: IndexFn<Pod> = Arc::new(move |_, _, _| {
         seeing.lock().extend(informer.upgrade().map(|informer| informer.processor.meters().queued()));
-        Vec::new()
     });
     rig.informer.add_indexers([("watching".to_owned(), watching)].into()).unwrap();
     let _running = rig.run();
