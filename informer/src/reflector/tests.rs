@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::delta::{Batch, Delta};
 use crate::kind::{DecodeError, Typed};
-use crate::list_watch::{ListOptions, Page, WatchEvent};
+use crate::list_watch::{ListOptions, Page, VersionMatch, WatchEvent};
 use crate::real_fifo::RealFifo;
 use crate::testing::{
     FakeSource, Request, Script, Scripted, WatchListSupport, connection_refused, refusal, refused, settle,

@@ -144,3 +144,22 @@ async fn pages_of_the_most_recent_state_say_nothing_about_a_watch_cache() {
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
     assert_eq!(requests, ["rv=0 limit=500", "rv=10", "rv= limit=500", "rv= limit=500 continue=C", "rv=20"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn any_other_failure_of_a_list_keeps_the_version() {
+    let answers = vec![Ok(page("10", &[])), Err(refused(500, "InternalError")), Ok(page("10", &[]))];
+    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    assert_eq!(requests, ["rv=0 limit=500", "rv=10", "rv=10"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_list_whose_pages_expire_tells_as_well_that_there_is_no_watch_cache() {
+    let answers = vec![
+        Ok(page_to("10", &[], "C")),
+        Err(refused(410, "Expired")),
+        Ok(page("11", &[])),
+        Ok(page("12", &[])),
+    ];
+    let (requests, _) = lists(answers, ReflectorOptions::default()).await;
+    assert_eq!(requests, ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=0", "rv=11 limit=500"]);
+}

@@ -143,3 +143,24 @@ async fn a_very_short_watch_is_warned_of() {
     let warnings = log.lines("WARN");
     assert!(warnings.len() == 1 && warnings[0].contains("a very short watch"), "{warnings:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_the_errors_that_end_a_watch_only_an_expired_version_is_no_warning() {
+    for (code, reason, level, message) in [
+        (410, "Expired", "DEBUG", "watch expired"),
+        (500, "InternalError", "WARN", "watch ended with an error"),
+    ] {
+        let log = Log::default();
+        let _here = tracing::subscriber::set_default(log.clone());
+        let watch = move |n, _: &_| {
+            let events = if n == 0 { vec![WatchEvent::Error(refusal(code, reason))] } else { vec![] };
+            Ok(Script::stay_after(events))
+        };
+        let source = Scripted::new(|_, _| Ok(page("10", &[])), watch);
+        start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
+        sleep(30.0).await;
+        let mut lines = log.lines("WARN");
+        lines.extend(log.lines("DEBUG"));
+        assert!(lines.len() == 1 && lines[0].starts_with(&format!("{level} {message}")), "{lines:?}");
+    }
+}

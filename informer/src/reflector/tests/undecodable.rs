@@ -44,17 +44,34 @@ async fn an_undecodable_object_of_a_watch_list_is_kept_as_it_was_unless_deleted(
     assert_eq!(rig.stop().await, ["=5[c@3] keep a"]);
 }
 
+fn of_another_type(name: &str) -> Undecodable {
+    let error = DecodeError::UnexpectedType { expected: "v1 Pod".to_owned(), actual: "v1 Node".to_owned() };
+    Undecodable { error, ..broken(name, "2") }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_of_another_type_in_a_list_keeps_nothing_of_its_name() {
     let list = |_, _: &_| {
-        let error =
-            DecodeError::UnexpectedType { expected: "v1 Pod".to_owned(), actual: "v1 Node".to_owned() };
-        let other = Undecodable { error, ..broken("b", "2") };
-        Ok(Page { undecodable: vec![other, broken("c", "3")], ..page("10", &[("a", "1")]) })
+        let undecodable = vec![of_another_type("b"), broken("c", "3")];
+        Ok(Page { undecodable, ..page("10", &[("a", "1")]) })
     };
     let source = Scripted::new(list, no_watch_list(|_, _| Ok(Script::stay_after(vec![]))));
     let rig = Rig::start(source);
     settle().await;
     assert_eq!(rig.status.undecodable(), 2);
     assert_eq!(rig.stop().await, ["=10[a@1] keep c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_another_type_in_a_watch_list_has_no_part_in_what_has_its_name() {
+    let watch = |_, _: &_| {
+        let other = |deleted| WatchEvent::Undecodable { deleted, item: of_another_type("a") };
+        let events = vec![WatchEvent::Added(pod("a", "1")), other(false), other(true), bookmark("5", true)];
+        Ok(Script::stay_after(events))
+    };
+    let source = Scripted::new(|_, _| unreachable!("no list is needed"), watch);
+    let rig = Rig::start(source);
+    settle().await;
+    assert_eq!(rig.status.undecodable(), 2);
+    assert_eq!(rig.stop().await, ["=5[a@1]"]);
 }

@@ -202,3 +202,31 @@ async fn a_watch_list_that_always_breaks_off_is_not_asked_for_in_a_loop() {
     assert!(source.requests().len() <= 6, "{:?}", source.summaries());
     assert_backoff(&source.requests(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_that_breaks_off_after_a_second_is_asked_for_again_at_once() {
+    let watch = |n, _: &_| {
+        let script = Script::end_after(vec![WatchEvent::Added(pod("a", "1"))]);
+        Ok(match n {
+            0 => script.then(Duration::from_secs(1), bookmark("2", false)),
+            1 => script.then(Duration::from_secs(20), bookmark("2", false)),
+            _ => Script::stay_after(vec![bookmark("5", true)]),
+        })
+    };
+    let source = Scripted::new(|_, _| unreachable!("no list is needed"), watch);
+    let _rig = Rig::start(source.clone());
+    sleep(60.0).await;
+    let at: Vec<_> = source.requests().iter().map(|request| request.at.as_secs_f64()).collect();
+    assert_eq!(at, [0.0, 1.0, 21.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_watch_list_names_how_its_version_is_meant() {
+    let source = FakeSource::<Typed<Pod>>::typed();
+    let _rig = Rig::start(source.clone());
+    sleep(2.0).await;
+    source.close_watches();
+    settle().await;
+    let meant: Vec<_> = source.requests().iter().map(|request| request.options.version_match).collect();
+    assert_eq!(meant, [Some(VersionMatch::NotOlderThan), None]);
+}

@@ -234,3 +234,22 @@ async fn lost_connections_cost_no_list_for_a_while() {
     assert!(source.summaries().contains(&"list rv=10".to_owned()));
     assert!(!rig.errors.lock().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_says_nothing_readable_for_a_whole_second_is_not_very_short() {
+    let watch = |n, _: &_| {
+        let item =
+            Undecodable { key: None, resource_version: None, error: DecodeError::Invalid("broken".into()) };
+        let unreadable = WatchEvent::Undecodable { deleted: false, item };
+        Ok(if n == 0 {
+            Script::end_after(vec![]).then(Duration::from_secs(1), unreadable)
+        } else {
+            Script::stay_after(vec![])
+        })
+    };
+    let source = Scripted::new(|_, _| Ok(page("10", &[])), watch);
+    let options = ReflectorOptions { watch_list: false, ..ReflectorOptions::default() };
+    let _rig = Rig::with(source.clone(), options);
+    sleep(60.0).await;
+    assert_eq!(source.summaries(), ["list rv=0 limit=500", "watch rv=10", "watch rv=10"]);
+}

@@ -31,9 +31,8 @@ async fn an_informer_is_not_synced_while_objects_of_its_first_list_are_processed
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (seeing, informer) = (Arc::clone(&seen), Arc::downgrade(&rig.informer));
         // Is called for each object as it is stored.
-        let watching: IndexFn<Pod> = Arc::new(move |_, _| {
+        let watching: IndexFn<Pod> = Arc::new(move |_, _, _| {
             seeing.lock().extend(informer.upgrade().map(|informer| informer.has_synced()));
-            Vec::new()
         });
         rig.informer.add_indexers([("watching".to_owned(), watching)].into()).unwrap();
         let running = rig.run();
