@@ -7,14 +7,18 @@ use crate::testing::log::CaughtLog;
 fn a_slow_handler_holds_up_no_one_else() {
     on_threads(2, async {
         let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let (enter, entered) = std::sync::mpsc::channel::<()>();
         let rig = Rig::new(&["a"]);
         let slow = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
+            let _ = enter.send(());
             let _ = blocked.recv();
         });
         let slow = rig.informer.add_event_handler(slow, HandlerOptions::default()).unwrap();
         let (log, quick) = rig.log(HandlerOptions::default());
         let running = rig.run();
         quick.synced().await;
+        // Not by yielding: this task would then be left where the handler comes to block.
+        tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         for n in 0..3000 {
             rig.source.apply(pod(&format!("p{n}")));
         }
