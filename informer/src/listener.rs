@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::coop;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::handler::EventHandler;
 use crate::latch::Latch;
@@ -50,8 +53,9 @@ pub struct HandlerOptions {
     pub name: Cow<'static, str>,
     /// How many changes may wait for the handler, objects that were there to begin with included. A handler
     /// that falls further behind is removed, and the informer stops: its `run` panics with a message that names
-    /// the handler. `None`, the default, is no limit, same as client-go: then a handler that is stuck costs
-    /// memory, 40 bytes per change, shared by all handlers, and what it keeps alive of old objects.
+    /// the handler, and does not wait for the call that the handler is in. `None`, the default, is no limit, same
+    /// as client-go: then a handler that is stuck costs memory, 40 bytes per change, shared by all handlers, and
+    /// what it keeps alive of old objects.
     pub max_pending: Option<usize>,
 }
 
@@ -127,6 +131,8 @@ pub(crate) struct Progress {
     pub(crate) synced: Latch,
     pub(crate) stopped: Latch,
     pub(crate) removed: CancellationToken,
+    /// As long as the informer is to wait for the listener's task.
+    awaited: Mutex<Option<TaskTrackerToken>>,
     pending: AtomicUsize,
     processed: AtomicU64,
     panics: AtomicU64,
@@ -141,11 +147,17 @@ impl Progress {
             synced: Latch::default(),
             stopped: Latch::default(),
             removed: CancellationToken::new(),
+            awaited: Mutex::default(),
             pending: AtomicUsize::new(0),
             processed: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             slow_calls: AtomicU64::new(0),
         }
+    }
+
+    /// The listener's task begins: the tracker is not done before it has ended.
+    pub(crate) fn await_by(&self, tasks: &TaskTracker) {
+        *self.awaited.lock() = Some(tasks.token());
     }
 
     pub(crate) fn note_processed(&self) {
@@ -229,9 +241,10 @@ impl<T> Outbox<T> {
         self.sender.is_closed()
     }
 
-    /// The handler is not going to catch up, and to wait for it at the end would be in vain as well.
+    /// The handler is not going to catch up, and to wait for it at the end would be in vain as well: the call
+    /// that it is in may never return.
     fn give_up(&self) {
-        let Progress { name, informer, removed, .. } = &*self.progress;
+        let Progress { name, informer, removed, awaited, .. } = &*self.progress;
         if removed.is_cancelled() {
             return;
         }
@@ -243,6 +256,17 @@ impl<T> Outbox<T> {
         tracing::error!("{text}");
         // Nobody listens only when `run` is gone too.
         let _ = self.panics.send(Box::new(text));
+        *awaited.lock() = None;
+    }
+}
+
+/// However the listener's task ends, be it before it began.
+struct EndOnDrop(Arc<Progress>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.stopped.set();
+        *self.0.awaited.lock() = None;
     }
 }
 
@@ -264,9 +288,9 @@ where
     /// Serves the handler until the informer has stopped and the queue is empty, or the handler is removed.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send {
         // Not only once the task runs: it may be dropped before.
-        let stopped = self.progress.stopped.set_on_drop();
+        let ended = EndOnDrop(Arc::clone(&self.progress));
         async move {
-            let _stopped = stopped;
+            let _ended = ended;
             self.serve().await;
         }
     }

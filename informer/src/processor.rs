@@ -260,7 +260,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         drop(ended);
     }
 
-    /// Waits until every listener has ended.
+    /// Waits until every listener has ended, save those that fell too far behind.
     pub(crate) async fn stopped(&self) {
         self.tasks.wait().await;
     }
@@ -344,7 +344,8 @@ impl Schedule {
 impl<T> Enrolled<T> {
     fn start(&mut self, tasks: &TaskTracker, runtime: &Handle) {
         if let Some(task) = self.task.take() {
-            tasks.spawn_on(task, runtime);
+            self.outbox.progress.await_by(tasks);
+            runtime.spawn(task);
         }
     }
 }

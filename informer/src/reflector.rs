@@ -181,11 +181,13 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         let _close = CloseOnDrop(Arc::clone(&self.queue), PhantomData);
         let forever = async {
             loop {
+                let mut at_least = Duration::ZERO;
                 if let Err(error) = self.list_and_watch().await {
                     self.report(&error);
+                    // Go's client waits for as long by itself, beneath the reflector.
+                    at_least = error.cause().status().map_or(Duration::ZERO, retry_after);
                 }
-                let wait = self.backoff.next(&mut self.random);
-                tokio::time::sleep(wait).await;
+                self.pause(at_least).await;
             }
         };
         stop.run_until_cancelled(forever).await;

@@ -35,7 +35,9 @@ pub(super) async fn refusal(answer: Response<Body>) -> Status {
     } else {
         decode(ContentType::Json, &text)
     };
-    let mut status = said.unwrap_or_else(|_| match std::str::from_utf8(&text) {
+    // JSON of another make reads as a Status in which nothing is set.
+    let said = said.ok().filter(|status| !status.message.is_empty() || !status.reason.is_empty());
+    let mut status = said.unwrap_or_else(|| match std::str::from_utf8(&text) {
         Ok(text) if !text.contains('\0') => Status::failure(text.trim(), ""),
         _ => Status::failure(code.canonical_reason().unwrap_or_default(), ""),
     });

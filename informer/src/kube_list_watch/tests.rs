@@ -215,6 +215,16 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
 }
 
 #[tokio::test]
+async fn a_refusal_in_json_of_another_make_is_told_as_it_is() {
+    for body in [r#"{"error":"invalid_token","error_description":"expired"}"#, r#"{"code":0}"#] {
+        let (client, _) = server(move |_| error(401, body));
+        let refused = pods(client).list(&ListOptions::default()).await.unwrap_err();
+        assert_eq!(refused.status().map(|status| status.code), Some(401));
+        assert_eq!(refused.to_string(), format!("the server refused with 401 : {body}"));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_no_list_is_an_error() {
     let table =
         r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}"#;

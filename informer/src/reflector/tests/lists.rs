@@ -163,3 +163,27 @@ async fn a_first_list_whose_pages_expire_tells_as_well_that_there_is_no_watch_ca
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
     assert_eq!(requests, ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=0", "rv=11 limit=500"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_list_may_ask_for_more_patience_than_the_backoff() {
+    let source = Scripted::new(
+        |n, _| match n {
+            0 | 1 => {
+                let mut status = refusal(429, "TooManyRequests");
+                // The second time for longer than any server means.
+                let details = serde_json::json!({"retryAfterSeconds": if n == 0 { 20 } else { u32::MAX }});
+                status.details = Some(serde_json::from_value(details).unwrap());
+                Err(ListWatchError::Status(status))
+            }
+            _ => Ok(page("10", &[])),
+        },
+        no_watch_list(|_, _| Ok(Script::stay_after(vec![]))),
+    );
+    let rig =
+        Rig::with(source.clone(), ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
+    sleep(120.0).await;
+    let requests = source.requests();
+    let at: Vec<_> = requests.iter().map(|request| request.at.as_secs()).collect();
+    assert_eq!(at, [0, 20, 80, 80], "{:?}", summaries(&requests));
+    assert_eq!(rig.errors.lock().len(), 2);
+}

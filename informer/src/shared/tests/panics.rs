@@ -7,14 +7,18 @@ use crate::testing::log::CaughtLog;
 fn a_slow_handler_holds_up_no_one_else() {
     on_threads(2, async {
         let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let (enter, entered) = std::sync::mpsc::channel::<()>();
         let rig = Rig::new(&["a"]);
         let slow = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
+            let _ = enter.send(());
             let _ = blocked.recv();
         });
         let slow = rig.informer.add_event_handler(slow, HandlerOptions::default()).unwrap();
         let (log, quick) = rig.log(HandlerOptions::default());
         let running = rig.run();
         quick.synced().await;
+        // Not by yielding: this task would then be left where the handler comes to block.
+        tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         for n in 0..3000 {
             rig.source.apply(pod(&format!("p{n}")));
         }
@@ -126,4 +130,30 @@ async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() 
     assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(text));
     assert!(before.elapsed() < secs(1), "nobody waited for the one that is stuck");
     assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
+}
+
+#[test]
+fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
+    on_threads(3, async {
+        let rig = Rig::new(&["a"]);
+        // Held until the end: the call never returns.
+        let (_release, blocked) = std::sync::mpsc::channel::<()>();
+        let (enter, entered) = std::sync::mpsc::channel::<()>();
+        let stuck = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
+            enter.send(()).unwrap();
+            let _ = blocked.recv();
+        });
+        let options = HandlerOptions { max_pending: Some(2), ..HandlerOptions::named("stuck") };
+        let stuck = rig.informer.add_event_handler(stuck, options).unwrap();
+        let (log, other) = rig.log(HandlerOptions::default());
+        let running = rig.run();
+        // By a thread of its own: a task that this handler's wakes may be left where the handler blocks.
+        tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
+        rig.source.apply(pod("b"));
+        rig.source.apply(pod("c"));
+        let panic = running.await.unwrap_err().into_panic();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("\"stuck\""));
+        assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
+        assert!(other.is_stopped() && !stuck.is_stopped());
+    });
 }
