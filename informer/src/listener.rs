@@ -54,8 +54,8 @@ pub struct HandlerOptions {
     /// How many changes may wait for the handler, objects that were there to begin with included. A handler
     /// that falls further behind is removed, and the informer stops: its `run` panics with a message that names
     /// the handler, and does not wait for the call that the handler is in. `None`, the default, is no limit, same
-    /// as client-go: then a handler that is stuck costs memory, 40 bytes per change, shared by all handlers, and
-    /// what it keeps alive of old objects.
+    /// as client-go: then a handler that is stuck costs memory: 40 bytes per change, shared by all handlers, another
+    /// 40 for a change that came alone, and what it keeps alive of old objects.
     pub max_pending: Option<usize>,
 }
 

@@ -73,6 +73,8 @@ async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand()
 fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
     assert_eq!(size_of::<Told<String>>(), 40);
     assert_eq!(size_of::<Notification<String>>(), 32);
+    // What a change that comes alone costs beside it: a message, and two counters of the part that it is.
+    assert_eq!(size_of::<Message<String>>() + 2 * size_of::<usize>(), 40);
 }
 
 #[test]
