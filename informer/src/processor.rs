@@ -354,7 +354,9 @@ impl<T> Enrolled<T> {
 mod tests {
     use super::*;
     use crate::handler::HandlerFuncs;
+    use crate::queue::tests::{Things, delta};
     use crate::store::Indexers;
+    use crate::testing::settle;
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -430,5 +432,19 @@ mod tests {
         assert!(processor.remove(&registration) && processor.remove(&registration));
         registration.stopped().await;
         assert!(processor.registrations().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_list_in_several_batches_has_been_seen_after_the_last() {
+        let (store, panics) = (Store::new(Indexers::new()), mpsc::unbounded_channel().0);
+        let processor = Processor::new("things", store, Duration::ZERO, panics);
+        let registration = processor.add(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
+        processor.start(Handle::current());
+        for (change, synced) in [("+a1", false), ("+b1", true)] {
+            let batch = Batch { deltas: vec![delta(change)], in_initial_list: true, synced };
+            processor.apply(&Things::new(), batch);
+            settle().await;
+            assert_eq!(registration.has_synced(), synced, "{change}");
+        }
     }
 }

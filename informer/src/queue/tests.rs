@@ -191,6 +191,20 @@ async fn what_was_queued_can_be_popped_after_the_end() {
     }
 }
 
+#[test]
+fn a_queues_length_is_in_changes_or_in_objects_that_have_theirs_together() {
+    for kind in KINDS {
+        let queue = queue(kind);
+        let mut lengths = vec![queue.len()];
+        for change in ["+a1", "+b1", "~a2"] {
+            queue.push(delta(change));
+            lengths.push(queue.len());
+        }
+        let in_objects = matches!(kind, QueueKind::DeltaFifo { .. });
+        assert_eq!(lengths, [0, 1, 2, if in_objects { 2 } else { 3 }], "{kind:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_queues_that_look_at_the_store_are_locked_while_it_is_written() {
     fn is_locked<C>(queue: &Fifo<C>) -> bool {

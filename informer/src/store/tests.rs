@@ -73,6 +73,7 @@ fn the_store_decides_what_is_new() {
     let store = Store::new(Indexers::new());
     let added_twice = || Delta::Added(key("a"), pod("a", "2", &[]));
     assert_eq!(apply(&store, vec![put("a", "1", &[]), added_twice()]), ["+1", "1>2"]);
+    assert!(!store.is_empty());
     let gone = |name: &str| Delta::Deleted(key(name), Deleted::Known(pod(name, "3", &[])));
     assert_eq!(apply(&store, vec![gone("a")]), ["-3"]);
     assert!(store.is_empty());
