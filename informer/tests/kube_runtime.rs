@@ -233,7 +233,7 @@ async fn a_watch_refused_as_gone_is_repeated_for_ever_by_kube_and_listed_by_us()
 
     let (client, log) = server(script);
     let informer = ours(client);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(count(&log, false), 2);
     assert_eq!(our_names(&informer), names(["a", "b"]));
 }
@@ -254,7 +254,7 @@ async fn an_expired_watch_may_take_kube_back_in_time_and_never_us() {
     let mut config = watcher::Config::default().any_semantic();
     config.page_size = None; // with pages it would be a quorum read, see above
     let _store = theirs(client, config);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(
         versions(&log)[1..].iter().all(|version| version.as_deref() == Some("0")),
         "any state will do: {log:?}"
@@ -263,7 +263,7 @@ async fn an_expired_watch_may_take_kube_back_in_time_and_never_us() {
 
     let (client, log) = server(script);
     let _informer = ours(client);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(versions(&log), [Some("0".to_owned()), Some("10".to_owned())], "not older than what was seen");
 }
 
