@@ -71,7 +71,7 @@ impl Backoff {
 }
 
 /// Unlike `Duration::mul_f64` this does not panic, whatever the numbers of a policy.
-fn stretched(duration: Duration, factor: f64, max: Duration) -> Duration {
+pub(crate) fn stretched(duration: Duration, factor: f64, max: Duration) -> Duration {
     let seconds = duration.as_secs_f64() * factor;
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(max).min(max)
 }

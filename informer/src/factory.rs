@@ -236,6 +236,10 @@ impl SharedInformerFactory {
 
     /// Starts the informers that were made so far and do not run yet; call it again for later ones. Returns at
     /// once. They stop when `stop` is cancelled, or with [`Self::shutdown`], after which nothing is started.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
     pub fn start(&self, stop: &CancellationToken) {
         let mut state = self.state.lock();
         if state.shut_down {

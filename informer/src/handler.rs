@@ -181,7 +181,8 @@ where
 
 /// Several handlers behind one registration: each change goes to all of them, in order, before the next.
 ///
-/// Two registrations have no order between them; the members of a `FanOut` do.
+/// Two registrations have no order between them; the members of a `FanOut` do. To the informer they are one
+/// handler: if one panics and may [skip](crate::PanicPolicy::SkipAfter), those after it never hear of that change.
 pub struct FanOut<T>(Vec<Box<dyn EventHandler<T>>>);
 
 impl<T> FanOut<T> {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::broadcaster::EventOptions;
 use super::sink::{EventSink, Record, SinkError};
-use crate::backoff::SplitMix;
+use crate::backoff::{FOR_EVER, SplitMix, stretched};
 
 /// How much a pause between tries may be stretched, so that not all programs come back at once.
 const JITTER: f64 = 0.25;
@@ -57,7 +57,7 @@ impl<S: EventSink> Delivery<S> {
             if tries >= self.options.tries {
                 return Err(format!("{error}; gave up after {tries} tries"));
             }
-            let pause = self.options.pause.mul_f64(1.0 + JITTER * self.random.fraction());
+            let pause = stretched(self.options.pause, 1.0 + JITTER * self.random.fraction(), FOR_EVER);
             if self.closing.run_until_cancelled(sleep(pause)).await.is_none() {
                 return Err(format!("{error}; shutting down"));
             }

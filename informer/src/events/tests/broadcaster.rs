@@ -44,6 +44,19 @@ async fn a_sink_that_comes_back_gets_the_event_and_a_rejected_one_is_not_tried_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_longer_than_can_be_counted_lasts_until_the_shutdown() {
+    let sink = Told::new([], Try::Fails);
+    let options = EventOptions { pause: Duration::MAX, ..EventOptions::default() };
+    let broadcaster = EventBroadcaster::with_options(options);
+    broadcaster.start_recording_to_sink(sink.clone());
+    broadcaster.new_recorder("test").record(pod("a"), event("First"));
+    sleep(Duration::from_hours(24)).await;
+    assert_eq!(sink.tries().len(), 1);
+    assert!(broadcaster.shutdown(Duration::from_secs(1)).await);
+    assert_eq!(broadcaster.failed(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hanging_sink_holds_up_neither_its_callers_nor_other_sinks() {
     let (hanging, other) = (Told::new([], Try::Hangs), Told::new([], Try::Succeeds));
     let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 20, ..EventOptions::default() });
