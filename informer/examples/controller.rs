@@ -10,6 +10,7 @@
 pub(crate) mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +36,18 @@ const DRAIN: Duration = Duration::from_secs(10);
 type Print = Arc<dyn Fn(String) + Send + Sync>;
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let options = Options::parse(std::env::args().skip(1))?;
-    run(&options, Arc::new(|line| println!("{line}"))).await
+async fn main() -> ExitCode {
+    let ended = async {
+        let options = Options::parse(std::env::args().skip(1))?;
+        run(&options, Arc::new(|line| println!("{line}"))).await
+    };
+    match ended.await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("controller: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// What the workers share.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
+use kube_informers::informer_client;
 use serde_json::json;
 use supercargo_apiserver::ApiServer;
 use tokio_util::sync::CancellationToken;
@@ -54,15 +54,9 @@ impl Options {
         if self.embedded {
             return embedded_cluster();
         }
-        let mut config = match &self.kubeconfig {
-            Some(file) => {
-                let kubeconfig = Kubeconfig::read_from(file)?;
-                Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
-            }
-            None => Config::infer().await?,
-        };
-        config.default_retry = false;
-        Ok(Client::try_from(config)?)
+        let from_environment = std::env::var_os("KUBECONFIG").map(PathBuf::from);
+        let file = self.kubeconfig.clone().or(from_environment);
+        Ok(informer_client(file.as_deref()).await?)
     }
 
     /// Cancelled when the program is to end.
