@@ -15,6 +15,8 @@
 //! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
 //! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
 //!   whole content at every change.
+//! * [`workqueue::WorkQueue`] takes the keys that handlers put on it to workers; the feature `events` adds a recorder of events.
+//! * [`client_go`] has client-go's mechanisms one by one: what stands for them here, and the tests that show it.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
