@@ -150,3 +150,15 @@ async fn a_first_list_whose_pages_expire_tells_as_well_that_there_is_no_watch_ca
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
     assert_eq!(requests, ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=0", "rv=11 limit=500"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_for_another_reason_than_its_age_is_the_end_of_its_list() {
+    let answers = vec![
+        Ok(page_to("10", &[("a", "1")], "C")),
+        Err(refused(500, "InternalError")),
+        Ok(page("11", &[("b", "2")])),
+    ];
+    let (requests, deltas) = lists(answers, ReflectorOptions::default()).await;
+    assert_eq!(requests, ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=0 limit=500"]);
+    assert_eq!(deltas, ["=11[b@2]"]);
+}
