@@ -26,6 +26,11 @@ impl CaughtLog {
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
+
+    /// The lines of this level.
+    pub(crate) fn lines_of(&self, level: &str) -> Vec<String> {
+        self.lines.lock().iter().filter(|line| line.starts_with(level)).cloned().collect()
+    }
 }
 
 struct Catcher(Arc<Mutex<Vec<String>>>);

@@ -187,3 +187,15 @@ async fn a_server_that_cannot_list_may_ask_for_more_patience_than_the_backoff() 
     assert_eq!(at, [0, 20, 80, 80], "{:?}", summaries(&requests));
     assert_eq!(rig.errors.lock().len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_for_another_reason_than_its_age_is_the_end_of_its_list() {
+    let answers = vec![
+        Ok(page_to("10", &[("a", "1")], "C")),
+        Err(refused(500, "InternalError")),
+        Ok(page("11", &[("b", "2")])),
+    ];
+    let (requests, deltas) = lists(answers, ReflectorOptions::default()).await;
+    assert_eq!(requests, ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=0 limit=500"]);
+    assert_eq!(deltas, ["=11[b@2]"]);
+}

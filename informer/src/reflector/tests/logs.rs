@@ -1,58 +1,7 @@
 //! What an operator reads in the log.
 
-use std::fmt::{self, Write as _};
-
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
-
 use super::*;
-
-/// Collects what this crate logs on this thread: level, message, fields.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.0, " {value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
-        };
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("kube_informers")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        self.0.lock().push(line.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-impl Log {
-    /// The lines of this level.
-    fn lines(&self, level: &str) -> Vec<String> {
-        self.0.lock().iter().filter(|line| line.starts_with(level)).cloned().collect()
-    }
-}
+use crate::testing::log::CaughtLog;
 
 /// Without an error handler.
 fn start(source: Scripted<Pod>, options: ReflectorOptions) {
@@ -68,8 +17,7 @@ fn start(source: Scripted<Pod>, options: ReflectorOptions) {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_coming() {
-    let log = Log::default();
-    let _here = tracing::subscriber::set_default(log.clone());
+    let log = CaughtLog::new();
     let watch = |_, _: &_| {
         let script = Script::stay_after(vec![]);
         let script = script.then(Duration::from_secs(12), WatchEvent::Added(pod("a", "1")));
@@ -79,7 +27,7 @@ async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_com
     let source = Scripted::new(|_, _| unreachable!("no list is needed"), watch);
     start(source, ReflectorOptions { initial_events_timeout: None, ..ReflectorOptions::default() });
     sleep(120.0).await;
-    let warnings = log.lines("WARN");
+    let warnings = log.lines_of("WARN");
     // At 10, 20, 30 and 40 seconds; at 20 the last event was two seconds ago. Nothing after the end.
     let expected = [
         ("WARN no initial events yet", "elapsed=10"),
@@ -95,31 +43,29 @@ async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_com
 
 #[tokio::test(start_paused = true)]
 async fn without_an_error_handler_errors_are_logged_and_an_expired_version_hardly() {
-    let log = Log::default();
-    let _here = tracing::subscriber::set_default(log.clone());
+    let log = CaughtLog::new();
     let source = Scripted::new(
         |n, _| if n == 0 { Err(refused(403, "Forbidden")) } else { Ok(page("10", &[])) },
         |n, _| if n == 0 { Err(refused(410, "Expired")) } else { Ok(Script::stay_after(vec![])) },
     );
     start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
     sleep(30.0).await;
-    let errors = log.lines("ERROR");
+    let errors = log.lines_of("ERROR");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
         errors[0].contains("v1/pods") && errors[0].contains("failed to list: the server refused with 403")
     );
-    let expired = log.lines("DEBUG");
+    let expired = log.lines_of("DEBUG");
     assert!(
         expired.iter().any(|line| line.contains("failed to watch: the server refused with 410")),
         "{expired:?}"
     );
-    assert!(log.lines("WARN").is_empty());
+    assert!(log.lines_of("WARN").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_handler_takes_the_place_of_the_log() {
-    let log = Log::default();
-    let _here = tracing::subscriber::set_default(log.clone());
+    let log = CaughtLog::new();
     let source = Scripted::new(|_, _| Err(refused(403, "Forbidden")), |_, _| Err(refused(422, "Invalid")));
     let rig = Rig::start(source);
     settle().await;
@@ -127,20 +73,19 @@ async fn an_error_handler_takes_the_place_of_the_log() {
         *rig.errors.lock(),
         ["v1/pods: failed to list: the server refused with 403 Forbidden: test refusal 403"]
     );
-    assert!(log.lines("ERROR").is_empty());
+    assert!(log.lines_of("ERROR").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_very_short_watch_is_warned_of() {
-    let log = Log::default();
-    let _here = tracing::subscriber::set_default(log.clone());
+    let log = CaughtLog::new();
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
         |n, _| Ok(if n == 0 { Script::end_after(vec![]) } else { Script::stay_after(vec![]) }),
     );
     start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
     sleep(30.0).await;
-    let warnings = log.lines("WARN");
+    let warnings = log.lines_of("WARN");
     assert!(warnings.len() == 1 && warnings[0].contains("a very short watch"), "{warnings:?}");
 }
 
@@ -150,8 +95,7 @@ async fn of_the_errors_that_end_a_watch_only_an_expired_version_is_no_warning() 
         (410, "Expired", "DEBUG", "watch expired"),
         (500, "InternalError", "WARN", "watch ended with an error"),
     ] {
-        let log = Log::default();
-        let _here = tracing::subscriber::set_default(log.clone());
+        let log = CaughtLog::new();
         let watch = move |n, _: &_| {
             let events = if n == 0 { vec![WatchEvent::Error(refusal(code, reason))] } else { vec![] };
             Ok(Script::stay_after(events))
@@ -159,8 +103,8 @@ async fn of_the_errors_that_end_a_watch_only_an_expired_version_is_no_warning() 
         let source = Scripted::new(|_, _| Ok(page("10", &[])), watch);
         start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
         sleep(30.0).await;
-        let mut lines = log.lines("WARN");
-        lines.extend(log.lines("DEBUG"));
+        let mut lines = log.lines_of("WARN");
+        lines.extend(log.lines_of("DEBUG"));
         assert!(lines.len() == 1 && lines[0].starts_with(&format!("{level} {message}")), "{lines:?}");
     }
 }
