@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::tidy;
 
 const DOCUMENT: &str = "informer/docs/client-go.md";
 
@@ -63,17 +65,6 @@ fn rows(document: &str) -> Vec<Row> {
         .collect()
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// The names of the functions that a test attribute, or the macro of property tests, makes tests.
 fn tests_in(source: &str) -> Vec<&str> {
     let mut names = Vec::new();
@@ -94,13 +85,9 @@ fn tests_in(source: &str) -> Vec<&str> {
 
 /// The tests of the informer crate by name, and how often there is one of that name.
 fn informer_tests() -> BTreeMap<String, usize> {
-    let mut files = Vec::new();
-    for folder in ["informer/src", "informer/tests"] {
-        sources(&root().join(folder), &mut files);
-    }
     let mut tests = BTreeMap::new();
-    for file in files {
-        for name in tests_in(&fs::read_to_string(file).unwrap()) {
+    for file in ["informer/src", "informer/tests"].into_iter().flat_map(tidy::sources) {
+        for name in tests_in(&fs::read_to_string(root().join(file)).unwrap()) {
             *tests.entry(name.to_owned()).or_default() += 1;
         }
     }

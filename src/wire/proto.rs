@@ -210,30 +210,19 @@ impl<'a> Field<'a> for Option<IgnoredAny> {
     }
 }
 
-/// An element of a map: its key and its value.
+/// An element of a map of texts.
 #[derive(Default)]
-struct Entry<T> {
-    key: T,
-    value: Option<T>,
+struct TextEntry<'a> {
+    key: Str<'a>,
+    value: Str<'a>,
 }
 
-impl<'a> Message<'a> for Entry<Str<'a>> {
-    fn field(&mut self, number: u32, value: Value<'a>) -> Taken {
-        match number {
-            1 => self.key.set(value),
-            2 => self.value.set(value),
-            _ => Some(Ok(())),
-        }
-    }
-}
+message!(TextEntry { 1 => key, 2 => value });
 
 impl<'a> Field<'a> for Pairs<'a> {
     fn set(&mut self, value: Value<'a>) -> Taken {
         let Value::Bytes(bytes) = value else { return None };
-        Some(
-            read::<Entry<Str<'a>>>(bytes)
-                .map(|entry| self.0.push((entry.key, entry.value.unwrap_or_default()))),
-        )
+        Some(read(bytes).map(|TextEntry { key, value }| self.0.push((key, value))))
     }
 }
 
