@@ -29,7 +29,8 @@ pub fn default_options() -> Options {
     let registry = supercargo_plugins::registry();
     let build = |name| {
         let factory = registry.get(name).expect("every default plugin is registered");
-        factory(&serde_json::Value::Null).expect("every default plugin builds without arguments")
+        factory(&serde_json::Value::Null, &supercargo_framework::Features::default())
+            .expect("every default plugin builds without arguments")
     };
     let plugins =
         supercargo_plugins::DEFAULT_PLUGINS.iter().map(|plugin| (build(plugin.name), plugin.weight));

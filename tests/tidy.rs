@@ -16,7 +16,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("supercargo-framework", &["bitflags", "rustc-hash", "serde", "serde_json", "smallvec", "thiserror"]),
     (
         "supercargo-plugins",
-        &["serde", "serde_json", "serde_path_to_error", "smallvec", "supercargo-framework"],
+        &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "supercargo-framework"],
     ),
     (
         "supercargo-scheduler",

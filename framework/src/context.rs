@@ -4,11 +4,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
+
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, NodeIndex, Nodes};
-use crate::objects::{Object, Objects};
-use crate::pod::{PodKey, Uid};
+use crate::objects::{Object, ObjectBody, Objects, Typed};
+use crate::pod::{PodInfo, PodKey, Uid};
 use crate::text::Text;
+use crate::time::Now;
 
 /// Something that a plugin's answer depended on, beside the pod and the node it was asked about.
 ///
@@ -33,7 +36,7 @@ pub enum Read {
 }
 
 /// Something that a plugin asks the scheduler to do once it has returned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Move pods to the active queue.
     Activate(Vec<PodKey>),
@@ -52,6 +55,27 @@ pub enum Command {
         plugin: Text,
         /// Why.
         message: Text,
+    },
+    /// Take an object to be like this until the API says so; see [`Objects::assume`].
+    Assume(Arc<Object>),
+    /// Take an object to be what the API says again.
+    Restore {
+        /// The kind.
+        resource: Text,
+        /// The key.
+        key: Arc<str>,
+    },
+    /// Make room for a pod: victims that are on their way to the node are turned back, the others are deleted, the last
+    /// one after all others, and until that is under way the pod is not tried again.
+    Preempt {
+        /// The pod.
+        preemptor: Arc<PodInfo>,
+        /// The node.
+        node: Arc<str>,
+        /// The pods that go, the most important first.
+        victims: Vec<Arc<PodInfo>>,
+        /// In whose name.
+        plugin: Text,
     },
     /// Turn a pod that waits on Permit down.
     Reject {
@@ -77,19 +101,29 @@ pub struct WaitingPod {
     pub pending: Vec<(Text, Duration)>,
 }
 
+/// What PreEnqueue and queueing hints may read beside the pod.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueContext<'a> {
+    /// The objects of other kinds, as they are after the event.
+    pub objects: &'a Objects,
+    /// The pods for which preemption makes room at the moment.
+    pub preempting: &'a FxHashSet<Uid>,
+}
+
 /// The view of one call into a plugin.
 pub struct Context<'a> {
     nodes: &'a Nodes,
     objects: &'a Objects,
     waiting: &'a [WaitingPod],
+    now: Now,
     reads: RefCell<Option<Vec<Read>>>,
     commands: RefCell<Vec<Command>>,
 }
 
 impl<'a> Context<'a> {
     /// A view of the scheduler's state that does not note what is read.
-    pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a [WaitingPod]) -> Self {
-        Self { nodes, objects, waiting, reads: RefCell::new(None), commands: RefCell::default() }
+    pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a [WaitingPod], now: Now) -> Self {
+        Self { nodes, objects, waiting, now, reads: RefCell::new(None), commands: RefCell::default() }
     }
 
     /// The same, noting what is read.
@@ -123,10 +157,35 @@ impl<'a> Context<'a> {
         self.objects.get(resource, key)
     }
 
+    /// One object of a kind with a type of its own.
+    pub fn get<T: ObjectBody>(&self, resource: &Text, key: &str) -> Option<Typed<'a, T>> {
+        Typed::of(self.object(resource, key)?)
+    }
+
     /// Every object of a kind, ordered by key.
-    pub fn objects(&self, resource: &Text) -> Vec<&'a Arc<Object>> {
+    pub fn objects(&self, resource: &Text) -> impl Iterator<Item = &'a Arc<Object>> {
         self.note(|| Read::Kind(resource.clone()));
         self.objects.list(resource)
+    }
+
+    /// Every object of a kind with a type of its own, ordered by key.
+    pub fn list<T: ObjectBody>(&self, resource: &Text) -> impl Iterator<Item = Typed<'a, T>> {
+        self.objects(resource).filter_map(Typed::of)
+    }
+
+    /// The same within a namespace.
+    pub fn list_in<T: ObjectBody>(
+        &self,
+        resource: &Text,
+        namespace: &str,
+    ) -> impl Iterator<Item = Typed<'a, T>> {
+        self.note(|| Read::Kind(resource.clone()));
+        self.objects.list_in(resource, namespace).filter_map(Typed::of)
+    }
+
+    /// When the call is made.
+    pub fn now(&self) -> Now {
+        self.now
     }
 
     /// The pods that wait on Permit, in the order they began to.
@@ -171,7 +230,7 @@ mod tests {
     #[test]
     fn every_read_is_noted_once_misses_included() {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        let cx = Context::new(&nodes, &objects, &[]).tracking();
+        let cx = Context::new(&nodes, &objects, &[], Now::default()).tracking();
         let class = Text::from("storage.k8s.io/StorageClass");
         assert!(cx.object(&class, "fast").is_none());
         assert!(cx.object(&class, "fast").is_none());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bitflags::bitflags;
 use serde::{Deserialize, Serialize};
 
+use crate::context::QueueContext;
 use crate::node::NodeRecord;
 use crate::objects::Object;
 use crate::pod::PodInfo;
@@ -251,7 +252,8 @@ impl QueueingHint {
 }
 
 /// Judges one event for one waiting pod. An error counts as `Queue`.
-pub type HintFn = Arc<dyn Fn(&PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
+pub type HintFn =
+    Arc<dyn Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
 
 /// An event that a plugin wants to hear of, and how it judges it.
 pub struct EventRegistration {
@@ -272,6 +274,18 @@ impl EventRegistration {
         resource: EventResource,
         action: ActionType,
         hint: impl Fn(&PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::reading(resource, action, move |_, pod, change| hint(pod, change))
+    }
+
+    /// The same with a `hint` that reads other objects.
+    pub fn reading(
+        resource: EventResource,
+        action: ActionType,
+        hint: impl Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Arc::new(hint)) }
     }

@@ -42,6 +42,8 @@ pub struct NodeRecord {
     pub conditions: Arc<Labels>,
     /// `status.declaredFeatures`, sorted.
     pub declared_features: Arc<[Arc<str>]>,
+    /// The whole node in JSON, where something outside (an extender) needs it.
+    pub raw: Option<Arc<str>>,
 }
 
 impl NodeRecord {

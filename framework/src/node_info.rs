@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::node::NodeRecord;
 use crate::pod::{PodInfo, Uid};
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
 use crate::resource::Resource;
+use crate::volume::VolumeSource;
 
 /// A node, the pods on it (bound and assumed), and their sums.
 #[derive(Clone, Debug, Default)]
 pub struct NodeInfo {
     node: Arc<NodeRecord>,
     pods: Vec<Arc<PodInfo>>,
+    pods_with_affinity: Vec<Arc<PodInfo>>,
+    pods_with_required_anti_affinity: Vec<Arc<PodInfo>>,
+    claims: FxHashMap<(Arc<str>, Arc<str>), u32>,
     used_ports: Vec<HostPort>,
     requested: Resource,
     non_zero_milli_cpu: i64,
@@ -39,6 +45,26 @@ impl NodeInfo {
     /// The pods on the node. Removal moves the last pod into the gap, as upstream does.
     pub fn pods(&self) -> &[Arc<PodInfo>] {
         &self.pods
+    }
+
+    /// Those of the pods that have inter-pod affinity or anti-affinity of any sort.
+    pub fn pods_with_affinity(&self) -> &[Arc<PodInfo>] {
+        &self.pods_with_affinity
+    }
+
+    /// Those of the pods that demand anti-affinity.
+    pub fn pods_with_required_anti_affinity(&self) -> &[Arc<PodInfo>] {
+        &self.pods_with_required_anti_affinity
+    }
+
+    /// The claims that the pods use, by namespace and name. Ephemeral volumes are left out, as upstream does.
+    pub fn claims(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.claims.keys().map(|(namespace, name)| (&**namespace, &**name))
+    }
+
+    /// Whether a pod here uses the claim.
+    pub fn uses_claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> bool {
+        !self.claims.is_empty() && self.claims.contains_key(&(Arc::clone(namespace), Arc::clone(name)))
     }
 
     /// Host ports in use; one entry per pod and port.
@@ -84,6 +110,15 @@ impl NodeInfo {
         self.non_zero_milli_cpu += non_zero_milli_cpu;
         self.non_zero_memory += non_zero_memory;
         self.used_ports.extend(pod.spec.host_ports.iter().cloned());
+        for key in claims_of(&pod) {
+            *self.claims.entry(key).or_default() += 1;
+        }
+        if let Some(affinity) = &pod.spec.pod_affinity {
+            self.pods_with_affinity.push(Arc::clone(&pod));
+            if !affinity.required_anti_affinity.is_empty() {
+                self.pods_with_required_anti_affinity.push(Arc::clone(&pod));
+            }
+        }
         self.pods.push(pod);
         self.generation += 1;
     }
@@ -96,6 +131,21 @@ impl NodeInfo {
         self.requested.subtract(resource);
         self.non_zero_milli_cpu -= non_zero_milli_cpu;
         self.non_zero_memory -= non_zero_memory;
+        for key in claims_of(&pod) {
+            if let Some(count) = self.claims.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.claims.remove(&key);
+                }
+            }
+        }
+        if pod.spec.pod_affinity.is_some() {
+            for list in [&mut self.pods_with_affinity, &mut self.pods_with_required_anti_affinity] {
+                if let Some(position) = list.iter().position(|listed| listed.uid == *uid) {
+                    list.swap_remove(position);
+                }
+            }
+        }
         for port in &pod.spec.host_ports {
             if let Some(i) = self.used_ports.iter().position(|used| used == port) {
                 self.used_ports.swap_remove(i);
@@ -104,6 +154,14 @@ impl NodeInfo {
         self.generation += 1;
         Some(pod)
     }
+}
+
+/// The claims that a pod names.
+fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
+    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim(name) => Some((Arc::clone(&pod.namespace), Arc::clone(name))),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::binding::{BindOutcome, BindingContext, BoxFuture};
-use crate::context::Context;
+use crate::context::{Context, QueueContext};
 use crate::cycle_state::CycleState;
 use crate::event::EventRegistration;
 use crate::node::NodeRecord;
@@ -20,6 +20,7 @@ use crate::nodes::NodeIndex;
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
 use crate::status::Status;
+use crate::text::Text;
 
 /// The highest score a plugin gives.
 pub const MAX_NODE_SCORE: i64 = 100;
@@ -31,6 +32,12 @@ pub trait Plugin: Send + Sync + 'static {
 
     /// Where the plugin takes part.
     fn extension_points(self: Arc<Self>) -> ExtensionPoints;
+
+    /// The kinds that the plugin reads beside pods, nodes, and those whose events it registers. Only what some plugin
+    /// names is watched.
+    fn reads(&self) -> Vec<Text> {
+        Vec::new()
+    }
 }
 
 /// Declares the fields of [`ExtensionPoints`] and a builder method for each.
@@ -93,7 +100,7 @@ extension_points! {
 /// Holds pods back before they enter the active queue.
 pub trait PreEnqueuePlugin: Send + Sync + 'static {
     /// Success lets the pod in; anything else gates it, silently.
-    fn pre_enqueue(&self, pod: &PodInfo) -> Status;
+    fn pre_enqueue(&self, cx: &QueueContext<'_>, pod: &PodInfo) -> Status;
 }
 
 /// What a queue-sort plugin sees of a queued pod.
@@ -168,7 +175,18 @@ pub struct NodeStatuses {
     pub by_node: Vec<(NodeIndex, Status)>,
 }
 
-/// Runs filters for a PostFilter plugin: plugins never call each other.
+/// A node that preemption could make room on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The node.
+    pub node: Arc<str>,
+    /// The pods that would have to go, the most important first.
+    pub victims: Vec<Arc<PodInfo>>,
+    /// How many of them a PodDisruptionBudget protects.
+    pub pdb_violations: usize,
+}
+
+/// Runs filters, and asks extenders, for a PostFilter plugin: plugins never call each other.
 pub trait RunFilters {
     /// Runs every filter of the profile on a node as it would be, nominated pods included.
     fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
@@ -177,6 +195,12 @@ pub trait RunFilters {
     /// Tells every PreFilter plugin that a pod is no longer on a node of the trial.
     fn remove_pod(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo)
     -> Status;
+    /// Lets the extenders that have a say in preemption strike out candidates and victims.
+    fn extend_preemption(
+        &self,
+        pod: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status>;
 }
 
 /// What to do with the pod's nominated node.

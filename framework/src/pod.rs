@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::affinity::NodeAffinity;
 use crate::labels::Labels;
+use crate::pod_affinity::PodAffinity;
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
 use crate::taint::Toleration;
 use crate::time::Timestamp;
+use crate::topology_spread::TopologySpreadConstraint;
+use crate::volume::Volume;
 
 /// The identity of a pod: its UID, never used again for another pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,6 +46,14 @@ pub struct PodSpec {
     pub node_selector: Labels,
     /// `affinity.nodeAffinity`.
     pub node_affinity: Option<NodeAffinity>,
+    /// `affinity.podAffinity` and `affinity.podAntiAffinity`; `None` when there is neither.
+    pub pod_affinity: Option<Box<PodAffinity>>,
+    /// `topologySpreadConstraints`.
+    pub topology_spread: Box<[TopologySpreadConstraint]>,
+    /// The volumes that say something about nodes.
+    pub volumes: Box<[Volume]>,
+    /// The node features that the pod needs, as upstream's `nodedeclaredfeatures` infers them; sorted.
+    pub required_features: Box<[Arc<str>]>,
     /// `tolerations`.
     pub tolerations: Box<[Toleration]>,
     /// Host ports of containers and of sidecars.
@@ -57,6 +68,19 @@ pub struct PodSpec {
     pub container_requests: Option<Box<PodRequests>>,
     /// Constraints that no plugin evaluates yet, by field path. A pod that has one is turned down, not misplaced.
     pub unsupported: Box<[Arc<str>]>,
+}
+
+/// The owner that controls an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OwnerRef {
+    /// `apiVersion`.
+    pub api_version: Arc<str>,
+    /// `kind`.
+    pub kind: Arc<str>,
+    /// `name`.
+    pub name: Arc<str>,
+    /// `uid`.
+    pub uid: Arc<str>,
 }
 
 /// The condition that tells why a pod waits.
@@ -110,8 +134,8 @@ pub struct PodInfo {
     pub labels: Arc<Labels>,
     /// Those of `metadata.annotations` that a plugin declared.
     pub annotations: Arc<Labels>,
-    /// The UID of the controlling owner.
-    pub controller: Option<Uid>,
+    /// The controlling owner.
+    pub controller: Option<Arc<OwnerRef>>,
     /// `spec.nodeName`.
     pub node_name: Option<Arc<str>>,
     /// `spec.priority`, 0 when unset.
@@ -125,6 +149,8 @@ pub struct PodInfo {
     pub status_requests: Option<Arc<PodRequests>>,
     /// The status.
     pub status: PodStatus,
+    /// The whole pod in JSON, where something outside (an extender) needs it.
+    pub raw: Option<Arc<str>>,
 }
 
 impl PodInfo {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::features::Features;
 use crate::plugin::Plugin;
 
 /// Arguments that a plugin cannot work with.
@@ -24,8 +25,9 @@ impl ArgsError {
     }
 }
 
-/// Builds a plugin from its arguments, `{}` when none are configured. Unknown fields are errors.
-pub type Factory = fn(&serde_json::Value) -> Result<Arc<dyn Plugin>, ArgsError>;
+/// Builds a plugin from its arguments, `{}` when none are configured, and the features that are on. Unknown fields are
+/// errors.
+pub type Factory = fn(&serde_json::Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
 
 /// Plugins by name.
 #[derive(Clone, Debug, Default)]

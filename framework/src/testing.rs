@@ -5,12 +5,14 @@ use std::sync::Arc;
 use crate::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirement};
 use crate::labels::Labels;
 use crate::node::{NodeImage, NodeRecord};
+use crate::objects::{Body, Object};
 use crate::pod::{PodInfo, PodSpec, PodStatus, Uid, normalized_image_name};
 use crate::ports::{HostPort, Protocol};
 use crate::quantity;
 use crate::requests::{ContainerRequests, RequestInputs, RequestOptions};
 use crate::resource::{Resource, names};
 use crate::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
+use crate::text::Text;
 
 /// A pod `default/<name>` with UID `<name>`, one container that asks for nothing, scheduled by `supercargo`.
 pub fn pod(name: &str) -> PodBuilder {
@@ -25,6 +27,7 @@ pub fn pod(name: &str) -> PodBuilder {
             labels: Arc::default(),
             annotations: Arc::default(),
             controller: None,
+            raw: None,
             node_name: None,
             priority: 0,
             scheduling_gates: Box::default(),
@@ -43,6 +46,22 @@ pub fn pod(name: &str) -> PodBuilder {
         tolerations: Vec::new(),
         ports: Vec::new(),
         images: Vec::new(),
+    }
+}
+
+/// An object of another kind.
+pub fn object(resource: &Text, key: &str, body: Body) -> Object {
+    Object {
+        resource: resource.clone(),
+        key: key.into(),
+        uid: format!("uid-{key}").into(),
+        resource_version: "1".into(),
+        labels: Labels::default(),
+        annotations: Labels::default(),
+        terminating: false,
+        controller: None,
+        node_name: None,
+        body,
     }
 }
 

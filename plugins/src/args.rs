@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use supercargo_framework::Features;
 use supercargo_framework::plugin::Plugin;
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::resource::names;
@@ -48,7 +49,10 @@ fn take_constant(fields: &mut Map<String, Value>, name: &str, expected: &str) ->
 struct NoArgs {}
 
 /// Builds a plugin that has no arguments.
-pub(crate) fn without_args<P: Plugin + Default>(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub(crate) fn without_args<P: Plugin + Default>(
+    args: &Value,
+    _: &Features,
+) -> Result<Arc<dyn Plugin>, ArgsError> {
     let plugin = P::default();
     decode::<NoArgs>(plugin.name(), args)?;
     Ok(Arc::new(plugin))

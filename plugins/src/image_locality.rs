@@ -70,6 +70,7 @@ impl SignPlugin for ImageLocality {
 
 #[cfg(test)]
 mod tests {
+    use supercargo_framework::Now;
     use supercargo_framework::context::Read;
     use supercargo_framework::objects::Objects;
     use supercargo_framework::testing::{node, pod};
@@ -124,7 +125,7 @@ mod tests {
             node_info(node("b").build(), []),
         ]);
         let (objects, state) = (Objects::default(), CycleState::new());
-        let cx = Context::new(&cluster, &objects, &[]).tracking();
+        let cx = Context::new(&cluster, &objects, &[], Now::default()).tracking();
         let pod = pod("p").image("app:1").build();
         let reads_of = |name: &str| {
             let node = cluster.get(name).expect("the node is there");

@@ -18,8 +18,8 @@ use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
-    ActionType, Code, Context, CycleState, EventResource, NodeIndex, NodeInfo, NodeRecord, NodeSelectorTerm,
-    Plugin, PodInfo, PreferredTerm, Status,
+    ActionType, Code, Context, CycleState, EventResource, Features, NodeIndex, NodeInfo, NodeRecord,
+    NodeSelectorTerm, Plugin, PodInfo, PreferredTerm, Status,
 };
 
 use crate::hint::{self, Hint};
@@ -34,7 +34,7 @@ struct NodeAffinity {
 }
 
 /// Builds the plugin.
-pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let added = args::parse(args)?;
     Ok(Arc::new(NodeAffinity { added }))
 }

@@ -11,7 +11,9 @@ use supercargo_framework::plugin::{
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
-use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::{
+    Code, Context, CycleState, Features, NodeIndex, NodeInfo, Plugin, PodInfo, Status,
+};
 
 use crate::args::{ResourceSpec, decode, resources_or_default};
 use crate::resource_usage::{ScoredResource, Usage};
@@ -31,7 +33,7 @@ struct BalancedAllocation {
 }
 
 /// Builds the plugin.
-pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let args: Args = decode(NAME, args)?;
     let resources = resources_or_default(args.resources);
     validate(&resources)?;

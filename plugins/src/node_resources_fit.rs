@@ -19,7 +19,8 @@ use supercargo_framework::resource::names;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
-    ActionType, Code, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, Status, Text,
+    ActionType, Code, Context, CycleState, EventResource, Features, NodeIndex, NodeInfo, Plugin, PodInfo,
+    Status, Text,
 };
 
 use crate::unaffected::Unaffected;
@@ -34,7 +35,7 @@ struct NodeResourcesFit {
 }
 
 /// Builds the plugin.
-pub(crate) fn from_args(args: &Value) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let (ignored, strategy) = args::parse(args)?;
     Ok(Arc::new(NodeResourcesFit { ignored, strategy }))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, PreEnqueuePlugin};
-use supercargo_framework::{ActionType, EventResource, Plugin, PodInfo, Status};
+use supercargo_framework::{ActionType, EventResource, Plugin, PodInfo, QueueContext, Status};
 
 use crate::hint;
 
@@ -25,7 +25,7 @@ impl Plugin for SchedulingGates {
 }
 
 impl PreEnqueuePlugin for SchedulingGates {
-    fn pre_enqueue(&self, pod: &PodInfo) -> Status {
+    fn pre_enqueue(&self, _: &QueueContext<'_>, pod: &PodInfo) -> Status {
         if pod.scheduling_gates.is_empty() {
             return Status::success();
         }
@@ -49,15 +49,20 @@ mod tests {
     use supercargo_framework::event::{Change, QueueingHint};
     use supercargo_framework::testing::pod;
 
+    use rustc_hash::FxHashSet;
+    use supercargo_framework::objects::Objects;
+
     use super::*;
     use crate::testing::{Driver, pod_updated};
 
     #[test]
     fn a_pod_waits_while_it_has_gates() {
         let plugin = SchedulingGates;
-        assert_eq!(plugin.pre_enqueue(&pod("p").build()), Status::success());
+        let (objects, preempting) = (Objects::default(), FxHashSet::default());
+        let cx = QueueContext { objects: &objects, preempting: &preempting };
+        assert_eq!(plugin.pre_enqueue(&cx, &pod("p").build()), Status::success());
         assert_eq!(
-            plugin.pre_enqueue(&pod("p").gate("a").gate("example.com/b").build()),
+            plugin.pre_enqueue(&cx, &pod("p").gate("a").gate("example.com/b").build()),
             Status::unresolvable("waiting for scheduling gates: [a example.com/b]")
         );
     }

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter};
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EventResource, NodeInfo, NodeRecord, Nodes, PodInfo,
-    Status,
+    ActionType, ClusterEvent, Context, CycleState, EventResource, Features, NodeInfo, NodeRecord, Nodes, Now,
+    PodInfo, QueueContext, Status,
 };
 
 /// What is wrong with a plugin's arguments, if anything.
 pub(crate) fn args_error(plugin: &str, args: Value) -> Option<String> {
     let factory = crate::registry().get(plugin).expect("tests name plugins that exist");
-    factory(&args).err().map(|error| error.to_string())
+    factory(&args, &Features::default()).err().map(|error| error.to_string())
 }
 
 /// A node with pods on it.
@@ -69,14 +70,14 @@ impl Driver {
     /// The plugin with arguments that must be good.
     pub(crate) fn with_args(plugin: &str, args: Value) -> Self {
         let factory = crate::registry().get(plugin).expect("tests name plugins that exist");
-        let plugin = factory(&args).unwrap_or_else(|error| panic!("{plugin}: {error}"));
+        let plugin = factory(&args, &Features::default()).unwrap_or_else(|error| panic!("{plugin}: {error}"));
         Self { points: plugin.extension_points() }
     }
 
     /// The answer of PreFilter, without nodes.
     pub(crate) fn pre_filter(&self, pod: &PodInfo) -> PreFilter {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        self.run_pre_filter(&Context::new(&nodes, &objects, &[]), &mut CycleState::new(), pod)
+        self.run_pre_filter(&Context::new(&nodes, &objects, &[], Now::default()), &mut CycleState::new(), pod)
     }
 
     fn run_pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
@@ -87,25 +88,56 @@ impl Driver {
     /// The verdict on one node: PreFilter where the plugin has it, then Filter.
     pub(crate) fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Status {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        let cx = Context::new(&nodes, &objects, &[]);
+        self.verdict(&Context::new(&nodes, &objects, &[], Now::default()), pod, node)
+    }
+
+    /// The verdict on every node of a cluster.
+    pub(crate) fn verdicts(&self, pod: &PodInfo, nodes: &Nodes, objects: &Objects) -> Vec<Status> {
+        let cx = Context::new(nodes, objects, &[], Now::default());
+        nodes.iter().map(|(_, node)| self.verdict(&cx, pod, node)).collect()
+    }
+
+    fn verdict(&self, cx: &Context<'_>, pod: &PodInfo, node: &NodeInfo) -> Status {
         let mut state = CycleState::new();
         if self.points.pre_filter.is_some() {
-            match self.run_pre_filter(&cx, &mut state, pod) {
+            match self.run_pre_filter(cx, &mut state, pod) {
                 PreFilter::Skip => return Status::success(),
                 PreFilter::Reject(status) => return status,
                 PreFilter::AllNodes | PreFilter::Nodes(_) => {}
             }
         }
         match &self.points.filter {
-            Some(plugin) => plugin.filter(&cx, &state, pod, node),
+            Some(plugin) => plugin.filter(cx, &state, pod, node),
             None => Status::success(),
         }
+    }
+
+    /// The normalised scores of all nodes of a cluster; `None` when PreScore leaves the plugin out.
+    pub(crate) fn scores_in(&self, pod: &PodInfo, nodes: &Nodes, objects: &Objects) -> Option<Vec<i64>> {
+        let cx = Context::new(nodes, objects, &[], Now::default());
+        let mut state = CycleState::new();
+        if let Some(plugin) = &self.points.pre_score
+            && !plugin.pre_score(&cx, &mut state, pod, nodes.order()).is_success()
+        {
+            return None;
+        }
+        let plugin = self.points.score.as_ref()?;
+        let mut scores: Vec<_> = nodes
+            .iter()
+            .map(|(_, node)| plugin.score(&cx, &state, pod, node).expect("in-tree scores do not fail"))
+            .collect();
+        match plugin.normalization() {
+            Normalize::None => {}
+            Normalize::ByMax { reverse } => scores = by_max(&scores, reverse),
+            Normalize::Custom => assert!(plugin.normalize(&state, pod, &mut scores).is_success()),
+        }
+        Some(scores)
     }
 
     /// The answer of PreScore.
     pub(crate) fn pre_score(&self, pod: &PodInfo, nodes: &Nodes) -> Status {
         let objects = Objects::default();
-        let cx = Context::new(nodes, &objects, &[]);
+        let cx = Context::new(nodes, &objects, &[], Now::default());
         match &self.points.pre_score {
             Some(plugin) => plugin.pre_score(&cx, &mut CycleState::new(), pod, nodes.order()),
             None => Status::success(),
@@ -115,7 +147,7 @@ impl Driver {
     /// The raw scores of all nodes; `None` when PreScore leaves the plugin out or fails, or there is no Score.
     pub(crate) fn raw_scores(&self, pod: &PodInfo, nodes: &Nodes) -> Option<Vec<i64>> {
         let objects = Objects::default();
-        let cx = Context::new(nodes, &objects, &[]);
+        let cx = Context::new(nodes, &objects, &[], Now::default());
         let mut state = CycleState::new();
         if let Some(plugin) = &self.points.pre_score
             && !plugin.pre_score(&cx, &mut state, pod, nodes.order()).is_success()
@@ -161,11 +193,23 @@ impl Driver {
         pod: &PodInfo,
         change: &Change,
     ) -> Option<Result<QueueingHint, String>> {
+        self.hint_in(&Objects::default(), resource, action, pod, change)
+    }
+
+    /// The same where there are other objects.
+    pub(crate) fn hint_in(
+        &self,
+        objects: &Objects,
+        resource: EventResource,
+        action: ActionType,
+        pod: &PodInfo,
+        change: &Change,
+    ) -> Option<Result<QueueingHint, String>> {
         let incoming = ClusterEvent::new(resource, action);
         let registration =
             self.events().into_iter().find(|registration| registration.event.matches(&incoming))?;
         Some(match registration.hint {
-            Some(hint) => hint(pod, change),
+            Some(hint) => hint(&QueueContext { objects, preempting: &FxHashSet::default() }, pod, change),
             None => Ok(QueueingHint::Queue),
         })
     }

@@ -8,14 +8,14 @@ use serde_json::Value;
 use supercargo_framework::plugin::{Normalize, Plugin, ScoreScope};
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use supercargo_framework::{ActionType, EventResource, NodeInfo, PodInfo, TaintEffect};
+use supercargo_framework::{ActionType, EventResource, Features, NodeInfo, PodInfo, TaintEffect};
 
 use crate::testing::{Driver, node_info, nodes};
 use crate::{DEFAULT_PLUGINS, registry};
 
 fn build(name: &str) -> Arc<dyn Plugin> {
     let factory = registry().get(name).expect("every default plugin is registered");
-    factory(&Value::Null).expect("every default plugin works without arguments")
+    factory(&Value::Null, &Features::default()).expect("every default plugin works without arguments")
 }
 
 #[test]

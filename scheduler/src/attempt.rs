@@ -103,7 +103,7 @@ impl Scheduler {
             .assume(Arc::clone(&queued.pod), Arc::clone(&node))
             .map_err(|error| FailureKind::Internal(error.to_string()))?;
         self.queue.nominator.remove(queued.uid());
-        let (permitted, commands) = self.reserve_and_permit(queued, &node, state);
+        let (permitted, commands) = self.reserve_and_permit(now, queued, &node, state);
         self.execute(now, commands);
         permitted.map(|waits| (node, waits))
     }
@@ -117,7 +117,7 @@ impl Scheduler {
         calls: &mut dyn Calls,
     ) -> Result<Arc<str>, Failure> {
         self.cache.refreshed();
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let profile = self.profiles.get(queued.profile);
         let sampling = self.sampling(profile);
         let cycle = Cycle {
@@ -160,11 +160,12 @@ impl Scheduler {
     /// Runs Reserve and Permit.
     fn reserve_and_permit(
         &self,
+        now: Now,
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
     ) -> (Result<Waits, Failure>, Vec<Command>) {
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let reserved = self.reserve(&cx, queued, node, state);
         let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state));
         (permitted.map_err(Failure::from), cx.take_commands())
@@ -231,7 +232,7 @@ impl Scheduler {
         state: &mut CycleState,
     ) {
         self.cache.refreshed();
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         for Named { name, plugin } in self.profiles.get(queued.profile).reserve.iter().rev() {
             let done = contained("Unreserve", name, || plugin.unreserve(&cx, state, &queued.pod, node));
             if let Err(panic) = done {

@@ -23,7 +23,8 @@ type Work = Vec<Vec<PreBindWork>>;
 impl Scheduler {
     /// A node is reserved for the pod: finds out what PreBind has to do, and binds as soon as nobody holds the pod.
     pub(crate) fn begin_binding(&mut self, now: Now, mut binding: Binding) {
-        let (work, commands) = match self.caught(|this| this.pre_flight(&binding).map_err(Failure::from)) {
+        let (work, commands) = match self.caught(|this| this.pre_flight(now, &binding).map_err(Failure::from))
+        {
             Ok(found) => found,
             Err(Failure { kind, .. }) => return self.fail_binding(now, binding, kind),
         };
@@ -41,9 +42,9 @@ impl Scheduler {
     }
 
     /// Runs PreBindPreFlight. Neighbours that may run side by side form a group.
-    fn pre_flight(&self, binding: &Binding) -> Result<(Work, Vec<Command>), FailureKind> {
+    fn pre_flight(&self, now: Now, binding: &Binding) -> Result<(Work, Vec<Command>), FailureKind> {
         let Binding { queued, node, state, .. } = binding;
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let mut groups = Work::new();
         let mut joins_last = false;
         for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
@@ -287,7 +288,7 @@ impl Scheduler {
         self.record_event(&queued.pod, EventType::Normal, "Scheduled", "Binding", note);
         self.observe_attempt(&queued, AttemptResult::Scheduled, now);
         self.cache.refreshed();
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting());
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         for Named { name, plugin } in &self.profiles.get(queued.profile).post_bind {
             let done = contained("PostBind", name, || plugin.post_bind(&cx, &mut state, &queued.pod, &node));
             if let Err(panic) = done {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{FilterPlugin, PreFilterPlugin, RunFilters};
+use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters};
 use supercargo_framework::{Code, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
 use crate::cycle::{Cycle, SkippedFilters};
@@ -140,6 +140,14 @@ impl RunFilters for Cycle<'_> {
             Some(extensions) => extensions.add_pod(state, pod, added, node),
             None => Status::success(),
         })
+    }
+
+    fn extend_preemption(
+        &self,
+        _: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        Ok(candidates)
     }
 
     fn remove_pod(

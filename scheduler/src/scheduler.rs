@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
@@ -58,6 +58,8 @@ pub struct Scheduler {
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
+    /// The pods for which preemption makes room at the moment.
+    pub(crate) preempting: FxHashSet<Uid>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) running: Running,
@@ -80,6 +82,7 @@ impl Scheduler {
             objects: Objects::default(),
             pending: FxHashMap::default(),
             bindings: Bindings::default(),
+            preempting: FxHashSet::default(),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
             running: Running::default(),
@@ -167,7 +170,14 @@ impl Scheduler {
         call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R,
     ) -> R {
         let observer = &mut *self.observer;
-        let mut cx = QueueCx { now, profiles: &self.profiles, observer, panic: None };
+        let mut cx = QueueCx {
+            now,
+            profiles: &self.profiles,
+            objects: &self.objects,
+            preempting: &self.preempting,
+            observer,
+            panic: None,
+        };
         let result = call(&mut self.queue, &mut cx);
         self.contained_panic = cx.panic.take().or_else(|| self.queue.sort_panic());
         if let Some(panic) = &self.contained_panic {
@@ -233,6 +243,16 @@ impl Scheduler {
                 Command::CancelBinding { pod, plugin, message } => {
                     self.cancel_binding(&pod, supercargo_framework::Status::error(message).by(plugin));
                 }
+                Command::Assume(object) => {
+                    if !self.objects.assume(Arc::clone(&object)) {
+                        self.anomaly(&format!(
+                            "{} {} changed before it was assumed",
+                            object.resource, object.key
+                        ));
+                    }
+                }
+                Command::Restore { resource, key } => self.objects.restore(&resource, &key),
+                Command::Preempt { .. } => {}
                 Command::Reject { pod, plugin, message } => {
                     let status = supercargo_framework::Status::unschedulable(message).by(plugin);
                     self.permit_rejected(now, &pod, status);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use supercargo_framework::Features;
 use supercargo_framework::registry::{DefaultPlugin, Registry};
 
 use super::file::File;
@@ -20,6 +21,7 @@ use super::{
 pub(super) struct Catalog<'a> {
     pub(super) registry: &'a Registry,
     pub(super) defaults: &'a [DefaultPlugin],
+    pub(super) features: &'a Features,
 }
 
 /// Completes what a file says. The result is of use only when nothing was reported.

@@ -41,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::Features;
 use supercargo_framework::Plugin;
 use supercargo_framework::registry::{DefaultPlugin, Registry};
 
@@ -216,14 +217,19 @@ impl Config {
         let top = Cursor::top(&root);
         cursor::report_duplicates(&top, &mut report);
         let file = file::read(&top, registry, &mut report);
-        let config = complete(file, Catalog { registry, defaults }, &mut report);
+        let config =
+            complete(file, Catalog { registry, defaults, features: &Features::default() }, &mut report);
         report.finish(config)
     }
 
     /// The configuration without a file: one profile with the default plugins.
     pub fn default_with(registry: &Registry, defaults: &[DefaultPlugin]) -> Result<Self, ConfigErrors> {
         let mut report = Report::new("default configuration");
-        let config = complete(File::default(), Catalog { registry, defaults }, &mut report);
+        let config = complete(
+            File::default(),
+            Catalog { registry, defaults, features: &Features::default() },
+            &mut report,
+        );
         report.finish(config)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use supercargo_framework::Plugin;
 use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE};
-use supercargo_framework::registry::{ArgsError, Registry};
+use supercargo_framework::registry::ArgsError;
 
 use super::args::{self, Args};
 use super::complete::Catalog;
@@ -34,7 +34,7 @@ pub(super) fn complete(
     let before = report.count();
     let args = args::read(&profile.plugin_config, report);
     let sets = merge::sets(&profile.plugins, catalog.defaults, &profile.place);
-    let built = build(&sets, &args, catalog.registry, report);
+    let built = build(&sets, &args, catalog, report);
     refuse_misplaced(&sets, &built, report);
     if profile.flawed || report.count() > before {
         return None;
@@ -54,7 +54,7 @@ pub(super) fn complete(
 fn build(
     sets: &Sets,
     args: &BTreeMap<String, Args<'_>>,
-    registry: &Registry,
+    catalog: Catalog<'_>,
     report: &mut Report<'_>,
 ) -> BTreeMap<String, Built> {
     let enabled: BTreeMap<&str, &Place> =
@@ -63,7 +63,7 @@ fn build(
     let mut built = BTreeMap::new();
     for name in names {
         let args = args.get(name);
-        match build_one(name, args, registry) {
+        match build_one(name, args, catalog) {
             Ok(plugin) if enabled.contains_key(name) => {
                 let points = Arc::clone(&plugin).extension_points();
                 built.insert(name.to_owned(), Built { plugin, points });
@@ -84,11 +84,15 @@ fn build(
     built
 }
 
-fn build_one(name: &str, args: Option<&Args<'_>>, registry: &Registry) -> Result<Arc<dyn Plugin>, ArgsError> {
+fn build_one(
+    name: &str,
+    args: Option<&Args<'_>>,
+    Catalog { registry, features, .. }: Catalog<'_>,
+) -> Result<Arc<dyn Plugin>, ArgsError> {
     // Names in the file have been checked, so that this is about the default plugins.
     let factory = registry.get(name).ok_or_else(|| ArgsError::new("", "it is not registered"))?;
     let none = Value::Object(serde_json::Map::new());
-    factory(args.map_or(&none, |args| &args.value))
+    factory(args.map_or(&none, |args| &args.value), features)
 }
 
 /// Reports plugins that are enabled where they do not take part.

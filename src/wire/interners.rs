@@ -6,19 +6,21 @@ use std::sync::Arc;
 
 use supercargo_framework::intern::{Fresh, Interner};
 use supercargo_framework::labels::Labels;
+use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::quantity;
 use supercargo_framework::requests::ResourceList;
 use supercargo_framework::resource::names;
 
 use super::error::{Fault, Misfit};
 use super::json::Pairs;
-use super::metadata::DeclaredKeys;
+use super::metadata::{DeclaredKeys, OwnerReference};
 
 /// Texts and label sets.
 #[derive(Debug, Default)]
 pub(super) struct Interners {
     texts: Interner<str>,
     label_sets: Interner<Labels>,
+    owners: Interner<OwnerRef>,
 }
 
 /// The shared copy of a sized value.
@@ -74,14 +76,26 @@ impl Interners {
             .collect()
     }
 
+    /// The shared copy of an owner.
+    pub(super) fn owner(&mut self, owner: &OwnerReference<'_>) -> Arc<OwnerRef> {
+        let owner = OwnerRef {
+            api_version: self.text(&owner.api_version),
+            kind: self.text(&owner.kind),
+            name: self.text(&owner.name),
+            uid: self.text(&owner.uid),
+        };
+        share(&mut self.owners, owner)
+    }
+
     /// How many values are held.
     pub(super) fn len(&self) -> usize {
-        self.texts.len() + self.label_sets.len()
+        self.texts.len() + self.label_sets.len() + self.owners.len()
     }
 
     /// Drops what no record uses any more; whole sets first, since they hold texts.
     pub(super) fn sweep(&mut self) {
         self.label_sets.sweep();
+        self.owners.sweep();
         self.texts.sweep();
     }
 }

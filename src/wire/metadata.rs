@@ -35,20 +35,25 @@ message!(Metadata { 1 => name, 3 => namespace, 5 => uid, 6 => resource_version, 
 
 /// An entry of `metadata.ownerReferences`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct OwnerReference<'a> {
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct OwnerReference<'a> {
     #[serde(borrow)]
-    uid: Str<'a>,
+    pub(super) api_version: Str<'a>,
+    #[serde(borrow)]
+    pub(super) kind: Str<'a>,
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    #[serde(borrow)]
+    pub(super) uid: Str<'a>,
     controller: Option<bool>,
 }
 
-message!(OwnerReference { 4 => uid, 6 => controller });
+message!(OwnerReference { 1 => kind, 3 => name, 4 => uid, 5 => api_version, 6 => controller });
 
 impl Metadata<'_> {
-    /// The UID of the owner that controls the object.
-    pub(super) fn controller(&self) -> Option<&str> {
-        let owner = self.owner_references.iter().find(|o| o.controller == Some(true))?;
-        Some(&owner.uid)
+    /// The owner that controls the object.
+    pub(super) fn controller(&self) -> Option<&OwnerReference<'_>> {
+        self.owner_references.iter().map(|owner| &**owner).find(|owner| owner.controller == Some(true))
     }
 }
 

@@ -164,6 +164,7 @@ impl Shared {
         required("metadata.name", &metadata.name)?;
         let conditions = node.status.conditions.iter();
         Ok(NodeRecord {
+            raw: None,
             name: self.common.text(&metadata.name),
             uid: Arc::from(&*metadata.uid),
             resource_version: Arc::from(&*metadata.resource_version),

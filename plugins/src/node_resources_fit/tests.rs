@@ -1,4 +1,5 @@
 use serde_json::json;
+use supercargo_framework::Now;
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::requests::PodRequests;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
@@ -163,7 +164,7 @@ fn ignored_resources_are_not_filtered_if_they_are_extended() {
 #[test]
 fn the_reasons_of_a_pod_are_made_once() {
     let (nodes, objects) = Default::default();
-    let cx = Context::new(&nodes, &objects, &[]);
+    let cx = Context::new(&nodes, &objects, &[], Now::default());
     let points = Driver::new(NAME).points;
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let new = pod("p").request("example.com/fpga", "1").build();

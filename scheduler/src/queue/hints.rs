@@ -100,7 +100,10 @@ impl Wish {
     fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, change: &Change) -> bool {
         let answer = match &self.hint {
             None => Ok(Ok(QueueingHint::Queue)),
-            Some(hint) => contained("QueueingHint", &self.plugin, || hint(&entry.pod, change)),
+            Some(hint) => {
+                let cx = cx.for_plugins();
+                contained("QueueingHint", &self.plugin, || hint(&cx, &entry.pod, change))
+            }
         };
         let (queues, hint) = match answer {
             Ok(Ok(QueueingHint::Queue)) => (true, "Queue"),

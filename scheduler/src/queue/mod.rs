@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use priority_queue::PriorityQueue;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use supercargo_framework::event::Change;
-use supercargo_framework::{Now, PodInfo, Text, Uid};
+use supercargo_framework::objects::Objects;
+use supercargo_framework::{Now, PodInfo, QueueContext, Text, Uid};
 
 pub use self::entry::{Backoff, QueuedPod};
 use self::guarded_sort::GuardedSort;
@@ -195,9 +196,18 @@ impl SchedulingQueue {
 pub(crate) struct QueueCx<'a> {
     pub(crate) now: Now,
     pub(crate) profiles: &'a Profiles,
+    pub(crate) objects: &'a Objects,
+    pub(crate) preempting: &'a FxHashSet<Uid>,
     pub(crate) observer: &'a mut dyn Observer,
     /// What a plugin said that panicked.
     pub(crate) panic: Option<String>,
+}
+
+impl QueueCx<'_> {
+    /// What plugins may read of it.
+    pub(crate) fn for_plugins(&self) -> QueueContext<'_> {
+        QueueContext { objects: self.objects, preempting: self.preempting }
+    }
 }
 
 /// Pods come, change and go.

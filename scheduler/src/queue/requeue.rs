@@ -213,7 +213,8 @@ fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
     let first = plugins.iter().filter(|plugin| is_last(plugin.name));
     let rest = plugins.iter().filter(|plugin| !is_last(plugin.name));
     for Named { name, plugin } in first.chain(rest) {
-        let passed = contained("PreEnqueue", name, || plugin.pre_enqueue(&entry.pod).is_success());
+        let passed =
+            contained("PreEnqueue", name, || plugin.pre_enqueue(&cx.for_plugins(), &entry.pod).is_success());
         let passed = passed.unwrap_or_else(|panic| {
             cx.panic = Some(panic);
             false

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use supercargo_framework::event::Change;
+use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Timestamp, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Timestamp, Uid};
 
 use super::{Backoff, Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::diagnosis::FitError;
@@ -23,7 +25,8 @@ struct Bed {
 impl Bed {
     fn new(options: QueueOptions) -> Self {
         let registry = supercargo_plugins::registry();
-        let build = |name| registry.get(name).unwrap()(&serde_json::Value::Null).unwrap();
+        let build =
+            |name| registry.get(name).unwrap()(&serde_json::Value::Null, &Features::default()).unwrap();
         let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|p| (build(p.name), p.weight));
         let profiles = Profiles::new(&[ProfileSpec {
             scheduler_name: "supercargo".to_owned(),
@@ -37,7 +40,14 @@ impl Bed {
 
     fn with<R>(&mut self, call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R) -> R {
         let observer = &mut Unobserved;
-        let mut cx = QueueCx { now: self.now, profiles: &self.profiles, observer, panic: None };
+        let mut cx = QueueCx {
+            now: self.now,
+            profiles: &self.profiles,
+            objects: &Objects::default(),
+            preempting: &FxHashSet::default(),
+            observer,
+            panic: None,
+        };
         let result = call(&mut self.queue, &mut cx);
         assert_eq!(self.queue.inconsistencies(), Vec::<String>::new());
         result
@@ -212,7 +222,14 @@ fn nominations_follow_the_pods_in_the_queue() {
 fn ten_thousand_pods_come_and_go_quickly() {
     let mut bed = Bed::new(QueueOptions::default());
     let observer = &mut Unobserved;
-    let mut cx = QueueCx { now: bed.now, profiles: &bed.profiles, observer, panic: None };
+    let mut cx = QueueCx {
+        now: bed.now,
+        profiles: &bed.profiles,
+        objects: &Objects::default(),
+        preempting: &FxHashSet::default(),
+        observer,
+        panic: None,
+    };
     for i in 0..10_000 {
         bed.queue.add(&mut cx, Arc::new(pod(&format!("p{i}")).build()), ProfileIndex(0));
     }

@@ -10,7 +10,7 @@ use supercargo_framework::plugin::{
     PreFilterPlugin, PreFlight, PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters,
     ScorePlugin,
 };
-use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext, Status};
 
 /// Declares the closures of [`Fake`], with a builder method for each.
 macro_rules! fake {
@@ -123,7 +123,7 @@ impl Plugin for Fake {
 }
 
 impl PreEnqueuePlugin for Fake {
-    fn pre_enqueue(&self, pod: &PodInfo) -> Status {
+    fn pre_enqueue(&self, _: &QueueContext<'_>, pod: &PodInfo) -> Status {
         self.pre_enqueue.as_ref().map_or(Status::success(), |answer| answer(pod))
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::objects::{Body, Object, StorageClass};
 use supercargo_framework::plugin::{Nomination, Permit, PreFilter};
-use supercargo_framework::testing::{node, pod};
+use supercargo_framework::testing::{node, object, pod};
 use supercargo_framework::{ActionType, EventResource, Status};
 
 use super::bed::{Bed, big, with_unschedulable};
@@ -171,13 +172,10 @@ fn a_nomination_that_ends_wakes_pods_of_no_more_than_its_priority() {
 
 #[test]
 fn an_object_of_another_kind_wakes_those_who_asked_for_it() {
-    let object = |version: &str| {
-        Arc::new(supercargo_framework::objects::Object {
-            resource: "StorageClass".into(),
-            key: "fast".into(),
+    let class = |version: &str| {
+        Arc::new(Object {
             resource_version: version.into(),
-            node_name: None,
-            body: Arc::default(),
+            ..object(&"StorageClass".into(), "fast", Body::StorageClass(StorageClass::default()))
         })
     };
     let plugin =
@@ -188,12 +186,12 @@ fn an_object_of_another_kind_wakes_those_who_asked_for_it() {
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
-    bed.handle(Input::Object(Notification::Added(object("1"))));
+    bed.handle(Input::Object(Notification::Added(class("1"))));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
-    bed.handle(Input::Object(Notification::Updated { old: object("1"), new: object("2") }));
+    bed.handle(Input::Object(Notification::Updated { old: class("1"), new: class("2") }));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     assert!(bed.scheduler.objects().get("StorageClass", "fast").is_some());
-    bed.handle(Input::Object(Notification::Deleted(object("2"))));
+    bed.handle(Input::Object(Notification::Deleted(class("2"))));
     assert!(bed.scheduler.objects().get("StorageClass", "fast").is_none());
 }
 

@@ -12,7 +12,7 @@ use supercargo_framework::plugin::{
     PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, ScorePlugin,
 };
 use supercargo_framework::registry::{ArgsError, DefaultPlugin, Registry};
-use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext, Status};
 
 /// Those of kube-scheduler's default plugins that are here, in its order.
 pub(super) const DEFAULTS: &[DefaultPlugin] = &[
@@ -38,7 +38,7 @@ pub(super) fn registry() -> Registry {
     let mut registry = Registry::new();
     macro_rules! register {
         ($($name:literal $args:ident $points:literal,)*) => {
-            $(registry.register($name, |args| {
+            $(registry.register($name, |args, _| {
                 $args($name, args)?;
                 Ok(Arc::new(Fake { name: $name, points: $points }))
             });)*
@@ -147,7 +147,7 @@ impl Plugin for Fake {
 }
 
 impl PreEnqueuePlugin for Fake {
-    fn pre_enqueue(&self, _: &PodInfo) -> Status {
+    fn pre_enqueue(&self, _: &QueueContext<'_>, _: &PodInfo) -> Status {
         Status::success()
     }
 }

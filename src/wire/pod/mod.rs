@@ -99,13 +99,14 @@ impl Shared {
             terminating: metadata.deletion_timestamp.non_empty().is_some(),
             labels: self.common.label_set(metadata.labels.iter()),
             annotations: self.common.annotations(&metadata.annotations, declared),
-            controller: metadata.controller().map(|uid| Uid(self.common.text(uid))),
+            controller: metadata.controller().map(|owner| self.common.owner(owner)),
             node_name: self.common.optional_text(&spec.node_name),
             priority: spec.priority.unwrap_or_default(),
             scheduling_gates: gates.map(|gate| self.common.text(&gate.name)).collect(),
             spec: share(&mut self.specs, shared_spec),
             status_requests: status_requests.map(|requests| share(&mut self.requests, requests)),
             status: self.common.pod_status(&pod.status)?,
+            raw: None,
         })
     }
 }

@@ -23,6 +23,10 @@ impl Interners {
         PodSpec {
             scheduler_name: self.text(&spec.scheduler_name),
             never_preempts: &*spec.preemption_policy == "Never",
+            pod_affinity: None,
+            topology_spread: Box::default(),
+            volumes: Box::default(),
+            required_features: Box::default(),
             node_selector: self.labels(spec.node_selector.iter()),
             node_affinity: spec.affinity.node_affinity.as_ref().map(|a| self.node_affinity(a)),
             tolerations: spec.tolerations.iter().map(|t| self.toleration(t)).collect(),

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirement};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::node::{NodeImage, NodeRecord};
-use supercargo_framework::pod::{PodCondition, PodInfo, PodSpec, PodStatus, Uid, normalized_image_name};
+use supercargo_framework::pod::{
+    OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, Uid, normalized_image_name,
+};
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::quantity;
 use supercargo_framework::requests::{
@@ -30,8 +32,7 @@ pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
     let status = pod.status.clone().unwrap_or_default();
     let inputs = request_inputs(&spec, &status);
     let owners = meta.owner_references.iter().flatten();
-    let controller =
-        owners.filter(|owner| owner.controller == Some(true)).map(|owner| Uid::from(&*owner.uid)).next();
+    let controller = owners.filter(|owner| owner.controller == Some(true)).map(owner_ref).next();
     let spec_requests = inputs.effective(RequestOptions::default());
     let with_status = inputs.effective(RequestOptions { use_status: true, ..Default::default() });
     PodInfo {
@@ -50,7 +51,17 @@ pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
         spec: Arc::new(pod_spec(&spec, &inputs)),
         status_requests: (with_status != spec_requests).then(|| Arc::new(with_status)),
         status: pod_status(&status),
+        raw: None,
     }
+}
+
+fn owner_ref(owner: &OwnerReference) -> Arc<OwnerRef> {
+    Arc::new(OwnerRef {
+        api_version: owner.api_version.as_str().into(),
+        kind: owner.kind.as_str().into(),
+        name: owner.name.as_str().into(),
+        uid: owner.uid.as_str().into(),
+    })
 }
 
 pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
@@ -72,6 +83,7 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
     features.sort();
     let conditions = status.conditions.iter().flatten();
     NodeRecord {
+        raw: None,
         name: text(meta.name.as_ref()),
         uid: text(meta.uid.as_ref()),
         resource_version: text(meta.resource_version.as_ref()),
@@ -189,6 +201,10 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         images.extend(reference.filter(|reference| !reference.is_empty()));
     }
     PodSpec {
+        pod_affinity: None,
+        topology_spread: Box::default(),
+        volumes: Box::default(),
+        required_features: Box::default(),
         scheduler_name: text(spec.scheduler_name.as_ref()),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         node_selector: (*labels(spec.node_selector.as_ref())).clone(),

@@ -77,7 +77,10 @@ fn resources() -> impl Strategy<Value = Option<ResourceRequirements>> {
 
 fn metadata() -> impl Strategy<Value = ObjectMeta> {
     let identity = (text(), "[a-z]{1,5}", any::<u32>(), of(any::<i64>()));
-    let owner = (text(), of(any::<bool>())).prop_map(|(uid, controller)| OwnerReference {
+    let owner = ((text(), text()), of(any::<bool>())).prop_map(|((uid, name), controller)| OwnerReference {
+        kind: format!("Kind{name}"),
+        api_version: format!("v{name}"),
+        name,
         uid,
         controller,
         ..Default::default()

@@ -21,7 +21,7 @@ fn metadata_is_cut_down_to_what_scheduling_reads() {
     let pod = running();
     assert_eq!(pod.key().to_string(), "shop/web-5d78c9869d-x2lqk");
     assert_eq!((&*pod.resource_version, pod.generation, pod.terminating), ("48213", 2, false));
-    assert_eq!(pod.controller.unwrap().to_string(), "rs-uid");
+    assert_eq!(&*pod.controller.unwrap().uid, "rs-uid");
     assert_eq!(pod.annotations.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["example.com/declared"]);
     assert!(pending().terminating);
 }

@@ -27,7 +27,7 @@ fn pods_of_one_template_share_all_but_their_identity() {
     assert!(Arc::ptr_eq(&a.annotations, &b.annotations));
     assert!(Arc::ptr_eq(&a.namespace, &b.namespace));
     assert!(Arc::ptr_eq(a.node_name.as_ref().unwrap(), b.node_name.as_ref().unwrap()));
-    assert!(Arc::ptr_eq(&a.controller.unwrap().0, &b.controller.unwrap().0));
+    assert!(Arc::ptr_eq(&a.controller.unwrap(), &b.controller.unwrap()));
     assert!(Arc::ptr_eq(&a.status_requests.unwrap(), &b.status_requests.unwrap()));
     assert_ne!((a.name, a.uid), (b.name, b.uid));
 }

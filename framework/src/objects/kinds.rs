@@ -1,0 +1,278 @@
+//! What scheduling reads of the kinds that the in-tree plugins know.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::affinity::NodeSelectorTerm;
+use crate::labels::Labels;
+use crate::selector::LabelSelector;
+
+/// The names of kinds, as in [`EventResource::Other`](crate::EventResource::Other) where events of them are upstream's.
+pub mod resources {
+    use crate::text::Text;
+
+    /// v1 PersistentVolume.
+    pub const PERSISTENT_VOLUME: Text = Text::Static("PersistentVolume");
+    /// v1 PersistentVolumeClaim.
+    pub const PERSISTENT_VOLUME_CLAIM: Text = Text::Static("PersistentVolumeClaim");
+    /// storage.k8s.io/v1 StorageClass.
+    pub const STORAGE_CLASS: Text = Text::Static("storage.k8s.io/StorageClass");
+    /// storage.k8s.io/v1 CSINode.
+    pub const CSI_NODE: Text = Text::Static("storage.k8s.io/CSINode");
+    /// storage.k8s.io/v1 CSIDriver.
+    pub const CSI_DRIVER: Text = Text::Static("storage.k8s.io/CSIDriver");
+    /// storage.k8s.io/v1 CSIStorageCapacity.
+    pub const CSI_STORAGE_CAPACITY: Text = Text::Static("storage.k8s.io/CSIStorageCapacity");
+    /// storage.k8s.io/v1 VolumeAttachment.
+    pub const VOLUME_ATTACHMENT: Text = Text::Static("storage.k8s.io/VolumeAttachment");
+    /// v1 Service.
+    pub const SERVICE: Text = Text::Static("Service");
+    /// v1 ReplicationController.
+    pub const REPLICATION_CONTROLLER: Text = Text::Static("ReplicationController");
+    /// apps/v1 ReplicaSet.
+    pub const REPLICA_SET: Text = Text::Static("apps/ReplicaSet");
+    /// apps/v1 StatefulSet.
+    pub const STATEFUL_SET: Text = Text::Static("apps/StatefulSet");
+    /// v1 Namespace.
+    pub const NAMESPACE: Text = Text::Static("Namespace");
+    /// policy/v1 PodDisruptionBudget.
+    pub const POD_DISRUPTION_BUDGET: Text = Text::Static("policy/PodDisruptionBudget");
+}
+
+/// What an object of a kind says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// v1 PersistentVolume.
+    PersistentVolume(PersistentVolume),
+    /// v1 PersistentVolumeClaim.
+    PersistentVolumeClaim(PersistentVolumeClaim),
+    /// storage.k8s.io/v1 StorageClass.
+    StorageClass(StorageClass),
+    /// storage.k8s.io/v1 CSINode.
+    CsiNode(CsiNode),
+    /// storage.k8s.io/v1 CSIDriver.
+    CsiDriver(CsiDriver),
+    /// storage.k8s.io/v1 CSIStorageCapacity.
+    CsiStorageCapacity(CsiStorageCapacity),
+    /// storage.k8s.io/v1 VolumeAttachment.
+    VolumeAttachment(VolumeAttachment),
+    /// v1 Service.
+    Service(Service),
+    /// v1 ReplicationController, apps/v1 ReplicaSet or StatefulSet.
+    Workload(Workload),
+    /// v1 Namespace: its labels are in the object's metadata.
+    Namespace(Namespace),
+    /// policy/v1 PodDisruptionBudget.
+    PodDisruptionBudget(PodDisruptionBudget),
+    /// An object of a kind that has no type of its own here, as a plugin outside the tree would watch it: the whole.
+    Other(Arc<serde_json::Value>),
+}
+
+/// A kind that has a type of its own.
+pub trait ObjectBody: Sized + 'static {
+    /// This kind's part of a body; `None` when the body is of another kind.
+    fn of(body: &Body) -> Option<&Self>;
+}
+
+/// Tells the bodies apart.
+macro_rules! bodies {
+    ($($kind:ident),* $(,)?) => {
+        $(impl ObjectBody for $kind {
+            fn of(body: &Body) -> Option<&Self> {
+                match body {
+                    Body::$kind(body) => Some(body),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+bodies!(
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    CsiNode,
+    CsiDriver,
+    CsiStorageCapacity,
+    VolumeAttachment,
+    Service,
+    Workload,
+    Namespace,
+    PodDisruptionBudget,
+);
+
+/// What a volume is used as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum VolumeMode {
+    /// A file system; what an absent mode means.
+    #[default]
+    Filesystem,
+    /// A raw device.
+    Block,
+}
+
+/// Which object holds a volume: `spec.claimRef`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRef {
+    /// The claim's namespace.
+    pub namespace: Arc<str>,
+    /// The claim's name.
+    pub name: Arc<str>,
+    /// The claim's UID; empty when the volume waits for a claim of that name.
+    pub uid: Arc<str>,
+}
+
+/// What a volume is made of, as far as limits on volumes per node go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiSource {
+    /// The driver.
+    pub driver: Arc<str>,
+    /// The volume's identity with the driver.
+    pub handle: Arc<str>,
+    /// The in-tree plugin (such as `kubernetes.io/gce-pd`) that the source was written for, when it was.
+    pub migrated_from: Option<Arc<str>>,
+}
+
+/// v1 PersistentVolume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PersistentVolume {
+    /// `spec.capacity.storage` in bytes, rounded up.
+    pub capacity: i64,
+    /// `spec.accessModes`.
+    pub access_modes: Box<[Arc<str>]>,
+    /// `spec.volumeMode`.
+    pub volume_mode: VolumeMode,
+    /// `spec.storageClassName`, or the older annotation.
+    pub storage_class: Arc<str>,
+    /// `spec.volumeAttributesClassName`.
+    pub attributes_class: Option<Arc<str>>,
+    /// `spec.claimRef`.
+    pub claim: Option<ClaimRef>,
+    /// `spec.nodeAffinity.required`; an empty list matches no node.
+    pub node_affinity: Option<Box<[NodeSelectorTerm]>>,
+    /// `status.phase`.
+    pub phase: Arc<str>,
+    /// The CSI source, in-tree sources that have a CSI driver translated; `None` for all others.
+    pub csi: Option<CsiSource>,
+    /// The object as the API has it, which is what a write sends back.
+    pub raw: Arc<serde_json::Value>,
+}
+
+/// v1 PersistentVolumeClaim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PersistentVolumeClaim {
+    /// `spec.volumeName`; empty when there is none.
+    pub volume_name: Arc<str>,
+    /// `spec.storageClassName`, or the older annotation; empty when the claim names none.
+    pub storage_class: Arc<str>,
+    /// `spec.volumeAttributesClassName`.
+    pub attributes_class: Option<Arc<str>>,
+    /// `spec.accessModes`.
+    pub access_modes: Box<[Arc<str>]>,
+    /// `spec.volumeMode`.
+    pub volume_mode: VolumeMode,
+    /// `spec.resources.requests.storage` in bytes, rounded up.
+    pub request: i64,
+    /// `spec.selector`; `None` selects every volume here.
+    pub selector: Option<LabelSelector>,
+    /// `status.phase`.
+    pub phase: Arc<str>,
+    /// The object as the API has it, which is what a write sends back.
+    pub raw: Arc<serde_json::Value>,
+}
+
+/// One term of `allowedTopologies`: every key must have one of its values.
+pub type TopologyTerm = Box<[(Arc<str>, Box<[Arc<str>]>)]>;
+
+/// storage.k8s.io/v1 StorageClass.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StorageClass {
+    /// `provisioner`.
+    pub provisioner: Arc<str>,
+    /// Whether `volumeBindingMode` is `WaitForFirstConsumer`; `None` when it is not set.
+    pub waits_for_first_consumer: Option<bool>,
+    /// `allowedTopologies`; empty allows every node.
+    pub allowed_topologies: Box<[TopologyTerm]>,
+    /// `parameters`.
+    pub parameters: Labels,
+}
+
+/// A driver on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiNodeDriver {
+    /// Its name.
+    pub name: Arc<str>,
+    /// `allocatable.count`: how many volumes of it the node takes; `None` for any number.
+    pub limit: Option<i32>,
+}
+
+/// storage.k8s.io/v1 CSINode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiNode {
+    /// `spec.drivers`.
+    pub drivers: Box<[CsiNodeDriver]>,
+}
+
+/// storage.k8s.io/v1 CSIDriver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiDriver {
+    /// `spec.storageCapacity`.
+    pub storage_capacity: bool,
+    /// `spec.preventPodSchedulingIfMissing`.
+    pub prevents_scheduling_if_missing: bool,
+}
+
+/// storage.k8s.io/v1 CSIStorageCapacity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiStorageCapacity {
+    /// `storageClassName`.
+    pub storage_class: Arc<str>,
+    /// `nodeTopology`; `None` is no node.
+    pub node_topology: Option<LabelSelector>,
+    /// `capacity` in bytes.
+    pub capacity: Option<i64>,
+    /// `maximumVolumeSize` in bytes.
+    pub maximum_volume_size: Option<i64>,
+}
+
+/// storage.k8s.io/v1 VolumeAttachment. Its node is the object's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeAttachment {
+    /// `spec.attacher`: the driver.
+    pub attacher: Arc<str>,
+    /// `spec.source.persistentVolumeName`.
+    pub volume_name: Option<Arc<str>>,
+    /// The driver and handle of `spec.source.inlineVolumeSpec`.
+    pub inline: Option<CsiSource>,
+}
+
+/// v1 Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// `spec.selector`; an empty one selects nothing.
+    pub selector: Labels,
+}
+
+/// A workload that selects pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workload {
+    /// `spec.selector`.
+    pub selector: Option<LabelSelector>,
+}
+
+/// v1 Namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {}
+
+/// policy/v1 PodDisruptionBudget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodDisruptionBudget {
+    /// `spec.selector`; `None` and, for this kind's purposes here, an empty one select nothing.
+    pub selector: Option<LabelSelector>,
+    /// `status.disruptionsAllowed`.
+    pub disruptions_allowed: i32,
+    /// The names in `status.disruptedPods`.
+    pub disrupted_pods: Box<[Arc<str>]>,
+}

@@ -1,0 +1,225 @@
+//! The other kinds that plugins read: everything but pods and nodes.
+
+mod kinds;
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Deref};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+pub use self::kinds::*;
+use crate::labels::Labels;
+use crate::pod::OwnerRef;
+use crate::text::Text;
+
+/// An object of another kind than pods and nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Object {
+    /// The kind: one of [`resources`], or as in [`EventResource::Other`](crate::EventResource::Other).
+    pub resource: Text,
+    /// `namespace/name`, or `name` for cluster-scoped kinds.
+    pub key: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Arc<str>,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`, those of kinds with a type of their own that a plugin reads.
+    pub annotations: Labels,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub terminating: bool,
+    /// The controlling owner.
+    pub controller: Option<Arc<OwnerRef>>,
+    /// The node it belongs to, for kinds that belong to one.
+    pub node_name: Option<Arc<str>>,
+    /// What it says.
+    pub body: Body,
+}
+
+impl Object {
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    /// `metadata.namespace`; empty for cluster-scoped kinds.
+    pub fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+}
+
+/// An object with its body; stands for the body.
+#[derive(Debug)]
+pub struct Typed<'a, T> {
+    /// The object.
+    pub object: &'a Arc<Object>,
+    /// What it says.
+    pub body: &'a T,
+}
+
+impl<T> Clone for Typed<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Typed<'_, T> {}
+
+impl<T> Deref for Typed<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.body
+    }
+}
+
+impl<'a, T: ObjectBody> Typed<'a, T> {
+    /// The object as one of this kind; `None` when it is of another.
+    pub fn of(object: &'a Arc<Object>) -> Option<Self> {
+        Some(Self { object, body: T::of(&object.body)? })
+    }
+}
+
+/// One object, as the API has it and as it is taken to be.
+#[derive(Clone, Debug)]
+struct Entry {
+    from_api: Arc<Object>,
+    /// What a binding under way has made of it and the API does not show yet.
+    assumed: Option<Arc<Object>>,
+}
+
+impl Entry {
+    fn latest(&self) -> &Arc<Object> {
+        self.assumed.as_ref().unwrap_or(&self.from_api)
+    }
+}
+
+/// Objects by kind and key, with what is assumed of them.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    kinds: FxHashMap<Text, BTreeMap<Arc<str>, Entry>>,
+}
+
+impl Objects {
+    /// Takes an informer's word on an object and returns what it said before. What was assumed of the object ends,
+    /// unless this is an older version than the one assumed on.
+    pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        let kind = self.kinds.entry(object.resource.clone()).or_default();
+        let Some(entry) = kind.get_mut(&object.key) else {
+            kind.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
+            return None;
+        };
+        let older = version(&object) < entry.assumed.as_ref().map_or(0, |assumed| version(assumed));
+        if !older {
+            entry.assumed = None;
+        }
+        Some(std::mem::replace(&mut entry.from_api, object))
+    }
+
+    /// Removes an object, and what was assumed of it.
+    pub fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Object>> {
+        self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)
+    }
+
+    /// Takes the object to be like this until the API says so, or something newer. `false` when the object is not there
+    /// or has changed since `object` was made of it.
+    pub fn assume(&mut self, object: Arc<Object>) -> bool {
+        let entry = self.kinds.get_mut(&object.resource).and_then(|kind| kind.get_mut(&object.key));
+        let Some(entry) = entry.filter(|entry| entry.latest().resource_version == object.resource_version)
+        else {
+            return false;
+        };
+        entry.assumed = Some(object);
+        true
+    }
+
+    /// Takes the object to be what the API says.
+    pub fn restore(&mut self, resource: &str, key: &str) {
+        if let Some(entry) = self.kinds.get_mut(resource).and_then(|kind| kind.get_mut(key)) {
+            entry.assumed = None;
+        }
+    }
+
+    /// One object, as it is taken to be.
+    pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
+        self.kinds.get(resource)?.get(key).map(Entry::latest)
+    }
+
+    /// One object, as the API has it.
+    pub fn from_api(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
+        self.kinds.get(resource)?.get(key).map(|entry| &entry.from_api)
+    }
+
+    /// Every object of a kind, ordered by key.
+    pub fn list(&self, resource: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.kinds.get(resource).into_iter().flat_map(BTreeMap::values).map(Entry::latest)
+    }
+
+    /// Every object of a kind in a namespace, ordered by key.
+    pub fn list_in(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let prefix = format!("{namespace}/");
+        let from = Bound::Included(Arc::<str>::from(&*prefix));
+        let kind = self.kinds.get(resource).into_iter();
+        kind.flat_map(move |kind| kind.range((from.clone(), Bound::Unbounded)))
+            .take_while(move |(key, _)| key.starts_with(&prefix))
+            .map(|(_, entry)| entry.latest())
+    }
+}
+
+/// The version as a number; one that is none is older than all.
+fn version(object: &Object) -> u64 {
+    object.resource_version.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    fn volume(name: &str, version: &str) -> Arc<Object> {
+        let body = Body::PersistentVolume(PersistentVolume::default());
+        Arc::new(Object {
+            resource_version: version.into(),
+            ..object(&resources::PERSISTENT_VOLUME, name, body)
+        })
+    }
+
+    #[test]
+    fn what_is_assumed_holds_until_the_api_says_something_as_new() {
+        let mut objects = Objects::default();
+        let latest = |objects: &Objects| objects.get("PersistentVolume", "a").unwrap().terminating;
+        objects.insert(volume("a", "5"));
+        let assumed = Arc::new(Object { terminating: true, ..(*volume("a", "5")).clone() });
+        assert!(objects.assume(Arc::clone(&assumed)));
+        assert!(latest(&objects));
+        objects.insert(volume("a", "4"));
+        assert!(latest(&objects), "an older version is no news");
+        objects.insert(volume("a", "6"));
+        assert!(!latest(&objects));
+        assert!(!objects.assume(assumed), "the object has changed");
+        assert!(!objects.assume(volume("b", "1")));
+    }
+
+    #[test]
+    fn what_is_assumed_can_be_taken_back() {
+        let mut objects = Objects::default();
+        objects.insert(volume("a", "5"));
+        objects.assume(Arc::new(Object { terminating: true, ..(*volume("a", "5")).clone() }));
+        objects.restore("PersistentVolume", "a");
+        assert!(!objects.get("PersistentVolume", "a").unwrap().terminating);
+    }
+
+    #[test]
+    fn a_namespace_is_listed_by_itself() {
+        let mut objects = Objects::default();
+        for key in ["a/x", "a-b/x", "a/y", "b/x"] {
+            objects.insert(Arc::new(object(&resources::SERVICE, key, Body::Service(Service::default()))));
+        }
+        let names: Vec<_> = objects.list_in("Service", "a").map(|object| &*object.key).collect();
+        assert_eq!(names, ["a/x", "a/y"]);
+        assert_eq!(objects.list("Service").count(), 4);
+    }
+}

@@ -1,0 +1,83 @@
+//! The volumes of a pod, as far as they say something about nodes.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A volume. Those that tie a pod to nothing (config maps, empty directories, …) are not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Volume {
+    /// The name within the pod.
+    pub name: Arc<str>,
+    /// What it is.
+    pub source: VolumeSource,
+}
+
+/// Where a volume comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum VolumeSource {
+    /// `persistentVolumeClaim`: a claim of this name in the pod's namespace.
+    Claim(Arc<str>),
+    /// `ephemeral`: a claim named `<pod>-<volume>` that the pod owns.
+    Ephemeral,
+    /// `csi`: an inline volume of this driver.
+    Csi(Arc<str>),
+    /// `gcePersistentDisk`.
+    GcePersistentDisk {
+        /// `pdName`.
+        pd_name: Arc<str>,
+        /// `readOnly`.
+        read_only: bool,
+    },
+    /// `awsElasticBlockStore`.
+    AwsElasticBlockStore {
+        /// `volumeID`.
+        volume_id: Arc<str>,
+        /// `readOnly`.
+        read_only: bool,
+    },
+    /// `iscsi`.
+    Iscsi {
+        /// `targetPortal`.
+        target_portal: Arc<str>,
+        /// `iqn`.
+        iqn: Arc<str>,
+        /// `lun`.
+        lun: i32,
+        /// `readOnly`.
+        read_only: bool,
+    },
+    /// `rbd`.
+    Rbd {
+        /// `monitors`.
+        monitors: Box<[Arc<str>]>,
+        /// `pool`.
+        pool: Arc<str>,
+        /// `image`.
+        image: Arc<str>,
+        /// `readOnly`.
+        read_only: bool,
+    },
+    /// `azureDisk`: the disk's name and URI.
+    AzureDisk {
+        /// `diskName`.
+        disk_name: Arc<str>,
+        /// `diskURI`.
+        disk_uri: Arc<str>,
+    },
+    /// `cinder`: the `volumeID`.
+    Cinder(Arc<str>),
+    /// `portworxVolume`: the `volumeID`.
+    Portworx(Arc<str>),
+}
+
+impl Volume {
+    /// The name of the claim that the volume stands for, if it does.
+    pub fn claim_name(&self, pod_name: &str) -> Option<Arc<str>> {
+        match &self.source {
+            VolumeSource::Claim(name) => Some(Arc::clone(name)),
+            VolumeSource::Ephemeral => Some(format!("{pod_name}-{}", self.name).into()),
+            _ => None,
+        }
+    }
+}
