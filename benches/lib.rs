@@ -10,7 +10,7 @@ use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
 use supercargo_scheduler::{
-    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, QueueOptions, Scheduler,
+    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
 };
 
 /// A scheduler, and the time.
@@ -42,7 +42,7 @@ pub fn default_options() -> Options {
         }],
         extenders: Vec::new(),
         percentage_of_nodes_to_score: None,
-        queue: QueueOptions::default(),
+        ..Options::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::PreFlight;
-use supercargo_framework::{Code, Context, Now, PodInfo, Status, Uid};
+use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Uid};
 
 use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
@@ -30,7 +30,8 @@ impl Scheduler {
         };
         let has_work = !work.is_empty();
         let is_held = binding.keep_for_later(work);
-        if is_held || has_work {
+        let says_where = self.features.enabled(Feature::NominatedNodeNameForExpectation);
+        if says_where && (is_held || has_work) {
             self.nominate(binding.pod(), &binding.node);
         }
         let uid = binding.queued.uid().clone();

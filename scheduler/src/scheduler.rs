@@ -9,7 +9,7 @@ use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Uid};
 use thiserror::Error;
 
 use crate::bindings::Bindings;
@@ -33,6 +33,8 @@ pub struct Options {
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Settings of the queue.
     pub queue: QueueOptions,
+    /// The features that are on. What they say of the queue is in `queue` and of plugins in the plugins.
+    pub features: Features,
 }
 
 /// Why a scheduler cannot be made.
@@ -52,6 +54,7 @@ pub struct Scheduler {
     pub(crate) profiles: Profiles,
     pub(crate) extenders: Vec<ExtenderSpec>,
     pub(crate) percentage_of_nodes_to_score: Option<i32>,
+    pub(crate) features: Features,
     pub(crate) cache: Cache,
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
@@ -78,6 +81,7 @@ impl Scheduler {
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
+            features: options.features,
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),

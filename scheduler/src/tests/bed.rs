@@ -10,7 +10,7 @@ use supercargo_framework::{Now, Plugin, PodInfo, Status, Timestamp};
 
 use crate::{
     Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place, PluginLists,
-    PodRead, ProfileSpec, QueueOptions, QueuedPod, Scheduler,
+    PodRead, ProfileSpec, QueuedPod, Scheduler,
 };
 
 pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -43,7 +43,7 @@ pub(super) fn options(plugins: PluginLists) -> Options {
         }],
         extenders: Vec::new(),
         percentage_of_nodes_to_score: None,
-        queue: QueueOptions::default(),
+        ..Options::default()
     }
 }
 
