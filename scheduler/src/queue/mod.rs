@@ -21,7 +21,7 @@ use priority_queue::PriorityQueue;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
-use supercargo_framework::{Now, PodInfo, QueueContext, Text, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, QueueContext, Text, Uid};
 
 pub(crate) use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
@@ -227,8 +227,12 @@ impl QueueCx<'_> {
 impl SchedulingQueue {
     /// A new pod: straight into the active queue.
     pub(crate) fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
-        let entry = QueuedPod::new(pod, profile, cx.now.wall);
+        let entry = QueuedPod::new(Arc::clone(&pod), profile, cx.now.wall);
         self.move_to_active(cx, entry, &UNSCHEDULABLE_POD_ADD, false);
+        if self.hints.asks_for_unscheduled_pods() {
+            let event = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::ADD);
+            self.move_all(cx, &event, &Change::Pod { old: None, new: Some(pod) }, |_| true);
+        }
     }
 
     /// A pod without a node changed.

@@ -165,7 +165,8 @@ impl SchedulingQueue {
         cause: &Text,
         from_backoff: bool,
     ) {
-        if !(from_backoff && self.options.pop_from_backoff) && !run_pre_enqueue(cx, &mut entry) {
+        let has_passed = from_backoff && self.options.pop_from_backoff;
+        if !has_passed && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }
