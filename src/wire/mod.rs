@@ -17,8 +17,11 @@ mod metadata;
 mod node;
 mod pod;
 mod proto;
+mod raw;
+mod selector;
 #[cfg(test)]
 mod tests;
+mod volume_source;
 
 pub use error::{Fault, WireError};
 pub use node::NodeKind;
