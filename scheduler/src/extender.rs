@@ -71,6 +71,7 @@ struct Container<'a> {
     resources: Option<Resources<'a>>,
 }
 
+#[expect(clippy::zero_sized_map_values, reason = "a map is what is read")]
 #[derive(Deserialize)]
 struct Resources<'a> {
     #[serde(borrow, default)]
@@ -79,6 +80,7 @@ struct Resources<'a> {
     limits: Option<Amounts<'a>>,
 }
 
+#[expect(clippy::zero_sized_map_values, reason = "a map is what is read")]
 type Amounts<'a> = BTreeMap<std::borrow::Cow<'a, str>, IgnoredAny>;
 
 impl WholePod<'_> {
