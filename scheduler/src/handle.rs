@@ -20,7 +20,7 @@ impl Scheduler {
             Input::Node(notification) => self.node(now, notification),
             Input::Object(notification) => self.object(now, notification),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
-            Input::Bound { pod, outcome } => self.bound(now, &pod, outcome),
+            Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
             Input::Tick => {}
             Input::Drain => self.draining = true,

@@ -50,6 +50,7 @@ mod cycle;
 mod diagnosis;
 mod effect;
 mod extender;
+mod extending;
 mod failure;
 mod filtering;
 mod handle;
@@ -68,7 +69,7 @@ mod tests;
 
 pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch};
-pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, NoCalls};
+pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Input, Notification, PodRead};
 pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};
 pub use profile::{PluginLists, ProfileError, ProfileSpec};

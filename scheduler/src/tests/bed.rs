@@ -157,7 +157,7 @@ impl Bed {
     }
 
     pub(super) fn bound(&mut self, uid: &str, outcome: BindOutcome) {
-        self.handle(Input::Bound { pod: uid.into(), outcome });
+        self.handle(Input::Bound { pod: uid.into(), by: "DefaultBinder".into(), outcome });
     }
 
     pub(super) fn pre_bound(&mut self, uid: &str, status: Status) {
