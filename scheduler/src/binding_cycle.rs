@@ -99,7 +99,11 @@ impl Scheduler {
         }
         self.observe_wait(now, uid, status.code());
         if let Some(binding) = self.bindings.remove(uid) {
-            let kind = self.refused_node(&binding.node, status);
+            let kind = if status.is_rejected() {
+                self.refused_node(&binding.node, status)
+            } else {
+                FailureKind::Internal(format!("waiting on permit for pod: {}", status.message()))
+            };
             self.fail_binding(now, binding, kind);
         }
     }
