@@ -114,7 +114,7 @@ impl Binder {
     }
 }
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 /// `/api/v1/namespaces/<ns>/pods/<name><suffix>`
 pub(crate) fn pod_path(pod: &PodKey, suffix: &str) -> String {

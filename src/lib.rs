@@ -24,6 +24,7 @@ pub mod logs;
 mod observe;
 pub mod options;
 mod owner;
+mod preemptor;
 pub mod rate_limit;
 pub mod run;
 mod shell;

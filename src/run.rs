@@ -25,6 +25,7 @@ use crate::informers::Informers;
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
+use crate::preemptor::Preemptor;
 use crate::rate_limit::RateLimiter;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
@@ -130,7 +131,8 @@ pub async fn schedule_by(
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
     let shell = Shell {
         runtime: tokio::runtime::Handle::current(),
-        binder: Binder::new(api, mailbox.clone()),
+        binder: Binder::new(api.clone(), mailbox.clone()),
+        preemptor: Preemptor::new(api, mailbox.clone()),
         recorder,
         patches,
     };

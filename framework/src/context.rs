@@ -76,6 +76,9 @@ pub enum Command {
         victims: Vec<Arc<PodInfo>>,
         /// In whose name.
         plugin: Text,
+        /// Whether the pod's attempt ends before that is done. If not, no pod is tried meanwhile, as upstream has it
+        /// without `SchedulerAsyncPreemption`.
+        asynchronous: bool,
     },
     /// Turn a pod that waits on Permit down.
     Reject {

@@ -58,6 +58,7 @@ mod input;
 mod invariants;
 mod node_tree;
 mod observer;
+mod preemption;
 mod profile;
 mod queue;
 pub mod record;
@@ -68,9 +69,11 @@ mod scoring;
 mod tests;
 
 pub use cache::{Cache, CacheError};
-pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch};
+pub use effect::{
+    Effect, EventType, NamedBinder, PodEvent, PodRef, PreBindWork, StatusPatch, VictimEviction,
+};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
-pub use input::{Input, Notification, PodRead};
+pub use input::{Eviction, Input, Notification, PodRead};
 pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};
 pub use profile::{PluginLists, ProfileError, ProfileSpec};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};

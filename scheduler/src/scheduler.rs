@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
@@ -18,6 +18,7 @@ use crate::cycle::Running;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
+use crate::preemption::{Order, Preemptions};
 use crate::profile::{ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 
@@ -61,8 +62,7 @@ pub struct Scheduler {
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
-    /// The pods for which preemption makes room at the moment.
-    pub(crate) preempting: FxHashSet<Uid>,
+    pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) running: Running,
@@ -86,7 +86,7 @@ impl Scheduler {
             objects: Objects::default(),
             pending: FxHashMap::default(),
             bindings: Bindings::default(),
-            preempting: FxHashSet::default(),
+            preemptions: Preemptions::default(),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
             running: Running::default(),
@@ -118,12 +118,12 @@ impl Scheduler {
 
     /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
     pub fn has_work(&self) -> bool {
-        !self.draining && self.queue.has_poppable()
+        !self.draining && self.preemptions.held().is_none() && self.queue.has_poppable()
     }
 
-    /// Whether it takes no more pods and no binding is under way.
+    /// Whether it takes no more pods and neither a binding nor a preemption is under way.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.bindings.len() == 0
+        self.draining && self.bindings.len() == 0 && self.preemptions.len() == 0
     }
 
     /// The number of bindings under way.
@@ -178,7 +178,7 @@ impl Scheduler {
             now,
             profiles: &self.profiles,
             objects: &self.objects,
-            preempting: &self.preempting,
+            preempting: self.preemptions.preempting(),
             observer,
             panic: None,
         };
@@ -256,7 +256,9 @@ impl Scheduler {
                     }
                 }
                 Command::Restore { resource, key } => self.objects.restore(&resource, &key),
-                Command::Preempt { .. } => {}
+                Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
+                    self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
+                }
                 Command::Reject { pod, plugin, message } => {
                     let status = supercargo_framework::Status::unschedulable(message).by(plugin);
                     self.permit_rejected(now, &pod, status);

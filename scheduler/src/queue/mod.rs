@@ -28,6 +28,7 @@ pub use self::entry::{Backoff, QueuedPod};
 use self::guarded_sort::GuardedSort;
 use self::hints::{QueueingHints, Worth};
 use self::in_flight::InFlight;
+use self::nominator::Nominated;
 pub(crate) use self::nominator::Nominator;
 use self::rank::{ActiveRank, BackoffRank};
 use crate::cluster_events;
@@ -167,11 +168,14 @@ impl SchedulingQueue {
         self.sort.take_panic()
     }
 
-    /// The pods promised to a node that wait in a queue. One that is in flight itself has a place of its own by now, or
-    /// will be judged again.
+    /// The pods promised to a node. Of one that is in no queue, as while it is being scheduled, no more is known than its
+    /// name: upstream's quirk.
     pub(crate) fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
-        let queued = |uid: &Uid| self.entries.get(uid).map(|entry| Arc::clone(&entry.pod));
-        self.nominator.on_node(node).iter().filter_map(queued).collect()
+        let resolve = |nominated: &Nominated| match self.entries.get(&nominated.uid) {
+            Some(entry) => Arc::clone(&entry.pod),
+            None => Arc::new(nominated.unknown()),
+        };
+        self.nominator.on_node(node).iter().map(resolve).collect()
     }
 
     /// What must always hold and does not.
