@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::Text;
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
@@ -77,7 +78,11 @@ impl Bench {
         let scheduled = self.scheduler.schedule_one(self.now, &mut NoCalls);
         for effect in self.scheduler.take_effects() {
             if let Effect::Bind { pod, node, .. } = effect {
-                self.handle(Input::Bound { pod: pod.uid.clone(), outcome: BindOutcome::Bound });
+                self.handle(Input::Bound {
+                    pod: pod.uid.clone(),
+                    by: Text::EMPTY,
+                    outcome: BindOutcome::Bound,
+                });
                 let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
                 self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
                 self.handle(Input::QueuedPod(Notification::Deleted(pod)));

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Uid};
+use supercargo_framework::{
+    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Uid,
+};
 use thiserror::Error;
 
 use crate::bindings::Bindings;
@@ -142,7 +145,7 @@ impl Scheduler {
         self.profiles.get(self.profile_of(pod)?).sign(pod)
     }
 
-    /// The objects of other kinds, for conditions that bindings wait for.
+    /// The objects of other kinds.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
@@ -255,7 +258,7 @@ impl Scheduler {
                         ));
                     }
                 }
-                Command::Restore { resource, key } => self.objects.restore(&resource, &key),
+                Command::Restore(object) => self.objects.restore(&object),
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
                 }
@@ -265,5 +268,20 @@ impl Scheduler {
                 }
             }
         }
+    }
+}
+
+/// What bindings wait for is looked at here.
+impl Cluster for Scheduler {
+    fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    fn node(&self, name: &str) -> Option<&NodeRecord> {
+        self.cache.nodes().get(name).map(|info| &**info.node())
+    }
+
+    fn has_pod(&self, pod: &PodKey, uid: &Uid) -> bool {
+        self.pending.get(pod).is_some_and(|known| known.uid == *uid) || self.cache.is_confirmed(uid)
     }
 }
