@@ -32,7 +32,8 @@ fn every_plugin_is_enabled_by_default_under_its_own_name() {
 #[test]
 fn a_default_plugin_has_a_weight_exactly_when_it_scores() {
     for plugin in DEFAULT_PLUGINS {
-        let scores = build(plugin.name).extension_points().score.is_some();
+        // Upstream's list leaves out the weight of this one, which then counts 1.
+        let scores = build(plugin.name).extension_points().score.is_some() && plugin.name != "VolumeBinding";
         assert_eq!(plugin.weight > 0, scores, "{}", plugin.name);
     }
 }
