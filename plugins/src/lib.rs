@@ -8,14 +8,17 @@ use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 
 mod args;
 pub mod default_binder;
+mod domain_counts;
 mod hint;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
+pub mod pod_topology_spread;
 pub mod priority_sort;
 mod resource_usage;
 pub mod scheduling_gates;
@@ -38,6 +41,8 @@ const PLUGINS: &[(&str, Factory)] = &[
     (node_affinity::NAME, node_affinity::from_args),
     (node_ports::NAME, args::without_args::<node_ports::NodePorts>),
     (node_resources_fit::NAME, node_resources_fit::from_args),
+    (pod_topology_spread::NAME, pod_topology_spread::from_args),
+    (inter_pod_affinity::NAME, inter_pod_affinity::from_args),
     (node_resources_balanced_allocation::NAME, node_resources_balanced_allocation::from_args),
     (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
     (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
@@ -64,6 +69,8 @@ pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(node_affinity::NAME, 2),
     plugin(node_ports::NAME, 0),
     plugin(node_resources_fit::NAME, 1),
+    plugin(pod_topology_spread::NAME, 2),
+    plugin(inter_pod_affinity::NAME, 2),
     plugin(node_resources_balanced_allocation::NAME, 1),
     plugin(image_locality::NAME, 1),
     plugin(default_binder::NAME, 0),
