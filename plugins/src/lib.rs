@@ -27,6 +27,8 @@ pub mod taint_toleration;
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 mod unaffected;
 pub mod unsupported_constraints;
 
