@@ -9,14 +9,17 @@ use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 mod args;
 pub mod default_binder;
 pub mod default_preemption;
+mod domain_counts;
 mod hint;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
+pub mod pod_topology_spread;
 pub mod priority_sort;
 mod resource_usage;
 pub mod scheduling_gates;
@@ -26,6 +29,8 @@ pub mod taint_toleration;
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 mod unaffected;
 pub mod unsupported_constraints;
 pub mod volume_binding;
@@ -43,6 +48,8 @@ const PLUGINS: &[(&str, Factory)] = &[
     (node_resources_fit::NAME, node_resources_fit::from_args),
     (volume_binding::NAME, volume_binding::from_args),
     (default_preemption::NAME, default_preemption::from_args),
+    (pod_topology_spread::NAME, pod_topology_spread::from_args),
+    (inter_pod_affinity::NAME, inter_pod_affinity::from_args),
     (node_resources_balanced_allocation::NAME, node_resources_balanced_allocation::from_args),
     (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
     (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
@@ -71,6 +78,8 @@ pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(node_resources_fit::NAME, 1),
     plugin(volume_binding::NAME, 0),
     plugin(default_preemption::NAME, 0),
+    plugin(pod_topology_spread::NAME, 2),
+    plugin(inter_pod_affinity::NAME, 2),
     plugin(node_resources_balanced_allocation::NAME, 1),
     plugin(image_locality::NAME, 1),
     plugin(default_binder::NAME, 0),
