@@ -1,5 +1,6 @@
 //! The scheduler: one owner of all state, driven by inputs and time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{
-    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Uid,
+    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
 };
 use thiserror::Error;
 
@@ -22,7 +23,7 @@ use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
 use crate::preemption::{Order, Preemptions};
-use crate::profile::{ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 
 /// Everything a scheduler is made from.
@@ -62,6 +63,8 @@ pub struct Scheduler {
     pub(crate) cache: Cache,
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
+    /// The kinds whose events can move pods.
+    pub(crate) heard: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
@@ -79,7 +82,13 @@ impl Scheduler {
     /// A scheduler that knows of nothing yet.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
+        let mut heard = profiles.heard();
+        if !options.extenders.is_empty() {
+            // They cannot say what they wait for.
+            heard.extend(EVENT_KINDS);
+        }
         Ok(Self {
+            heard,
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             profiles,
             extenders: options.extenders,
@@ -143,6 +152,12 @@ impl Scheduler {
     /// profile is responsible or the pod's evaluation cannot be shared.
     pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
         self.profiles.get(self.profile_of(pod)?).sign(pod)
+    }
+
+    /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
+    /// reads. As plugins name them, sorted.
+    pub fn resources(&self) -> Vec<Text> {
+        self.heard.union(&self.profiles.read()).cloned().collect()
     }
 
     /// The objects of other kinds.

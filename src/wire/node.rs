@@ -14,7 +14,7 @@ use super::interners::{Interners, share};
 use super::json::{List, Obj, Pairs, Str};
 use super::metadata::{DeclaredKeys, Metadata, required};
 use super::proto::message;
-use super::raw::whole_text;
+use super::raw::untyped_text;
 
 /// How nodes are decoded, and what they have in common.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl NodeKind {
         let node: Obj<_> = parse("node", json)?;
         let mut record = self.record(&node)?;
         if self.keeps_raw {
-            record.raw = Some(whole_text("node", json)?);
+            record.raw = Some(untyped_text("node", json)?);
         }
         Ok(record)
     }

@@ -18,7 +18,7 @@ use super::error::{Misfit, WireError, parse, parse_protobuf};
 use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
-use super::raw::whole_text;
+use super::raw::untyped_text;
 
 /// How pods are decoded, and what they have in common.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl PodKind {
         let pod: Obj<_> = parse("pod", json)?;
         let mut record = self.record(&pod)?;
         if self.keeps_raw {
-            record.raw = Some(whole_text("pod", json)?);
+            record.raw = Some(untyped_text("pod", json)?);
         }
         Ok(record)
     }

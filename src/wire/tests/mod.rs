@@ -5,6 +5,7 @@ mod errors;
 mod full;
 mod generate;
 mod nodes;
+mod objects;
 mod pods;
 mod protobuf;
 mod raw;
