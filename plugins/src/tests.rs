@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use supercargo_framework::features::Version;
+use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{Normalize, Plugin, ScoreScope};
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{ActionType, EventResource, Features, NodeInfo, PodInfo, TaintEffect};
 
 use crate::testing::{Driver, node_info, nodes};
@@ -27,6 +30,17 @@ fn every_plugin_is_enabled_by_default_under_its_own_name() {
     for name in registered {
         assert_eq!(build(name).name(), name);
     }
+}
+
+#[test]
+fn a_default_plugin_of_a_feature_that_is_off_is_left_out() {
+    let names = |minor| {
+        let features = Features::of(Version::new(minor).expect("a version that is known"));
+        let enabled = DEFAULT_PLUGINS.iter().filter(|plugin| plugin.is_enabled(&features));
+        enabled.map(|plugin| plugin.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(35).last(), Some(&"DefaultBinder"));
+    assert_eq!(names(36).last(), Some(&"NodeDeclaredFeatures"));
 }
 
 #[test]
@@ -70,6 +84,10 @@ fn plugins_take_part_where_upstreams_do() {
         ("NodeResourcesFit", "PF F PS Sc Ev Sg"),
         ("PodTopologySpread", "PF F PS Sc Ev Sg"),
         ("InterPodAffinity", "PF F PS Sc Ev Sg"),
+        ("VolumeRestrictions", "PF F Ev Sg"),
+        ("NodeVolumeLimits", "PF F Ev Sg"),
+        ("VolumeZone", "PF F Ev Sg"),
+        ("NodeDeclaredFeatures", "PF F Ev Sg"),
         ("NodeResourcesBalancedAllocation", "PS Sc Sg"),
         ("ImageLocality", "Sc Sg"),
         ("DefaultBinder", "B"),
@@ -83,7 +101,8 @@ fn plugins_hear_of_what_upstreams_hear_of() {
     use EventResource::{Node, Pod};
     type Registered = (EventResource, ActionType, bool);
     const ADD: ActionType = ActionType::ADD;
-    let cases: [(&str, &[Registered]); 10] = [
+    let claims = || EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM);
+    let cases: [(&str, &[Registered]); 14] = [
         ("SchedulingGates", &[(Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, true)]),
         ("UnsupportedConstraints", &[(Pod, ActionType::UPDATE, true)]),
         (
@@ -134,6 +153,33 @@ fn plugins_hear_of_what_upstreams_hear_of() {
             &[
                 (Pod, ADD.union(ActionType::UPDATE_POD_LABEL).union(ActionType::DELETE), true),
                 (Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true),
+            ],
+        ),
+        ("VolumeRestrictions", &[(Pod, ActionType::DELETE, true), (Node, ADD, false), (claims(), ADD, true)]),
+        (
+            "NodeVolumeLimits",
+            &[
+                (EventResource::Other(resources::CSI_NODE), ADD, false),
+                (EventResource::Other(resources::CSI_NODE), ActionType::UPDATE, true),
+                (Pod, ActionType::DELETE, true),
+                (claims(), ADD, true),
+                (EventResource::Other(resources::VOLUME_ATTACHMENT), ActionType::DELETE, true),
+            ],
+        ),
+        (
+            "VolumeZone",
+            &[
+                (EventResource::Other(resources::STORAGE_CLASS), ADD, true),
+                (Node, ADD.union(ActionType::UPDATE_NODE_LABEL), false),
+                (claims(), ADD.union(ActionType::UPDATE), true),
+                (EventResource::Other(resources::PERSISTENT_VOLUME), ADD.union(ActionType::UPDATE), true),
+            ],
+        ),
+        (
+            "NodeDeclaredFeatures",
+            &[
+                (Node, ADD.union(ActionType::UPDATE_NODE_DECLARED_FEATURE), true),
+                (Pod, ActionType::UPDATE, true),
             ],
         ),
     ];
@@ -207,6 +253,13 @@ const POD_CHANGES: &[PodChange] = &[
     |pod| pod.with_spec(|spec| spec.unsupported = ["spec.resourceClaims".into()].into()),
     |pod| pod.label("app", "x"),
     |pod| pod.namespace("elsewhere"),
+    |pod| pod.with_spec(|spec| spec.required_features = ["F".into()].into()),
+    |pod| {
+        pod.with_spec(|spec| {
+            let source = VolumeSource::AwsElasticBlockStore { volume_id: "vol-1".into(), read_only: true };
+            spec.volumes = [Volume { name: "v".into(), source }].into();
+        })
+    },
 ];
 
 /// A change that nothing may depend on once the pod is in a cycle.
