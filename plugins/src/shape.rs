@@ -67,10 +67,8 @@ impl Shape {
     }
 
     fn through(corners: impl IntoIterator<Item = (i64, i64)>) -> Self {
-        let point = |(utilization, score)| Point {
-            utilization,
-            score: score * (MAX_NODE_SCORE / MAX_POINT_SCORE),
-        };
+        let point =
+            |(utilization, score)| Point { utilization, score: score * (MAX_NODE_SCORE / MAX_POINT_SCORE) };
         Self(corners.into_iter().map(point).collect())
     }
 

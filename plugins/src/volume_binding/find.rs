@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::objects::{
-    CsiStorageCapacity, Object, ObjectBody, PersistentVolume, resources,
-};
+use supercargo_framework::objects::{CsiStorageCapacity, Object, ObjectBody, PersistentVolume, resources};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{Code, Context, Labels, NodeInfo, Status, Text};
 
@@ -53,11 +51,7 @@ impl Claims {
     }
 
     /// The same for claims that wait for a node. The outer error is one that makes the whole attempt fail.
-    fn find_delayed(
-        &self,
-        labels: &Labels,
-        node: &str,
-    ) -> Result<Result<PodVolumes<'_>, Shortage>, Status> {
+    fn find_delayed(&self, labels: &Labels, node: &str) -> Result<Result<PodVolumes<'_>, Shortage>, Status> {
         let selected = self.delayed.iter().filter_map(|claim| claim.selected_node.as_deref());
         if selected.into_iter().any(|selected| selected != node) {
             return Ok(Err(Shortage::Volume));
@@ -102,10 +96,7 @@ fn find_volume<'a>(
 }
 
 /// Where a volume for the claim comes from; nowhere in particular when its driver does not say how much it has.
-fn find_storage<'a>(
-    claim: &'a DelayedClaim,
-    labels: &Labels,
-) -> Result<Option<&'a Arc<Object>>, Shortage> {
+fn find_storage<'a>(claim: &'a DelayedClaim, labels: &Labels) -> Result<Option<&'a Arc<Object>>, Shortage> {
     let Provisioning::Possible { class, storage } = &claim.provisioning else {
         return Err(Shortage::Volume);
     };
@@ -119,8 +110,7 @@ fn find_storage<'a>(
 }
 
 fn is_accessible(storage: &Object, labels: &Labels) -> bool {
-    let topology =
-        CsiStorageCapacity::of(&storage.body).and_then(|storage| storage.node_topology.as_ref());
+    let topology = CsiStorageCapacity::of(&storage.body).and_then(|storage| storage.node_topology.as_ref());
     topology.is_some_and(|topology| topology.matches(labels))
 }
 

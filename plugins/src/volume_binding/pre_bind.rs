@@ -139,8 +139,9 @@ struct View<'a> {
 impl View<'_> {
     fn volume_is_done(&self, written: &WrittenVolume) -> Result<bool, String> {
         let failed = |missing| format!("failed to check binding: {missing}");
-        let volume =
-            self.existing(&resources::PERSISTENT_VOLUME, "persistentvolumes", &written.name).map_err(failed)?;
+        let volume = self
+            .existing(&resources::PERSISTENT_VOLUME, "persistentvolumes", &written.name)
+            .map_err(failed)?;
         let claim = self
             .existing(&resources::PERSISTENT_VOLUME_CLAIM, "persistentvolumeclaims", &written.claim)
             .map_err(failed)?;

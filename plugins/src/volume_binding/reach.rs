@@ -135,8 +135,7 @@ fn translate(
         if terms.is_empty() {
             terms.push(NodeSelectorTerm::default());
         }
-        let zones =
-            Requirement { key: driver_key.into(), operator: Operator::In, values: zones.into() };
+        let zones = Requirement { key: driver_key.into(), operator: Operator::In, values: zones.into() };
         for term in terms {
             let others = std::mem::take(&mut term.match_expressions).into_vec();
             term.match_expressions = others.into_iter().chain([zones.clone()]).collect();
