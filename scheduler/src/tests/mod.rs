@@ -11,6 +11,7 @@ mod profiles;
 mod queueing;
 mod record;
 mod uncertain;
+mod volumes;
 mod wake_ups;
 mod waking;
 mod world;
