@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -195,7 +194,7 @@ func (p *player) schedule(ctx context.Context) (*Cycle, error) {
 		defer close(done)
 		defer func() {
 			if value := recover(); value != nil {
-				failure = fmt.Errorf("the scheduler panicked: %v\n%s", value, debug.Stack())
+				failure = fmt.Errorf("the scheduler panicked: %v", value)
 			}
 		}()
 		p.sched.ScheduleOne(ctx)
