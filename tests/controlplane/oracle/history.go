@@ -48,6 +48,11 @@ type player struct {
 
 // play plays a history. It must run in a bubble of synctest, whose clock it moves.
 func play(history *History) ([]*Answer, error) {
+	restore, err := setFeatures(history.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
 	configuration, err := decodeConfig(history.Config)
 	if err != nil {
 		return nil, err

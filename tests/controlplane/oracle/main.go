@@ -61,8 +61,14 @@ func serve() error {
 func prepare() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
-	klog.SetLogger(klog.New(nil))
-	utilruntime.ErrorHandlers = nil
+	var last string
+	log := lastError{&last}
+	klog.SetLogger(klog.New(log))
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{log.handle}
+	klog.OsExit = func(code int) {
+		fmt.Fprintln(os.Stderr, "fatal error:", last)
+		os.Exit(code)
+	}
 	metrics.Register()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR2)

@@ -94,10 +94,13 @@ impl Program {
                 "oracle/client.go",
                 "oracle/cluster.go",
                 "oracle/cycle.go",
+                "oracle/features.go",
                 "oracle/history.go",
+                "oracle/log.go",
                 "oracle/main.go",
                 "oracle/oracle.s",
                 "oracle/preemption.go",
+                "oracle/supervisor.go",
             ],
             _ => &[],
         }
