@@ -98,6 +98,7 @@ func (p *player) start(
 ) (informers.SharedInformerFactory, error) {
 	clientset := &client{Interface: p.cluster.clientset, cluster: p.cluster}
 	factory := scheduler.NewInformerFactory(clientset, 0)
+	order(factory)
 	sched, err := scheduler.New(ctx, clientset, factory, nil,
 		func(string) events.EventRecorderLogger { return p.events },
 		scheduler.WithProfiles(configuration.Profiles...),
