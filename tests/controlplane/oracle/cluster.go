@@ -159,7 +159,20 @@ func (c *cluster) apply(raw []byte, settle func()) error {
 		settle()
 		return c.tracker.Create(gvr, object, namespace)
 	}
+	if pod, ok := object.(*v1.Pod); ok {
+		keep(old.(*v1.Pod), pod)
+	}
 	return c.tracker.Update(gvr, object, namespace)
+}
+
+// keep carries over to a new version of a pod what nobody can take back: its node and its deletion.
+func keep(old, pod *v1.Pod) {
+	if old.Spec.NodeName != "" {
+		pod.Spec.NodeName = old.Spec.NodeName
+	}
+	if old.DeletionTimestamp != nil {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = old.DeletionTimestamp, old.DeletionGracePeriodSeconds
+	}
 }
 
 // finished says whether the scheduler's pod informer leaves a pod out.

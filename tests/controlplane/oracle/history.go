@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -49,6 +48,11 @@ type player struct {
 
 // play plays a history. It must run in a bubble of synctest, whose clock it moves.
 func play(history *History) ([]*Answer, error) {
+	restore, err := setFeatures(history.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
 	configuration, err := decodeConfig(history.Config)
 	if err != nil {
 		return nil, err
@@ -94,6 +98,7 @@ func (p *player) start(
 ) (informers.SharedInformerFactory, error) {
 	clientset := &client{Interface: p.cluster.clientset, cluster: p.cluster}
 	factory := scheduler.NewInformerFactory(clientset, 0)
+	order(factory)
 	sched, err := scheduler.New(ctx, clientset, factory, nil,
 		func(string) events.EventRecorderLogger { return p.events },
 		scheduler.WithProfiles(configuration.Profiles...),
@@ -195,7 +200,7 @@ func (p *player) schedule(ctx context.Context) (*Cycle, error) {
 		defer close(done)
 		defer func() {
 			if value := recover(); value != nil {
-				failure = fmt.Errorf("the scheduler panicked: %v\n%s", value, debug.Stack())
+				failure = fmt.Errorf("the scheduler panicked: %v", value)
 			}
 		}()
 		p.sched.ScheduleOne(ctx)
