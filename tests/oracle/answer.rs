@@ -81,7 +81,8 @@ pub(super) struct Cycle {
     /// What DefaultPreemption found out.
     #[serde(default)]
     pub(super) preemption: Option<Value>,
-    pub(super) result: Outcome,
+    /// How the algorithm ended; `None` when the pod was put aside at once.
+    pub(super) result: Option<Outcome>,
 }
 
 /// What PreFilter said, and the nodes it left, if it left not all.
@@ -107,10 +108,4 @@ pub(super) struct Status {
 pub(super) enum Outcome {
     Node(String),
     Error(String),
-}
-
-impl Default for Outcome {
-    fn default() -> Self {
-        Self::Error(String::new())
-    }
 }

@@ -65,8 +65,9 @@ impl Counts {
         self.add("score vectors", cycle.scores.len());
         self.add("scores", cycle.scores.values().map(BTreeMap::len).sum());
         match cycle.result {
-            Outcome::Node(_) => self.add("choices", 1),
-            Outcome::Error(_) => self.add("failures", 1),
+            Some(Outcome::Node(_)) => self.add("choices", 1),
+            Some(Outcome::Error(_)) => self.add("failures", 1),
+            None => self.add("skips", 1),
         }
     }
 }
@@ -120,7 +121,8 @@ fn aligned(upstream: &Answer, ours: &Answer) -> Answer {
     ours.events.sort_by(|a, b| a.pod.cmp(&b.pod));
     if let (Some(theirs), Some(cycle)) = (&upstream.cycle, &mut ours.cycle) {
         // Upstream's text is what it was before PostFilter had its say; the whole is in the event and the condition.
-        if let (Outcome::Error(before), Outcome::Error(after)) = (&theirs.result, &mut cycle.result)
+        if let (Some(Outcome::Error(before)), Some(Outcome::Error(after))) =
+            (&theirs.result, &mut cycle.result)
             && after.starts_with(before.as_str())
         {
             after.clone_from(before);
@@ -220,7 +222,7 @@ mod tests {
     fn answer() -> Answer {
         let pod = Pod { place: "active".to_owned(), ..Pod::default() };
         let event = Event { pod: "a/b".to_owned(), ..Event::default() };
-        let cycle = Cycle { result: Outcome::Error("no node.".to_owned()), ..Cycle::default() };
+        let cycle = Cycle { result: Some(Outcome::Error("no node.".to_owned())), ..Cycle::default() };
         Answer {
             pods: [("a/b".to_owned(), pod)].into(),
             events: vec![event],
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn what_post_filter_adds_to_a_failure_is_no_difference() {
         let mut other = answer();
-        other.cycle.as_mut().unwrap().result = Outcome::Error("no node. preemption: none".to_owned());
+        other.cycle.as_mut().unwrap().result = Some(Outcome::Error("no node. preemption: none".to_owned()));
         assert!(found(&[answer()], &[other.clone()], "").is_empty());
         assert_eq!(found(&[other], &[answer()], ""), ["cycle.result.error"]);
     }

@@ -46,6 +46,15 @@ impl Informers {
         self.pods.get(key)
     }
 
+    /// Every pod.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pods.values()
+    }
+
+    pub(super) fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
     fn pod(&mut self, change: &Changed) -> Result<Vec<Input>> {
         let key = change.reference.key();
         // Pods that have ended are not watched.

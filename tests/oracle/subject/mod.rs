@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use supercargo::config::Config;
 use supercargo::options::scheduler_options;
-use supercargo_framework::{Context, Now, Timestamp};
+use supercargo_framework::{Context, Now, Timestamp, Uid};
 use supercargo_plugins::{DEFAULT_PLUGINS, registry};
 use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
 
@@ -74,25 +74,38 @@ impl Subject {
 
     /// Takes a step, and says what came of it.
     pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
-        let mut attempted = None;
+        let (mut attempted, mut waiting) = (None, BTreeMap::new());
         self.pass(TICK)?;
         match step {
             Step::Apply(object) => lock(&self.world).apply(object.clone()),
             Step::Delete(reference) => lock(&self.world).delete(reference),
             Step::Advance(seconds) => self.pass(Duration::from_secs(*seconds))?,
             Step::Schedule(_) => {
-                let names = self.scheduler.cache().nodes().iter().map(|(_, node)| node.name());
-                let nominated = names.map(|name| (name.to_string(), self.scheduler.nominated_on(name)));
+                let names = self.informers.node_names();
+                let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
                 self.probe.reset(nominated.collect());
+                waiting = self.waiting();
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
-                    attempted = Some(());
+                    attempted = Some(waiting);
                 }
             }
         }
         self.settle()?;
-        let cycle = attempted.and_then(|()| self.cycle());
+        let cycle = attempted.and_then(|waiting| self.cycle().or_else(|| self.skipped(waiting)));
         self.answer(cycle)
+    }
+
+    /// The pods that wait in a queue, by `namespace/name`.
+    fn waiting(&self) -> BTreeMap<String, Uid> {
+        let pods = self.informers.pods().map(|pod| (pod.key().to_string(), pod.uid.clone()));
+        pods.filter(|(_, uid)| self.scheduler.queued(uid).is_some()).collect()
+    }
+
+    /// A pod was taken and put aside at once: that one of those waiting that waits no longer.
+    fn skipped(&self, waiting: BTreeMap<String, Uid>) -> Option<Cycle> {
+        let (pod, _) = waiting.into_iter().find(|(_, uid)| self.scheduler.queued(uid).is_none())?;
+        Some(Cycle { pod, ..Cycle::default() })
     }
 
     /// Lets time pass; at whole seconds things are due.
@@ -159,11 +172,11 @@ impl Subject {
         let world = lock(&self.world);
         let pod = world.get(&Reference::pod(namespace, name))?;
         let uid = text(&pod["metadata"]["uid"]);
-        cycle.result = match self.scheduler.cache().node_of(&uid.into()) {
+        cycle.result = Some(match self.scheduler.cache().node_of(&uid.into()) {
             Some(node) => Outcome::Node(node.to_string()),
             None => Outcome::Error(self.hands.last_failure(&cycle.pod)),
-        };
-        if let (Outcome::Node(node), true) = (&cycle.result, cycle.feasible.is_empty()) {
+        });
+        if let (Some(Outcome::Node(node)), true) = (&cycle.result, cycle.feasible.is_empty()) {
             cycle.feasible = vec![node.clone()];
         }
         Some(cycle)

@@ -11,11 +11,14 @@ use crate::oracle::history::Reference;
 /// Writes of the scheduler's own get versions from here on; upstream's side does the same.
 const FIRST_VERSION: u64 = 1_000_000;
 
-/// A change of an object; one of the two is there.
+/// What of a pod stays whatever is applied.
+const LASTING: [(&str, &str); 3] =
+    [("spec", "nodeName"), ("metadata", "deletionTimestamp"), ("metadata", "deletionGracePeriodSeconds")];
+
+/// A change of an object: as it is now, or gone.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
     pub(super) reference: Reference,
-    pub(super) old: Option<Value>,
     pub(super) new: Option<Value>,
 }
 
@@ -57,20 +60,26 @@ impl World {
         self.objects.iter().filter(move |(reference, _)| reference.kind == kind)
     }
 
-    /// Creates or replaces an object.
-    pub(super) fn apply(&mut self, object: Value) {
+    /// Creates or replaces an object. Some things nobody can take back.
+    pub(super) fn apply(&mut self, mut object: Value) {
         let reference = Reference::of(&object);
         let known = self.objects.get(&reference);
         if known.is_some_and(|known| known["metadata"]["uid"] != object["metadata"]["uid"]) {
             self.delete(&reference);
+        } else if let Some(known) = known {
+            for (outer, inner) in LASTING {
+                if !known[outer][inner].is_null() {
+                    object[outer][inner] = known[outer][inner].clone();
+                }
+            }
         }
-        let old = self.objects.insert(reference.clone(), object.clone());
-        self.changes.push_back(Changed { reference, old, new: Some(object) });
+        self.objects.insert(reference.clone(), object.clone());
+        self.changes.push_back(Changed { reference, new: Some(object) });
     }
 
     pub(super) fn delete(&mut self, reference: &Reference) {
-        if let Some(old) = self.objects.remove(reference) {
-            self.changes.push_back(Changed { reference: reference.clone(), old: Some(old), new: None });
+        if self.objects.remove(reference).is_some() {
+            self.changes.push_back(Changed { reference: reference.clone(), new: None });
         }
     }
 
@@ -104,8 +113,27 @@ impl World {
     }
 
     fn bind(&mut self, pod: &Reference, uid: &str, node: &str) -> Result<Value, ApiError> {
-        if self.pod_of(pod, uid).is_none() {
+        let Some(known) = self.get(pod) else {
             return Err(not_found("pods", &pod.name));
+        };
+        let conflict = |why: String| {
+            let message = format!("Operation cannot be fulfilled on pods \"{}\": {why}", pod.name);
+            Err(ApiError { certainty: Certainty::Refused, message })
+        };
+        let known_uid = known["metadata"]["uid"].as_str().unwrap_or_default();
+        if known_uid != uid {
+            return conflict(format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {known_uid}"
+            ));
+        }
+        if !known["metadata"]["deletionTimestamp"].is_null() {
+            return conflict(format!("pod {} is being deleted, cannot be assigned to a host", pod.name));
+        }
+        if let Some(node) = known["spec"]["nodeName"].as_str() {
+            return conflict(format!("pod {} is already assigned to node {node:?}", pod.name));
+        }
+        if known["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            return conflict(format!("pod {} has non-empty .spec.schedulingGates", pod.name));
         }
         self.write(pod, |pod| {
             pod["spec"]["nodeName"] = json!(node);
