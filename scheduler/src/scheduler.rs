@@ -180,6 +180,11 @@ impl Scheduler {
         self.queue.get(uid)
     }
 
+    /// The pods that wait in a queue and have been promised this node.
+    pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
+        self.queue.nominated_on(node)
+    }
+
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()
