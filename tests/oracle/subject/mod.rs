@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use supercargo::config::Config;
+use supercargo::config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo_framework::{Context, Now, Timestamp, Uid};
-use supercargo_plugins::{DEFAULT_PLUGINS, registry};
 use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
 
 use self::calls::lock;
@@ -49,7 +48,7 @@ pub(super) struct Subject {
 impl Subject {
     /// A scheduler with this configuration and nothing in its cluster.
     pub(super) fn new(config: &Value) -> Result<Self> {
-        let config = Config::parse("history", &config.to_string(), &registry(), DEFAULT_PLUGINS)
+        let config = Config::parse("history", &config.to_string(), &Catalog::in_tree())
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
         ensure!(options.profiles.len() == 1, "a history has one profile");
@@ -74,7 +73,7 @@ impl Subject {
 
     /// Takes a step, and says what came of it.
     pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
-        let (mut attempted, mut waiting) = (None, BTreeMap::new());
+        let mut attempted = None;
         self.pass(TICK)?;
         match step {
             Step::Apply(object) => lock(&self.world).apply(object.clone()),
@@ -84,7 +83,7 @@ impl Subject {
                 let names = self.informers.node_names();
                 let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
                 self.probe.reset(nominated.collect());
-                waiting = self.waiting();
+                let waiting = self.waiting();
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
                     attempted = Some(waiting);
@@ -117,7 +116,7 @@ impl Subject {
             self.now = Now { wall: START.plus(next), monotonic: next };
             if next == next_second {
                 self.scheduler.handle(self.now, Input::Tick);
-                self.hands.tick(next, self.scheduler.objects());
+                self.hands.tick(next, &self.scheduler);
                 self.settle()?;
             }
         }
