@@ -25,11 +25,17 @@ pub(super) struct Bed {
 
 /// The in-tree plugins, and then the given ones, wherever they take part.
 pub(super) fn plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
+    configured_plugins(|_| serde_json::Value::Null, more)
+}
+
+/// The same with arguments by name.
+pub(super) fn configured_plugins(
+    args: impl Fn(&str) -> serde_json::Value,
+    more: Vec<Arc<dyn Plugin>>,
+) -> PluginLists {
     let registry = supercargo_plugins::registry();
-    let build = |name| {
-        registry.get(name).unwrap()(&serde_json::Value::Null, &supercargo_framework::Features::default())
-            .unwrap()
-    };
+    let build =
+        |name| registry.get(name).unwrap()(&args(name), &supercargo_framework::Features::default()).unwrap();
     let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|p| (build(p.name), p.weight));
     PluginLists::multi_point(defaults.chain(more.into_iter().map(|plugin| (plugin, 1))))
 }
