@@ -22,15 +22,29 @@ fn verdicts(
     infos.iter().map(|info| filter.filter(cx, state, pod, info)).collect()
 }
 
+/// Removal goes by UID, and generated pods may share one.
+fn with_distinct_uids(infos: &[NodeInfo]) -> Vec<NodeInfo> {
+    let renamed = |i: usize, info: &NodeInfo| {
+        let pods = info
+            .pods()
+            .iter()
+            .enumerate()
+            .map(|(j, pod)| PodInfo { uid: (&*format!("{i}-{j}")).into(), ..(**pod).clone() });
+        node_info((**info.node()).clone(), pods.collect::<Vec<_>>())
+    };
+    infos.iter().enumerate().map(|(i, info)| renamed(i, info)).collect()
+}
+
 /// Checks that after any steps the state says of every node what a fresh one says, and that the state which the trial was
 /// cloned of is as before.
 pub(crate) fn check(
     driver: &Driver,
     objects: &Objects,
     pod: &PodInfo,
-    mut infos: Vec<NodeInfo>,
+    infos: Vec<NodeInfo>,
     steps: Vec<Step>,
 ) -> Result<(), TestCaseError> {
+    let mut infos = with_distinct_uids(&infos);
     let cluster = nodes(infos.clone());
     let cx = Context::new(&cluster, objects, &[], Now::default());
     let plugin = driver.points.pre_filter.as_ref().expect("the plugin pre-filters");

@@ -74,7 +74,6 @@ fn tally(counts: &mut impl Tally, term: &PodAffinityTerm, node: &NodeInfo, delta
 }
 
 /// What the pod asks of others and is to them, ready to be matched.
-#[derive(Clone)]
 struct Terms {
     spec: Arc<PodSpec>,
     /// By required affinity term.

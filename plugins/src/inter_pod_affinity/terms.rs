@@ -49,7 +49,7 @@ impl Namespaces {
     }
 }
 
-/// A pod's affinity; empty when it has none.
+/// A pod's affinity to other pods, if it has any.
 pub(super) fn affinity_of(pod: &PodInfo) -> Option<&PodAffinity> {
     pod.spec.pod_affinity.as_deref()
 }

@@ -1,12 +1,13 @@
 use serde_json::{Value, json};
 use supercargo_framework::affinity::RawRequirement;
-use supercargo_framework::event::QueueingHint;
+use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::objects::{Body, Object, Objects, Service, Workload, resources};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::taint::TolerationOperator;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
 use supercargo_framework::{
-    Code, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, OwnerRef, Status, TaintEffect, Toleration,
+    Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, Now, OwnerRef, Status,
+    TaintEffect, Toleration,
 };
 
 use super::*;
@@ -149,6 +150,36 @@ fn terminating_pods_do_not_count() {
     let leaving = node_info(host("a", "z1").build(), [web("x").terminating().build()]);
     let cluster = nodes([leaving, holding(host("b", "z2"), 0)]);
     assert_eq!(verdicts(web("p").spread([hard(ZONE)]), &cluster), "ok ok");
+}
+
+/// Upstream's quirks of AddPod and RemovePod.
+#[test]
+fn in_a_trial_terminating_pods_count_and_so_does_any_pod_for_an_empty_selector() {
+    let leaving = web("x").terminating().build();
+    let infos = [node_info(host("a", "z1").build(), [leaving.clone()]), holding(host("b", "z2"), 0)];
+    let (cluster, none) = (nodes(infos.clone()), Objects::default());
+    let cx = Context::new(&cluster, &none, &[], Now::default());
+    let points = Driver::new(NAME).points;
+    let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
+    let extensions = pre_filter.extensions().unwrap();
+    let verdicts = |pod: &PodInfo, change: &dyn Fn(&mut CycleState)| {
+        let mut state = CycleState::new();
+        pre_filter.pre_filter(&cx, &mut state, pod);
+        change(&mut state);
+        [0, 1].map(|i: usize| filter.filter(&cx, &state, pod, &infos[i]).is_success())
+    };
+    let pod = web("p").spread([hard(ZONE)]).build();
+    assert_eq!(verdicts(&pod, &|_| ()), [true, true]);
+    let removed = |state: &mut CycleState| {
+        extensions.remove_pod(state, &pod, &leaving, &infos[0]);
+    };
+    assert_eq!(verdicts(&pod, &removed), [true, false], "zone 1 has one pod less than none");
+    let everything = TopologySpreadConstraint { selector: Some(LabelSelector::default()), ..hard(ZONE) };
+    let pod = web("p").spread([everything]).build();
+    let added = |state: &mut CycleState| {
+        extensions.add_pod(state, &pod, &web("y").build(), &infos[0]);
+    };
+    assert_eq!(verdicts(&pod, &added), [false, true]);
 }
 
 #[test]
@@ -395,8 +426,7 @@ fn another_pod_helps_when_it_counts() {
             effect: None,
         })
     };
-    let added =
-        |pod: PodInfo| supercargo_framework::event::Change::Pod { old: None, new: Some(Arc::new(pod)) };
+    let added = |pod: PodInfo| Change::Pod { old: None, new: Some(Arc::new(pod)) };
     let cases = [
         ("a new pod that counts", waiting(), Action::ADD, added(there().build()), true),
         ("a new pod that does not count", waiting(), Action::ADD, added(plain()), false),
@@ -466,7 +496,7 @@ fn another_pod_helps_when_it_counts() {
         let hint = Driver::new(NAME).hint(EventResource::Pod, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
-    let nothing = supercargo_framework::event::Change::Unspecified;
+    let nothing = Change::Unspecified;
     let hint = Driver::new(NAME).hint(EventResource::Pod, Action::ADD, &waiting(), &nothing);
     assert!(matches!(hint, Some(Err(_))));
 }
@@ -477,8 +507,7 @@ fn a_node_helps_when_it_comes_to_count_or_to_count_elsewhere() {
     let both = || host("n", "z1").build();
     let one = || node("n").label(HOSTNAME, "n").build();
     let moved = || host("n", "z2").build();
-    let deleted =
-        |node: NodeRecord| supercargo_framework::event::Change::Node { old: Some(Arc::new(node)), new: None };
+    let deleted = |node: NodeRecord| Change::Node { old: Some(Arc::new(node)), new: None };
     let tainted = || host("n", "z1").taint("k", "", TaintEffect::NoSchedule).build();
     let (label, taint) = (Action::UPDATE_NODE_LABEL, Action::UPDATE_NODE_TAINT);
     let cases = [
@@ -523,8 +552,8 @@ fn hints_know_default_constraints() {
 fn filter_and_score_without_preparation_are_errors() {
     let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
     let (cluster, none) = (Nodes::default(), Objects::default());
-    let cx = supercargo_framework::Context::new(&cluster, &none, &[], supercargo_framework::Now::default());
-    let state = supercargo_framework::CycleState::new();
+    let cx = Context::new(&cluster, &none, &[], Now::default());
+    let state = CycleState::new();
     let info = holding(host("a", "z1"), 0);
     let status = points.filter.map(|filter| filter.filter(&cx, &state, &web("p").build(), &info));
     assert_eq!(

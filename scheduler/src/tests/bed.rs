@@ -26,21 +26,30 @@ pub(super) struct Bed {
 
 /// The in-tree plugins without preemption, and then the given ones, wherever they take part.
 pub(super) fn plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
-    in_tree(&Features::default(), |name| name != default_preemption::NAME, more)
+    configured_plugins(|_| serde_json::Value::Null, more)
+}
+
+/// The same with arguments by name.
+pub(super) fn configured_plugins(
+    args: impl Fn(&str) -> serde_json::Value,
+    more: Vec<Arc<dyn Plugin>>,
+) -> PluginLists {
+    in_tree(&Features::default(), |name| name != default_preemption::NAME, args, more)
 }
 
 /// The in-tree plugins, and then the given ones, wherever they take part.
 pub(super) fn all_plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
-    in_tree(&Features::default(), |_| true, more)
+    in_tree(&Features::default(), |_| true, |_| serde_json::Value::Null, more)
 }
 
 pub(super) fn in_tree(
     features: &Features,
     wanted: impl Fn(&str) -> bool,
+    args: impl Fn(&str) -> serde_json::Value,
     more: Vec<Arc<dyn Plugin>>,
 ) -> PluginLists {
     let registry = supercargo_plugins::registry();
-    let build = |name| registry.get(name).unwrap()(&serde_json::Value::Null, features).unwrap();
+    let build = |name| registry.get(name).unwrap()(&args(name), features).unwrap();
     let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter().filter(|p| wanted(p.name));
     let defaults = defaults.map(|p| (build(p.name), p.weight));
     PluginLists::multi_point(defaults.chain(more.into_iter().map(|plugin| (plugin, 1))))
