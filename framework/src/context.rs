@@ -72,6 +72,9 @@ pub enum Command {
         victims: Vec<Arc<PodInfo>>,
         /// In whose name.
         plugin: Text,
+        /// Whether the pod's attempt ends before that is done. If not, no pod is tried meanwhile, as upstream has it
+        /// without `SchedulerAsyncPreemption`.
+        asynchronous: bool,
     },
     /// Turn a pod that waits on Permit down.
     Reject {
@@ -183,6 +186,12 @@ impl<'a> Context<'a> {
     pub fn volumes_of_class(&self, class: &str) -> impl Iterator<Item = Typed<'a, PersistentVolume>> {
         self.note(|| Read::Kind(resources::PERSISTENT_VOLUME));
         self.objects.volumes_of_class(class).filter_map(Typed::of)
+    }
+
+    /// Every object of a kind with a type of its own that belongs to a node, ordered by key.
+    pub fn list_on<T: ObjectBody>(&self, resource: &Text, node: &str) -> impl Iterator<Item = Typed<'a, T>> {
+        self.note(|| Read::Kind(resource.clone()));
+        self.objects.list_on(resource, node).filter_map(Typed::of)
     }
 
     /// When the call is made.

@@ -1,0 +1,111 @@
+//! What a side says after each step.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The state after a step, and what happened in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    /// Every pod that exists, by `namespace/name`.
+    pub(super) pods: BTreeMap<String, Pod>,
+    /// How often pods went into a queue, by `queue/EVENT`.
+    pub(super) moves: BTreeMap<String, u64>,
+    /// Events, in order.
+    pub(super) events: Vec<Event>,
+    /// Pods that the scheduler has deleted.
+    pub(super) deleted: Vec<String>,
+    /// What else it has written.
+    pub(super) writes: Vec<Write>,
+    /// The cycle of a schedule step, when a pod was taken.
+    pub(super) cycle: Option<Cycle>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Pod {
+    /// `active`, `backoff`, `unschedulable`, `gated`, `inflight`, `bound` or `none`.
+    pub(super) place: String,
+    pub(super) node: String,
+    pub(super) nominated: String,
+    pub(super) attempts: u32,
+    pub(super) unschedulable_plugins: Vec<String>,
+    pub(super) pending_plugins: Vec<String>,
+    /// The PodScheduled condition.
+    pub(super) condition: Option<Condition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Condition {
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Event {
+    pub(super) pod: String,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) reason: String,
+    pub(super) action: String,
+    pub(super) note: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Write {
+    pub(super) verb: String,
+    pub(super) resource: String,
+    pub(super) name: String,
+    pub(super) body: Value,
+}
+
+/// A scheduling cycle, looked at before it changes anything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Cycle {
+    pub(super) pod: String,
+    /// By plugin; plain successes left out.
+    pub(super) pre_filter: BTreeMap<String, PreFilter>,
+    /// By node and plugin, every plugin asked on every node; successes left out.
+    pub(super) filters: BTreeMap<String, BTreeMap<String, Status>>,
+    /// The nodes that pass everything, in order.
+    pub(super) feasible: Vec<String>,
+    /// Normalised and weighted, by node and plugin.
+    pub(super) scores: BTreeMap<String, BTreeMap<String, i64>>,
+    /// What DefaultPreemption found out.
+    #[serde(default)]
+    pub(super) preemption: Option<Value>,
+    /// How the algorithm ended; `None` when the pod was put aside at once.
+    pub(super) result: Option<Outcome>,
+}
+
+/// What PreFilter said, and the nodes it left, if it left not all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PreFilter {
+    pub(super) code: String,
+    pub(super) reasons: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) nodes: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Status {
+    pub(super) code: String,
+    #[serde(default)]
+    pub(super) reasons: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Node(String),
+    Error(String),
+}

@@ -1,0 +1,274 @@
+//! Compares answers field by field.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answer::{Answer, Outcome};
+
+/// Where the two sides say different things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// The step, from 0.
+    pub(super) step: usize,
+    /// The field, such as `pods.default/a.place`.
+    pub(super) path: String,
+    pub(super) upstream: String,
+    pub(super) ours: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, path, upstream, ours } = self;
+        writeln!(f, "step {step}: {path}\n    upstream {upstream}\n    ours     {ours}")
+    }
+}
+
+/// How many things of each kind have been compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts(BTreeMap<&'static str, u64>);
+
+impl Counts {
+    fn add(&mut self, kind: &'static str, count: usize) {
+        *self.0.entry(kind).or_default() += count as u64;
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (kind, count) in &other.0 {
+            *self.0.entry(kind).or_default() += count;
+        }
+    }
+
+    pub(super) fn of(&self, kind: &str) -> u64 {
+        self.0.get(kind).copied().unwrap_or(0)
+    }
+
+    /// Counts what an answer has to compare.
+    fn note(&mut self, answer: &Answer) {
+        self.add("steps", 1);
+        self.add("places", answer.pods.len());
+        self.add("nominated nodes", answer.pods.values().filter(|pod| !pod.nominated.is_empty()).count());
+        self.add("conditions", answer.pods.values().filter(|pod| pod.condition.is_some()).count());
+        self.add("moves", answer.moves.values().map(|count| *count as usize).sum());
+        self.add("events", answer.events.len());
+        self.add("victims", answer.deleted.len());
+        self.add("writes", answer.writes.len());
+        let Some(cycle) = &answer.cycle else { return };
+        self.add("cycles", 1);
+        self.add("PreFilter verdicts", cycle.pre_filter.len());
+        let verdicts = cycle.filters.values().flat_map(BTreeMap::values);
+        self.add("filter rejections", verdicts.clone().count());
+        self.add("reasons", verdicts.map(|status| status.reasons.len()).sum());
+        self.add("score vectors", cycle.scores.len());
+        self.add("scores", cycle.scores.values().map(BTreeMap::len).sum());
+        match cycle.result {
+            Some(Outcome::Node(_)) => self.add("choices", 1),
+            Some(Outcome::Error(_)) => self.add("failures", 1),
+            None => self.add("skips", 1),
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (kind, count) in &self.0 {
+            writeln!(f, "{count:>10} {kind}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What differs up to the first step in which anything does, and what has been compared until then.
+pub(super) fn differences(
+    upstream: &[Answer],
+    ours: &[Answer],
+    meant: &Meant,
+    used: &mut BTreeSet<usize>,
+) -> (Vec<Difference>, Counts) {
+    let mut counts = Counts::default();
+    for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
+        counts.note(theirs);
+        let (theirs, ours) = (shown(theirs), shown(&aligned(theirs, ours)));
+        let mut found = Vec::new();
+        compare(step, "", &theirs, &ours, &mut found);
+        found.retain(|difference| match meant.excuse(difference) {
+            Some(entry) => {
+                used.insert(entry);
+                false
+            }
+            None => true,
+        });
+        if !found.is_empty() {
+            return (found, counts);
+        }
+    }
+    if upstream.len() != ours.len() {
+        let step = upstream.len().min(ours.len());
+        let text = |answers: &[Answer]| format!("{} steps", answers.len());
+        let path = "steps".to_owned();
+        return (vec![Difference { step, path, upstream: text(upstream), ours: text(ours) }], counts);
+    }
+    (Vec::new(), counts)
+}
+
+/// Our answer without what only looks different.
+fn aligned(upstream: &Answer, ours: &Answer) -> Answer {
+    let mut ours = ours.clone();
+    // Upstream's side tells a pod's events in order, and pods by name.
+    ours.events.sort_by(|a, b| a.pod.cmp(&b.pod));
+    if let (Some(theirs), Some(cycle)) = (&upstream.cycle, &mut ours.cycle) {
+        // Upstream's text is what it was before PostFilter had its say; the whole is in the event and the condition.
+        if let (Some(Outcome::Error(before)), Some(Outcome::Error(after))) =
+            (&theirs.result, &mut cycle.result)
+            && after.starts_with(before.as_str())
+        {
+            after.clone_from(before);
+        }
+    }
+    ours
+}
+
+fn shown(answer: &Answer) -> Value {
+    serde_json::to_value(answer).expect("an answer has nothing that JSON has not")
+}
+
+fn compare(step: usize, path: &str, upstream: &Value, ours: &Value, found: &mut Vec<Difference>) {
+    match (upstream, ours) {
+        (Value::Object(theirs), Value::Object(mine)) => {
+            let keys: BTreeSet<&String> = theirs.keys().chain(mine.keys()).collect();
+            for key in keys {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let (theirs, mine) = (theirs.get(key), mine.get(key));
+                compare(step, &path, theirs.unwrap_or(&Value::Null), mine.unwrap_or(&Value::Null), found);
+            }
+        }
+        _ if upstream == ours => {}
+        _ => found.push(Difference {
+            step,
+            path: path.to_owned(),
+            upstream: upstream.to_string(),
+            ours: ours.to_string(),
+        }),
+    }
+}
+
+/// Where supercargo differs on purpose.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Meant {
+    differences: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// The field, with `*` for any part of it between two dots.
+    path: String,
+    /// What upstream's value contains.
+    #[serde(default)]
+    upstream: String,
+    /// What ours contains.
+    #[serde(default)]
+    ours: String,
+    reason: String,
+}
+
+impl Meant {
+    pub(super) fn read() -> Result<Self> {
+        let path = super::folder("differences.yaml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let meant: Self =
+            serde_saphyr::from_str(&text).with_context(|| format!("read {}", path.display()))?;
+        for entry in &meant.differences {
+            ensure!(!entry.reason.is_empty(), "{} has no reason", entry.path);
+        }
+        Ok(meant)
+    }
+
+    fn excuse(&self, difference: &Difference) -> Option<usize> {
+        self.differences.iter().position(|entry| {
+            matches(&entry.path, &difference.path)
+                && difference.upstream.contains(&entry.upstream)
+                && difference.ours.contains(&entry.ours)
+        })
+    }
+
+    /// The entries that nothing has used.
+    pub(super) fn unused(&self, used: &BTreeSet<usize>) -> Vec<&str> {
+        let entries = self.differences.iter().enumerate().filter(|(i, _)| !used.contains(i));
+        entries.map(|(_, entry)| entry.path.as_str()).collect()
+    }
+}
+
+fn matches(pattern: &str, path: &str) -> bool {
+    let (mut patterns, mut parts) = (pattern.split('.'), path.split('.'));
+    loop {
+        match (patterns.next(), parts.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(part)) if pattern == "*" || pattern == part => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::answer::{Cycle, Event, Pod};
+
+    fn answer() -> Answer {
+        let pod = Pod { place: "active".to_owned(), ..Pod::default() };
+        let event = Event { pod: "a/b".to_owned(), ..Event::default() };
+        let cycle = Cycle { result: Some(Outcome::Error("no node.".to_owned())), ..Cycle::default() };
+        Answer {
+            pods: [("a/b".to_owned(), pod)].into(),
+            events: vec![event],
+            cycle: Some(cycle),
+            ..Answer::default()
+        }
+    }
+
+    fn found(upstream: &[Answer], ours: &[Answer], meant: &str) -> Vec<String> {
+        let meant: Meant = serde_saphyr::from_str(&format!("differences: [{meant}]")).unwrap();
+        let mut used = BTreeSet::new();
+        let (found, _) = differences(upstream, ours, &meant, &mut used);
+        found
+            .into_iter()
+            .map(|difference| difference.path)
+            .chain(meant.unused(&used).iter().map(|p| format!("unused {p}")))
+            .collect()
+    }
+
+    #[test]
+    fn only_the_first_step_that_differs_is_told_of_with_every_field() {
+        let mut other = answer();
+        other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
+        other.moves.insert("active/NodeAdd".to_owned(), 1);
+        let (same, nothing) = (answer(), Answer::default());
+        assert!(found(&[same.clone()], &[same.clone()], "").is_empty());
+        let paths = found(&[same.clone(), same.clone(), same.clone()], &[same.clone(), other, nothing], "");
+        assert_eq!(paths, ["moves.active/NodeAdd", "pods.a/b.place"]);
+        assert_eq!(found(&[same.clone()], &[], ""), ["steps"]);
+    }
+
+    #[test]
+    fn what_is_meant_is_excused_and_what_excuses_nothing_is_told_of() {
+        let mut other = answer();
+        other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
+        let excused = "{path: pods.*.place, upstream: active, ours: backoff, reason: because}";
+        assert!(found(&[answer()], &[other.clone()], excused).is_empty());
+        let not = "{path: pods.*.place, upstream: gated, reason: because}";
+        assert_eq!(found(&[answer()], &[other], not), ["pods.a/b.place", "unused pods.*.place"]);
+    }
+
+    #[test]
+    fn what_post_filter_adds_to_a_failure_is_no_difference() {
+        let mut other = answer();
+        other.cycle.as_mut().unwrap().result = Some(Outcome::Error("no node. preemption: none".to_owned()));
+        assert!(found(&[answer()], &[other.clone()], "").is_empty());
+        assert_eq!(found(&[other], &[answer()], ""), ["cycle.result.error"]);
+    }
+}

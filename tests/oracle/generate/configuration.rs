@@ -1,0 +1,131 @@
+//! Configurations: the default profile as far as supercargo has it, with arguments now and then.
+
+use serde_json::{Value, json};
+use supercargo_plugins::DEFAULT_PLUGINS;
+
+use crate::oracle::random::Random;
+
+/// Upstream's default plugins.
+const UPSTREAM: [&str; 20] = [
+    "SchedulingGates",
+    "PrioritySort",
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "DefaultPreemption",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "DefaultBinder",
+    "NodeDeclaredFeatures",
+];
+
+/// The configuration of a history. Upstream's plugins that supercargo does not have are off.
+pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
+    let is_here = |name: &str| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == name);
+    let disabled: Vec<Value> =
+        UPSTREAM.iter().filter(|name| !is_here(name)).map(|name| json!({ "name": name })).collect();
+    let mut plugin_config = Vec::new();
+    let mut with = |random: &mut Random, plugin: &str, args: fn(&mut Random) -> Value| {
+        if is_here(plugin) && random.chance(arguments) {
+            plugin_config.push(json!({ "name": plugin, "args": args(random) }));
+        }
+    };
+    with(random, "NodeResourcesFit", fit);
+    with(random, "NodeResourcesBalancedAllocation", balanced);
+    with(random, "NodeAffinity", node_affinity);
+    with(random, "PodTopologySpread", spread);
+    with(random, "InterPodAffinity", pod_affinity);
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{
+            "schedulerName": "supercargo",
+            "plugins": { "multiPoint": { "disabled": disabled } },
+            "pluginConfig": plugin_config,
+        }],
+    })
+}
+
+fn resources(random: &mut Random) -> Value {
+    let names = ["cpu", "memory", "example.com/gpu", "ephemeral-storage"];
+    let mut chosen = random.some(60, &names);
+    if chosen.is_empty() {
+        chosen.push("cpu");
+    }
+    chosen.into_iter().map(|name| json!({ "name": name, "weight": random.between(1, 5) })).collect()
+}
+
+fn fit(random: &mut Random) -> Value {
+    let kind = *random.pick(&["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]);
+    let mut strategy = json!({ "type": kind, "resources": resources(random) });
+    if kind == "RequestedToCapacityRatio" {
+        strategy["requestedToCapacityRatio"] = json!({ "shape": [
+            { "utilization": 0, "score": random.between(0, 10) },
+            { "utilization": random.between(1, 99), "score": random.between(0, 10) },
+            { "utilization": 100, "score": random.between(0, 10) },
+        ] });
+    }
+    let mut args = json!({ "scoringStrategy": strategy });
+    if random.chance(30) {
+        args["ignoredResources"] = json!(["example.com/none"]);
+    }
+    if random.chance(20) {
+        args["ignoredResourceGroups"] = json!(["example.com"]);
+    }
+    args
+}
+
+fn balanced(random: &mut Random) -> Value {
+    let names = ["cpu", "memory", "example.com/gpu", "ephemeral-storage"];
+    let mut chosen = random.some(60, &names);
+    if chosen.is_empty() {
+        chosen.push("memory");
+    }
+    let resources: Vec<Value> = chosen.into_iter().map(|name| json!({ "name": name, "weight": 1 })).collect();
+    json!({ "resources": resources })
+}
+
+fn node_affinity(random: &mut Random) -> Value {
+    let disk = *random.pick(&["ssd", "hdd"]);
+    let term = json!({ "matchExpressions": [{ "key": "disk", "operator": "NotIn", "values": [disk] }] });
+    let mut added = json!({});
+    if random.chance(60) {
+        added["requiredDuringSchedulingIgnoredDuringExecution"] = json!({ "nodeSelectorTerms": [term] });
+    }
+    if random.chance(60) {
+        added["preferredDuringSchedulingIgnoredDuringExecution"] =
+            json!([{ "weight": 20, "preference": term }]);
+    }
+    json!({ "addedAffinity": added })
+}
+
+fn spread(random: &mut Random) -> Value {
+    if random.chance(30) {
+        return json!({ "defaultingType": "List" });
+    }
+    let key = *random.pick(&["topology.kubernetes.io/zone", "kubernetes.io/hostname"]);
+    let action = *random.pick(&["DoNotSchedule", "ScheduleAnyway"]);
+    json!({
+        "defaultingType": "List",
+        "defaultConstraints": [{
+            "maxSkew": random.between(1, 3), "topologyKey": key, "whenUnsatisfiable": action,
+        }],
+    })
+}
+
+fn pod_affinity(random: &mut Random) -> Value {
+    json!({
+        "hardPodAffinityWeight": *random.pick(&[0, 1, 50, 100]),
+        "ignorePreferredTermsOfExistingPods": random.chance(50),
+    })
+}

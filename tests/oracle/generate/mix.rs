@@ -1,0 +1,158 @@
+//! Which kinds of constraint a history has, and how many of each.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use supercargo_plugins::DEFAULT_PLUGINS;
+
+use crate::oracle::random::Random;
+
+/// Declares the kinds with their names and the plugin that each needs, if it is not always there.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal $plugin:literal,)*) => {
+        /// Something that pods, nodes or other objects may have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(in crate::oracle) enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            const ALL: &[Self] = &[$(Self::$kind),*];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+
+            /// The plugin without which the kind makes no sense.
+            fn plugin(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $plugin,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Requests of all sorts.
+    Requests "requests" "NodeResourcesFit",
+    /// Init containers and sidecars.
+    InitContainers "initContainers" "NodeResourcesFit",
+    /// Resources of the pod as a whole.
+    PodLevel "podLevel" "NodeResourcesFit",
+    /// What the runtime takes.
+    Overhead "overhead" "NodeResourcesFit",
+    /// In-place resizes.
+    Resizes "resizes" "NodeResourcesFit",
+    /// Host ports.
+    HostPorts "hostPorts" "NodePorts",
+    /// `nodeSelector`.
+    NodeSelector "nodeSelector" "NodeAffinity",
+    /// Required node affinity.
+    NodeAffinity "nodeAffinity" "NodeAffinity",
+    /// Preferred node affinity.
+    PreferredNodes "preferredNodes" "NodeAffinity",
+    /// Node affinity by name.
+    MatchFields "matchFields" "NodeAffinity",
+    /// Taints and tolerations.
+    Taints "taints" "TaintToleration",
+    /// Nodes that are cordoned.
+    Cordons "cordons" "NodeUnschedulable",
+    /// Images on nodes.
+    Images "images" "ImageLocality",
+    /// Scheduling gates.
+    Gates "gates" "SchedulingGates",
+    /// Priorities.
+    Priorities "priorities" "PrioritySort",
+    /// Nominated nodes that somebody else sets.
+    Nominations "nominations" "PrioritySort",
+    /// Pods that are made on a node.
+    Placed "placed" "NodeResourcesFit",
+    /// Arguments of plugins.
+    Arguments "arguments" "NodeResourcesFit",
+    /// Hard topology spread constraints.
+    HardSpread "hardSpread" "PodTopologySpread",
+    /// Soft topology spread constraints.
+    SoftSpread "softSpread" "PodTopologySpread",
+    /// Services, ReplicaSets and the like.
+    Workloads "workloads" "PodTopologySpread",
+    /// Required pod affinity.
+    PodAffinity "podAffinity" "InterPodAffinity",
+    /// Required pod anti-affinity.
+    PodAntiAffinity "podAntiAffinity" "InterPodAffinity",
+    /// Preferred pod affinity and anti-affinity.
+    PreferredPods "preferredPods" "InterPodAffinity",
+    /// Volumes that name their source themselves.
+    InlineVolumes "inlineVolumes" "VolumeRestrictions",
+    /// Claims and volumes.
+    Claims "claims" "VolumeBinding",
+    /// Limits on the number of volumes.
+    VolumeLimits "volumeLimits" "NodeVolumeLimits",
+    /// Preemption, with PodDisruptionBudgets.
+    Preemption "preemption" "DefaultPreemption",
+    /// Features that nodes declare.
+    Features "features" "NodeDeclaredFeatures",
+}
+
+/// For each kind how many in a hundred have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::oracle) struct Mix(BTreeMap<Kind, u32>);
+
+impl Mix {
+    /// How many in a hundred have this.
+    pub(super) fn of(&self, kind: Kind) -> u32 {
+        self.0.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// A mix of the kinds that supercargo evaluates: each history has some of them only, so that now one and now another
+    /// decides.
+    pub(in crate::oracle) fn random(random: &mut Random) -> Self {
+        let available = |kind: &&Kind| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == kind.plugin());
+        let kinds = Kind::ALL.iter().filter(available);
+        Self(
+            kinds
+                .filter_map(|kind| {
+                    let (on, percent) = (random.chance(55), random.between(10, 70));
+                    on.then(|| (*kind, u32::try_from(percent).unwrap_or(0)))
+                })
+                .collect(),
+        )
+    }
+
+    /// Changes it as a text says: `hostPorts=50,taints=0` sets these, `only,hostPorts=50` all others to 0.
+    pub(in crate::oracle) fn adjust(&mut self, text: &str) -> Result<()> {
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            if part == "only" {
+                self.0.clear();
+                continue;
+            }
+            let (name, percent) =
+                part.split_once('=').with_context(|| format!("{part} is not kind=percent"))?;
+            let percent = percent.parse().with_context(|| format!("{percent} is no number"))?;
+            ensure!(percent <= 100, "{percent} is more than all");
+            let kind = Kind::ALL.iter().find(|kind| kind.name() == name);
+            let names = || Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+            self.0.insert(*kind.with_context(|| format!("there is no {name}, but {}", names()))?, percent);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_adjusted_by_name() {
+        let mut mix = Mix::random(&mut Random::new(1));
+        mix.adjust("hostPorts=12, taints=0").unwrap();
+        assert_eq!((mix.of(Kind::HostPorts), mix.of(Kind::Taints)), (12, 0));
+        mix.adjust("only,gates=7").unwrap();
+        assert_eq!(mix, Mix(BTreeMap::from([(Kind::Gates, 7)])));
+        for wrong in ["gates", "gates=x", "gates=101", "gate=1"] {
+            assert!(mix.adjust(wrong).is_err(), "{wrong}");
+        }
+    }
+}

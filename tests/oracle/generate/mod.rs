@@ -1,0 +1,142 @@
+//! Makes up histories. A seed determines a history.
+//!
+//! The generator plays its history through supercargo as it goes, so that what it changes is the object as it is then,
+//! with what the scheduler has written into it, and so that it knows what is worth trying.
+
+mod configuration;
+mod mix;
+mod nodes;
+mod pods;
+mod steps;
+mod topology;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use self::mix::Kind;
+pub(super) use self::mix::Mix;
+use super::answer::Answer;
+use super::history::{History, Reference, Step};
+use super::random::Random;
+use super::subject::Subject;
+
+/// A history, and what supercargo answers to it.
+pub(super) struct Played {
+    pub(super) history: History,
+    pub(super) answers: Vec<Answer>,
+    /// Why supercargo could not go on, if it could not.
+    pub(super) stopped: Option<String>,
+}
+
+/// The history of a seed, with so many steps after the first objects have been made.
+pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Played> {
+    let mut random = Random::new(seed);
+    let mut mix = Mix::random(&mut random);
+    mix.adjust(adjustments)?;
+    let config = configuration::random(&mut random, mix.of(Kind::Arguments));
+    let mut subject = Subject::new(&config)?;
+    let history = History { about: format!("Seed {seed}."), config, steps: Vec::new() };
+    let played = Played { history, answers: Vec::new(), stopped: None };
+    let templates = Vec::new();
+    let mut generator =
+        Generator { random, mix, subject: &mut subject, played, templates, made: 0, version: 0, nodes: 0 };
+    if let Err(why) = generator.run(steps) {
+        generator.played.stopped = Some(format!("{why:#}"));
+    }
+    Ok(generator.played)
+}
+
+/// A history in the making.
+struct Generator<'s> {
+    random: Random,
+    mix: Mix,
+    subject: &'s mut Subject,
+    played: Played,
+    templates: Vec<Value>,
+    /// How many objects have been made.
+    made: u32,
+    version: u32,
+    nodes: usize,
+}
+
+impl Generator<'_> {
+    fn run(&mut self, steps: usize) -> Result<()> {
+        self.prepare()?;
+        let end = self.played.history.steps.len() + steps;
+        while self.played.history.steps.len() < end {
+            self.act()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a step.
+    fn take(&mut self, step: Step) -> Result<()> {
+        self.played.history.steps.push(step);
+        let step = self.played.history.steps.last().expect("it has just been pushed");
+        self.played.answers.push(self.subject.step(step)?);
+        Ok(())
+    }
+
+    fn apply(&mut self, object: Value) -> Result<()> {
+        self.take(Step::Apply(object))
+    }
+
+    /// Changes an object, if it is there.
+    fn change(&mut self, reference: &Reference, change: impl FnOnce(&mut Self, &mut Value)) -> Result<()> {
+        let Some(mut object) = self.subject.object(reference) else { return Ok(()) };
+        change(self, &mut object);
+        object["metadata"]["resourceVersion"] = json!(self.version_after(&object));
+        self.apply(object)
+    }
+
+    /// Whether the next thing is to have this.
+    fn has(&mut self, kind: Kind) -> bool {
+        self.random.chance(self.mix.of(kind))
+    }
+
+    /// The metadata of a new object.
+    fn metadata(&mut self, namespace: &str, name: &str) -> Value {
+        self.made += 1;
+        self.version += 1;
+        let mut metadata = json!({
+            "name": name,
+            "uid": format!("uid-{}", self.made),
+            "resourceVersion": self.version.to_string(),
+            "creationTimestamp": moment("1999-12-31T", self.made),
+        });
+        if !namespace.is_empty() {
+            metadata["namespace"] = json!(namespace);
+        }
+        metadata
+    }
+
+    /// A version for a change of an object. One that the scheduler has written gets the version that the scheduler has not
+    /// given out yet, or, where nobody compares them, one of its own.
+    fn version_after(&mut self, object: &Value) -> String {
+        self.version += 1;
+        let current = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        let current: u64 = current.unwrap_or(0);
+        match object["kind"].as_str() {
+            _ if current < 1_000_000 => self.version.to_string(),
+            Some("PersistentVolume" | "PersistentVolumeClaim") => {
+                (current + 1).min(self.subject.next_version()).to_string()
+            }
+            _ => (9_000_000 + self.version).to_string(),
+        }
+    }
+
+    /// The name of a node that exists, or nearly always so.
+    fn some_node_name(&mut self) -> String {
+        let nodes = self.subject.objects("Node");
+        if nodes.is_empty() || self.random.chance(5) {
+            return "nowhere".to_owned();
+        }
+        nodes[self.random.below(nodes.len())]["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A moment of a day that only this number has.
+fn moment(day: &str, number: u32) -> String {
+    let (hours, minutes, seconds) = (number / 3600 % 24, number / 60 % 60, number % 60);
+    format!("{day}{hours:02}:{minutes:02}:{seconds:02}Z")
+}

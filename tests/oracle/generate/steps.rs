@@ -1,0 +1,257 @@
+//! What happens: the first objects, and one thing after the other.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::mix::Kind;
+use super::nodes::{DISKS, ZONE, ZONES};
+use super::pods::{APPS, NAMESPACES, TRACKS};
+use super::{Generator, moment};
+use crate::oracle::history::{Reference, Step};
+
+/// Something that may happen.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Schedule,
+    Wait,
+    AddPod,
+    RemovePod,
+    ChangePod,
+    RunPod,
+    EndPod,
+    ReplacePod,
+    AddNode,
+    RemoveNode,
+    ChangeNode,
+    Nominate,
+}
+
+const ACTS: [(u32, Act); 12] = [
+    (45, Act::Schedule),
+    (8, Act::Wait),
+    (16, Act::AddPod),
+    (4, Act::RemovePod),
+    (7, Act::ChangePod),
+    (8, Act::RunPod),
+    (3, Act::EndPod),
+    (1, Act::ReplacePod),
+    (2, Act::AddNode),
+    (1, Act::RemoveNode),
+    (9, Act::ChangeNode),
+    (3, Act::Nominate),
+];
+
+impl Generator<'_> {
+    /// The first objects.
+    pub(super) fn prepare(&mut self) -> Result<()> {
+        if self.mix.of(Kind::PodAffinity)
+            + self.mix.of(Kind::PodAntiAffinity)
+            + self.mix.of(Kind::PreferredPods)
+            > 0
+        {
+            for name in NAMESPACES {
+                let mut namespace =
+                    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": self.metadata("", name) });
+                if self.random.chance(60) {
+                    namespace["metadata"]["labels"] = json!({ "team": self.random.pick(&["a", "b"]) });
+                }
+                self.apply(namespace)?;
+            }
+        }
+        // Large clusters are slow to look at, and mistakes show in small ones.
+        let nodes = match self.random.below(10) {
+            0 => 0,
+            1 => self.random.between(15, 60),
+            _ => self.random.between(3, 9),
+        };
+        for _ in 0..nodes {
+            self.add_node()?;
+        }
+        self.templates = (0..self.random.between(2, 6)).map(|_| self.template()).collect();
+        for _ in 0..self.random.between(0, 6) {
+            self.add_pod()?;
+        }
+        self.refresh_images()
+    }
+
+    /// Lets one thing happen.
+    pub(super) fn act(&mut self) -> Result<()> {
+        match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
+            Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
+            Act::Schedule | Act::Wait => {
+                let seconds = *self.random.pick(&[1, 1, 1, 2, 3, 5, 11, 31, 330]);
+                self.take(Step::Advance(seconds))
+            }
+            Act::AddPod => self.add_pod(),
+            Act::RemovePod => self.with_some("Pod", |this, pod| this.take(Step::Delete(pod))),
+            Act::ChangePod => self.with_some("Pod", Self::change_pod),
+            Act::RunPod => self.run_pod(),
+            Act::EndPod => self.with_some("Pod", |this, pod| {
+                this.change(&pod, |this, pod| {
+                    pod["status"]["phase"] = json!(this.random.pick(&["Succeeded", "Failed"]));
+                })
+            }),
+            Act::ReplacePod => self.replace_pod(),
+            Act::AddNode => {
+                self.add_node()?;
+                self.refresh_images()
+            }
+            Act::RemoveNode => {
+                self.with_some("Node", |this, node| this.take(Step::Delete(node)))?;
+                self.refresh_images()
+            }
+            Act::ChangeNode => self.with_some("Node", Self::change_node),
+            Act::Nominate if self.has(Kind::Nominations) => self.with_some("Pod", |this, pod| {
+                let node = this.some_node_name();
+                this.change(&pod, |this, pod| {
+                    if this.random.chance(70) && pod["spec"]["nodeName"].is_null() {
+                        pod["status"]["nominatedNodeName"] = json!(node);
+                    } else if let Some(status) = pod["status"].as_object_mut() {
+                        status.remove("nominatedNodeName");
+                    }
+                })
+            }),
+            Act::Nominate => Ok(()),
+        }
+    }
+
+    fn with_some(&mut self, kind: &str, act: impl FnOnce(&mut Self, Reference) -> Result<()>) -> Result<()> {
+        let objects = self.subject.objects(kind);
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let reference = Reference::of(&objects[self.random.below(objects.len())]);
+        act(self, reference)
+    }
+
+    fn add_node(&mut self) -> Result<()> {
+        self.nodes += 1;
+        let name = format!("n{}", self.nodes);
+        let node = self.node(&name);
+        self.apply(node)
+    }
+
+    /// Upstream's nodes keep what they knew of the spread of images until they change, so let them change.
+    fn refresh_images(&mut self) -> Result<()> {
+        if self.mix.of(Kind::Images) > 0 {
+            for node in self.subject.objects("Node") {
+                self.change(&Reference::of(&node), |_, _| {})?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_pod(&mut self) -> Result<()> {
+        if self.random.chance(15) {
+            let template = self.template();
+            let place = self.random.below(self.templates.len());
+            self.templates[place] = template;
+        }
+        let template = self.templates[self.random.below(self.templates.len())].clone();
+        let name = format!("p{}", self.made);
+        let mut pod = self.pod(&template, &name);
+        if self.has(Kind::Placed) {
+            pod["spec"]["nodeName"] = json!(self.some_node_name());
+            self.start(&mut pod);
+        }
+        self.apply(pod)
+    }
+
+    /// What a kubelet writes.
+    fn start(&mut self, pod: &mut Value) {
+        pod["status"]["phase"] = json!("Running");
+        // In no order that follows from that of creation.
+        pod["status"]["startTime"] = json!(moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399));
+    }
+
+    /// Lets a pod run that has been bound.
+    fn run_pod(&mut self) -> Result<()> {
+        let pods = self.subject.objects("Pod");
+        let bound = pods
+            .iter()
+            .find(|pod| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] == "Pending");
+        let Some(pod) = bound.map(Reference::of) else { return Ok(()) };
+        self.made += 1;
+        self.change(&pod, |this, pod| this.start(pod))
+    }
+
+    /// Another pod of the same name, without a word of the end of the first.
+    fn replace_pod(&mut self) -> Result<()> {
+        self.with_some("Pod", |this, pod| {
+            let template = this.templates[this.random.below(this.templates.len())].clone();
+            let mut new = this.pod(&template, &pod.name);
+            new["metadata"]["namespace"] = json!(pod.namespace);
+            this.apply(new)
+        })
+    }
+
+    fn change_pod(&mut self, pod: Reference) -> Result<()> {
+        self.change(&pod, |this, pod| {
+            let waits = pod["spec"]["nodeName"].is_null();
+            match this.random.below(7) {
+                0 => pod["metadata"]["labels"]["app"] = json!(this.random.pick(&APPS)),
+                1 => pod["metadata"]["labels"]["track"] = json!(this.random.pick(&TRACKS)),
+                2 => {
+                    let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+                    tolerations.extend(this.tolerations());
+                    pod["spec"]["tolerations"] = json!(tolerations);
+                }
+                3 if waits => {
+                    let gates = pod["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
+                    pod["spec"]["schedulingGates"] = json!(this.random.some(25, &gates));
+                }
+                4 if this.has(Kind::Resizes) => this.resize(pod),
+                5 => pod["metadata"]["deletionTimestamp"] = json!(moment("2000-01-02T", this.made)),
+                _ => pod["metadata"]["annotations"]["note"] = json!(this.version.to_string()),
+            }
+        })
+    }
+
+    /// A container asks for something else; the kubelet may have heard of it, or not.
+    fn resize(&mut self, pod: &mut Value) {
+        let old = pod["spec"]["containers"][0]["resources"]["requests"].clone();
+        pod["spec"]["containers"][0]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
+        pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
+        if pod["spec"]["nodeName"].is_string() && old.is_object() && self.random.chance(60) {
+            pod["status"]["containerStatuses"] = json!([{
+                "name": "c0",
+                "allocatedResources": old,
+                "resources": { "requests": old },
+                "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            }]);
+            if self.random.chance(40) {
+                pod["status"]["conditions"] = json!([{
+                    "type": "PodResizePending", "status": "True",
+                    "reason": self.random.pick(&["Deferred", "Infeasible"]),
+                }]);
+            }
+        }
+    }
+
+    fn change_node(&mut self, node: Reference) -> Result<()> {
+        let touches_images = self.mix.of(Kind::Images) > 0 && self.random.chance(15);
+        self.change(&node, |this, node| match this.random.below(8) {
+            _ if touches_images => node["status"]["images"] = this.node_images(),
+            0 => {
+                let taints = this.taints();
+                node["spec"]["taints"] = json!(taints);
+            }
+            1 | 2 => {
+                let allocatable = this.allocatable();
+                node["status"]["allocatable"] = allocatable;
+            }
+            3 => node["metadata"]["labels"][ZONE] = json!(this.random.pick(&ZONES)),
+            4 => node["metadata"]["labels"]["disk"] = json!(this.random.pick(&DISKS)),
+            5 if this.mix.of(Kind::Cordons) > 0 => {
+                let was = node["spec"]["unschedulable"] == true;
+                node["spec"]["unschedulable"] = json!(!was);
+            }
+            6 => {
+                let status = *this.random.pick(&["True", "False"]);
+                node["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
+            }
+            _ => node["metadata"]["annotations"]["note"] = json!(this.version.to_string()),
+        })?;
+        if touches_images { self.refresh_images() } else { Ok(()) }
+    }
+}

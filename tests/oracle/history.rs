@@ -1,0 +1,138 @@
+//! Histories: what happens to a cluster, step by step, as both sides are told it.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A sequence of steps and the configuration under which it happens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct History {
+    /// What it shows; for scenario files.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) about: String,
+    /// A KubeSchedulerConfiguration.
+    pub(super) config: Value,
+    pub(super) steps: Vec<Step>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Step {
+    /// Creates or replaces an object.
+    Apply(Value),
+    /// Deletes one.
+    Delete(Reference),
+    /// Lets so many seconds pass.
+    Advance(u64),
+    /// Tries the next pod, if there is one to try.
+    Schedule(bool),
+}
+
+/// Names an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Reference {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl Reference {
+    /// The name of an object.
+    pub(super) fn of(object: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Self {
+            api_version: text(&object["apiVersion"]),
+            kind: text(&object["kind"]),
+            namespace: text(&object["metadata"]["namespace"]),
+            name: text(&object["metadata"]["name"]),
+        }
+    }
+
+    pub(super) fn pod(namespace: &str, name: &str) -> Self {
+        Self {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// `namespace/name`, or the name where there is no namespace.
+    pub(super) fn key(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key())
+    }
+}
+
+/// One line that says what the step does.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apply(object) => write!(f, "apply {}", Reference::of(object)),
+            Self::Delete(reference) => write!(f, "delete {reference}"),
+            Self::Advance(seconds) => write!(f, "advance {seconds} s"),
+            Self::Schedule(_) => f.write_str("schedule"),
+        }
+    }
+}
+
+impl History {
+    /// The line that the program which runs upstream reads.
+    pub(super) fn line(&self) -> String {
+        json!({ "config": self.config, "steps": self.steps }).to_string()
+    }
+
+    /// The text of a scenario file.
+    pub(super) fn to_yaml(&self) -> Result<String> {
+        serde_saphyr::to_string(self).context("write YAML")
+    }
+
+    /// Reads a scenario file.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("read {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_the_same_after_it_was_written_and_read() {
+        let history = History {
+            about: "A pod: with a colon, \"quotes\" and 1e3.".to_owned(),
+            config: json!({"kind": "KubeSchedulerConfiguration"}),
+            steps: vec![
+                Step::Apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",
+                    "labels": {"number": "1", "yes": "no", "empty": "", "exp": "1e3"}}})),
+                Step::Advance(3),
+                Step::Schedule(true),
+                Step::Delete(Reference::pod("default", "a")),
+            ],
+        };
+        let read: History = serde_saphyr::from_str(&history.to_yaml().unwrap()).unwrap();
+        assert_eq!(read, history);
+        let line: Value = serde_json::from_str(&history.line()).unwrap();
+        assert_eq!(line["steps"][1], json!({"advance": 3}));
+        assert_eq!(line["steps"][2], json!({"schedule": true}));
+        assert_eq!(line["steps"][3]["delete"]["name"], "a");
+    }
+}

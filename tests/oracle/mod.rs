@@ -1,0 +1,221 @@
+//! supercargo beside kube-scheduler's own package, in process: both play the same made-up histories and must give the
+//! same answers after every step. `README.md` says how to run, to reproduce and to read a failure.
+
+mod answer;
+mod compare;
+mod generate;
+mod history;
+mod random;
+mod shrink;
+mod subject;
+mod upstream;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use answer::Answer;
+use compare::{Counts, Difference, Meant};
+use generate::Played;
+use history::History;
+use subject::Subject;
+use upstream::Upstream;
+
+/// So many steps are made up, unless `SUPERCARGO_ORACLE_STEPS` says how many.
+const STEPS: usize = 6_000;
+/// So many a history has after its first objects.
+const STEPS_PER_HISTORY: usize = 60;
+/// So many histories are with upstream's side while ours plays the next.
+const AHEAD: usize = 4;
+
+#[test]
+fn made_up_histories_have_the_same_answers_as_upstream() {
+    if let Err(error) = made_up() {
+        panic!("{error:#}");
+    }
+}
+
+#[test]
+fn kept_histories_have_the_same_answers_as_upstream() {
+    if let Err(error) = kept() {
+        panic!("{error:#}");
+    }
+}
+
+#[test]
+fn a_seed_determines_a_history_and_its_answers() {
+    for seed in 0..3 {
+        let play = || generate::history(seed, STEPS_PER_HISTORY, "").unwrap();
+        let (once, twice) = (play(), play());
+        assert_eq!(once.history, twice.history);
+        assert_eq!(once.answers, twice.answers);
+        assert_eq!(once.stopped, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_history_played_again_has_the_answers_it_had_when_it_was_made() {
+    let Played { history, answers, .. } = generate::history(11, STEPS_PER_HISTORY, "").unwrap();
+    assert_eq!(play(&history).unwrap(), answers);
+}
+
+/// What the environment asks for.
+struct Wishes {
+    steps: usize,
+    seed: u64,
+    mix: String,
+}
+
+impl Wishes {
+    fn read() -> Result<Self> {
+        let number = |name: &str, default: u64| match std::env::var(name) {
+            Ok(text) => text.parse().with_context(|| format!("{name}={text} is no number")),
+            Err(_) => Ok(default),
+        };
+        Ok(Self {
+            steps: usize::try_from(number("SUPERCARGO_ORACLE_STEPS", STEPS as u64)?)?,
+            seed: number("SUPERCARGO_ORACLE_SEED", 1)?,
+            mix: std::env::var("SUPERCARGO_ORACLE_MIX").unwrap_or_default(),
+        })
+    }
+}
+
+/// Plays histories on both sides until enough steps have been compared.
+fn made_up() -> Result<()> {
+    let Some(mut upstream) = upstream()? else { return Ok(()) };
+    let (wishes, meant) = (Wishes::read()?, Meant::read()?);
+    let (mut counts, mut used, began) = (Counts::default(), BTreeSet::new(), Instant::now());
+    let (mut waiting, mut seed, mut made) = (std::collections::VecDeque::new(), wishes.seed, 0);
+    while made < wishes.steps || !waiting.is_empty() {
+        while waiting.len() < AHEAD && made < wishes.steps {
+            let played = generate::history(seed, STEPS_PER_HISTORY, &wishes.mix)?;
+            upstream.ask(&played.history)?;
+            made += played.history.steps.len();
+            waiting.push_back((seed, played));
+            seed += 1;
+        }
+        let Some((seed, played)) = waiting.pop_front() else { break };
+        let theirs = upstream.answers().with_context(|| format!("seed {seed}"))?;
+        let (found, compared) = compare::differences(&theirs, &played.answers, &meant, &mut used);
+        counts.merge(&compared);
+        if !found.is_empty() || played.stopped.is_some() {
+            drop(upstream);
+            let text = explain(&played, &theirs, &found, &meant)?;
+            bail!("seed {seed}:\n{text}\ncompared until then:\n{counts}");
+        }
+    }
+    println!(
+        "compared with upstream in {:.0} s, seeds {} to {}:",
+        began.elapsed().as_secs_f32(),
+        wishes.seed,
+        seed - 1
+    );
+    println!("{counts}");
+    for kind in ["scores", "choices", "reasons", "moves", "events", "conditions"] {
+        ensure!(wishes.steps < STEPS || counts.of(kind) > 0, "no {kind} have been compared");
+    }
+    let unused = meant.unused(&used);
+    ensure!(
+        wishes.steps < STEPS || unused.is_empty(),
+        "differences.yaml: unused, so delete them: {unused:?}"
+    );
+    Ok(())
+}
+
+/// Plays the histories of `scenarios/`, each of which has shown a difference once.
+fn kept() -> Result<()> {
+    let Some(mut upstream) = upstream()? else { return Ok(()) };
+    let meant = Meant::read()?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder("scenarios"))
+        .context("list the scenarios")?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    files.sort();
+    let mut text = String::new();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        let history = History::read(file)?;
+        let theirs = upstream.play(&history).with_context(|| format!("play {}", file.display()))?;
+        let ours = play(&history).with_context(|| format!("play {}", file.display()))?;
+        let (found, _) = compare::differences(&theirs, &ours, &meant, &mut BTreeSet::new());
+        for difference in found {
+            write!(text, "{}: {difference}", file.display())?;
+        }
+    }
+    ensure!(text.is_empty(), "{text}");
+    Ok(())
+}
+
+/// supercargo's answers.
+fn play(history: &History) -> Result<Vec<Answer>> {
+    let mut subject = Subject::new(&history.config)?;
+    history.steps.iter().map(|step| subject.step(step)).collect()
+}
+
+/// A failure as a person wants to see it: what differs, and the smallest history that shows it.
+fn explain(played: &Played, theirs: &[Answer], found: &[Difference], meant: &Meant) -> Result<String> {
+    let mut text = String::new();
+    if let Some(why) = &played.stopped {
+        writeln!(text, "supercargo stopped after {} steps: {why}", played.answers.len())?;
+    }
+    for difference in found {
+        write!(text, "{difference}")?;
+    }
+    let last = played.answers.len().min(theirs.len());
+    let shown = found.first().map_or(last, |difference| difference.step + 1);
+    let mut history = played.history.clone();
+    history.steps.truncate(shown.max(1));
+    let kind = found.first().map(|difference| kind_of(&difference.path));
+    let mut upstream = upstream()?.context("upstream's side was there before")?;
+    let mut fails = |history: &History| -> bool {
+        let Ok(theirs) = upstream.play(history) else { return false };
+        match (play(history), &kind) {
+            (Err(_), None) => true,
+            (Ok(ours), Some(kind)) => {
+                let (found, _) = compare::differences(&theirs, &ours, meant, &mut BTreeSet::new());
+                found.iter().any(|difference| kind_of(&difference.path) == *kind)
+            }
+            _ => false,
+        }
+    };
+    let smallest = shrink::shrink(&history, &mut fails);
+    writeln!(
+        text,
+        "the smallest history that shows it (keep it in tests/oracle/scenarios once it is mended):"
+    )?;
+    writeln!(text, "{}", smallest.to_yaml()?)?;
+    if let Ok(theirs) = upstream.play(&smallest)
+        && let Ok(ours) = play(&smallest)
+    {
+        let (found, _) = compare::differences(&theirs, &ours, meant, &mut BTreeSet::new());
+        for difference in found {
+            write!(text, "{difference}")?;
+        }
+    }
+    Ok(text)
+}
+
+/// A field without the names of pods and nodes in it: what must stay the same when a history shrinks.
+fn kind_of(path: &str) -> String {
+    let mut parts: Vec<&str> = path.split('.').collect();
+    if parts.len() > 1 && matches!(parts[0], "pods") {
+        parts.remove(1);
+    }
+    if parts.len() > 3 && parts[0] == "cycle" && matches!(parts[1], "filters" | "scores") {
+        parts.remove(2);
+        parts.truncate(3);
+    }
+    parts.join(".")
+}
+
+/// Upstream's side; `None` after saying why the test is skipped.
+fn upstream() -> Result<Option<Upstream>> {
+    let program = std::env::var("SUPERCARGO_ORACLE_PROGRAM").context("to be built")?;
+    Upstream::start(Path::new(&program)).map(Some)
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("oracle").join(name)
+}

@@ -1,0 +1,183 @@
+//! Carries out effects, at once: the shell's part.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use supercargo_framework::binding::{BindOutcome, BoxFuture};
+use supercargo_framework::objects::Objects;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::{Status, Timestamp, Uid};
+use supercargo_scheduler::{Effect, EventType, Input, PodRead, StatusPatch};
+
+use super::calls::{Calls, lock};
+use super::world::{World, remove, set_condition};
+use crate::oracle::answer::Event;
+use crate::oracle::history::Reference;
+
+/// PreBind of a pod, under way.
+struct PreBinding {
+    uid: Uid,
+    cancelled: Arc<Mutex<bool>>,
+    run: BoxFuture<Status>,
+}
+
+/// The scheduler's hands.
+pub(super) struct Hands {
+    world: Arc<Mutex<World>>,
+    calls: Calls,
+    pre_bindings: Vec<PreBinding>,
+    /// What has ended and is to be handled.
+    ended: Vec<Input>,
+    events: Vec<Event>,
+    /// What each pod's last failure said.
+    failures: BTreeMap<String, String>,
+}
+
+impl Hands {
+    pub(super) fn new(world: Arc<Mutex<World>>) -> Self {
+        Self {
+            calls: Calls::new(Arc::clone(&world)),
+            world,
+            pre_bindings: Vec::new(),
+            ended: Vec::new(),
+            events: Vec::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// What was said when the pod failed last.
+    pub(super) fn last_failure(&self, pod: &str) -> String {
+        self.failures.get(pod).cloned().unwrap_or_default()
+    }
+
+    /// A second has passed.
+    pub(super) fn tick(&mut self, now: Duration, objects: &Objects) {
+        self.calls.tick(now, objects);
+    }
+
+    pub(super) fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::StartPreBind { pod, groups, .. } => {
+                let cancelled = Arc::new(Mutex::new(false));
+                let cx = self.calls.context(Arc::clone(&cancelled));
+                let run = async move {
+                    for group in groups {
+                        let runs = group.into_iter().map(|work| {
+                            let run = work.plugin.pre_bind(cx.clone(), work.work);
+                            let name = work.name;
+                            async move { run.await.by(name) }
+                        });
+                        let statuses = futures::future::join_all(runs).await;
+                        if let Some(failed) = statuses.into_iter().find(|status| !status.is_success()) {
+                            return failed;
+                        }
+                    }
+                    Status::success()
+                };
+                self.pre_bindings.push(PreBinding { uid: pod.uid.clone(), cancelled, run: Box::pin(run) });
+            }
+            Effect::CancelPreBind(uid) => {
+                for binding in self.pre_bindings.iter().filter(|binding| binding.uid == uid) {
+                    *lock(&binding.cancelled) = true;
+                }
+            }
+            Effect::Bind { pod, node, binders } => {
+                let cx = self.calls.context(Arc::default());
+                let mut outcome = BindOutcome::Skip;
+                for binder in &*binders {
+                    let bind = binder.plugin.bind(cx.clone(), Arc::clone(&pod), Arc::clone(&node));
+                    outcome = poll_once(bind).unwrap_or(BindOutcome::Skip);
+                    if outcome != BindOutcome::Skip {
+                        break;
+                    }
+                }
+                self.ended.push(Input::Bound { pod: pod.uid.clone(), outcome });
+            }
+            Effect::ReadPod { pod, uid } => {
+                let world = lock(&self.world);
+                let found = world.pod_of(&Reference::pod(&pod.namespace, &pod.name), &uid.0);
+                let read = found.map_or(PodRead::Gone, |pod| {
+                    PodRead::Exists(pod["spec"]["nodeName"].as_str().map(Into::into))
+                });
+                self.ended.push(Input::PodRead { pod: uid, read });
+            }
+            Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
+            Effect::RecordEvent(event) => {
+                if event.reason == *"FailedScheduling" {
+                    self.failures.insert(event.pod.to_string(), event.note.clone());
+                }
+                self.events.push(Event {
+                    pod: event.pod.to_string(),
+                    kind: match event.kind {
+                        EventType::Normal => "Normal".to_owned(),
+                        EventType::Warning => "Warning".to_owned(),
+                    },
+                    reason: event.reason.to_string(),
+                    action: event.action.to_string(),
+                    note: event.note,
+                });
+            }
+        }
+    }
+
+    /// Goes on with what is under way, and gives what has ended.
+    pub(super) fn poll(&mut self) -> Vec<Input> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let ended = &mut self.ended;
+        self.pre_bindings.retain_mut(|binding| match binding.run.as_mut().poll(&mut cx) {
+            Poll::Pending => true,
+            Poll::Ready(status) => {
+                ended.push(Input::PreBound { pod: binding.uid.clone(), status });
+                false
+            }
+        });
+        std::mem::take(ended)
+    }
+}
+
+fn poll_once<T>(mut future: BoxFuture<T>) -> Option<T> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Patches a pod's status, unless the pod is gone or another.
+fn patch_status(world: &mut World, patch: &StatusPatch) {
+    let pod = Reference::pod(&patch.pod.namespace, &patch.pod.name);
+    if world.pod_of(&pod, &patch.uid.0).is_none() {
+        return;
+    }
+    world.write(&pod, |pod| {
+        if let Some(condition) = &patch.condition {
+            let transition = condition.last_transition.map(rfc3339);
+            set_condition(
+                pod,
+                json!({
+                    "type": "PodScheduled",
+                    "status": &*condition.status,
+                    "reason": &*condition.reason,
+                    "message": &*condition.message,
+                    "observedGeneration": condition.observed_generation,
+                    "lastTransitionTime": transition,
+                }),
+            );
+        }
+        match &patch.nomination {
+            Nomination::Keep => {}
+            Nomination::Override(None) => remove(pod, "status", "nominatedNodeName"),
+            Nomination::Override(Some(node)) => pod["status"]["nominatedNodeName"] = Value::from(&**node),
+        }
+    });
+}
+
+fn rfc3339(at: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(at.0).map_or_else(|_| String::new(), |at| at.to_string())
+}

@@ -1,0 +1,105 @@
+//! The informers' part: from changes of objects to what the scheduler is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use supercargo::wire::{NodeKind, PodKind};
+use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_scheduler::{Input, Notification};
+
+use super::world::Changed;
+
+/// What the informers have seen.
+pub(super) struct Informers {
+    scheduler_names: BTreeSet<String>,
+    pod_kind: PodKind,
+    node_kind: NodeKind,
+    pods: BTreeMap<String, Arc<PodInfo>>,
+    nodes: BTreeMap<String, Arc<NodeRecord>>,
+}
+
+impl Informers {
+    pub(super) fn new(scheduler_names: BTreeSet<String>) -> Self {
+        let none: [&str; 0] = [];
+        Self {
+            scheduler_names,
+            pod_kind: PodKind::new(none),
+            node_kind: NodeKind::new(none),
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// What the handlers pass on of a change, in order.
+    pub(super) fn tell(&mut self, change: Changed) -> Result<Vec<Input>> {
+        match change.reference.kind.as_str() {
+            "Pod" => self.pod(&change),
+            "Node" => self.node(&change),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// A pod by `namespace/name`, as it was seen last.
+    pub(super) fn pod_named(&self, key: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(key)
+    }
+
+    /// Every pod.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pods.values()
+    }
+
+    pub(super) fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
+    fn pod(&mut self, change: &Changed) -> Result<Vec<Input>> {
+        let key = change.reference.key();
+        // Pods that have ended are not watched.
+        let new = change.new.as_ref().filter(|pod| !has_ended(pod));
+        let new = new.map(|pod| self.pod_kind.decode(pod.to_string().as_bytes()).map(Arc::new));
+        let new = new.transpose().context("decode the pod")?;
+        let old = match &new {
+            Some(pod) => self.pods.insert(key, Arc::clone(pod)),
+            None => self.pods.remove(&key),
+        };
+        let is_ours =
+            |pod: &PodInfo| !pod.is_assigned() && self.scheduler_names.contains(&*pod.spec.scheduler_name);
+        let for_cache = filtered(old.as_ref(), new.as_ref(), PodInfo::is_assigned).map(Input::AssignedPod);
+        let for_queue = filtered(old.as_ref(), new.as_ref(), is_ours).map(Input::QueuedPod);
+        Ok(for_cache.into_iter().chain(for_queue).collect())
+    }
+
+    fn node(&mut self, change: &Changed) -> Result<Vec<Input>> {
+        let key = change.reference.key();
+        let new =
+            change.new.as_ref().map(|node| self.node_kind.decode(node.to_string().as_bytes()).map(Arc::new));
+        let new = new.transpose().context("decode the node")?;
+        let old = match &new {
+            Some(node) => self.nodes.insert(key, Arc::clone(node)),
+            None => self.nodes.remove(&key),
+        };
+        Ok(filtered(old.as_ref(), new.as_ref(), |_| true).map(Input::Node).into_iter().collect())
+    }
+}
+
+/// Whether the pod informer leaves the pod out.
+pub(super) fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// What a handler behind a filter sees.
+fn filtered<T>(
+    old: Option<&Arc<T>>,
+    new: Option<&Arc<T>>,
+    passes: impl Fn(&T) -> bool,
+) -> Option<Notification<T>> {
+    match (old.filter(|old| passes(old)), new.filter(|new| passes(new))) {
+        (None, None) => None,
+        (None, Some(new)) => Some(Notification::Added(Arc::clone(new))),
+        (Some(old), Some(new)) => Some(Notification::Updated { old: Arc::clone(old), new: Arc::clone(new) }),
+        (Some(old), None) => Some(Notification::Deleted(Arc::clone(old))),
+    }
+}

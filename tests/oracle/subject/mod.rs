@@ -1,0 +1,263 @@
+//! supercargo's side: the pure scheduler, told what a history says as the informers would tell it, and its effects carried
+//! out at once on a table of objects.
+
+mod calls;
+mod hands;
+mod informers;
+mod notes;
+mod probe;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use supercargo::config::Config;
+use supercargo::options::scheduler_options;
+use supercargo_framework::{Context, Now, Timestamp, Uid};
+use supercargo_plugins::{DEFAULT_PLUGINS, registry};
+use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
+
+use self::calls::lock;
+use self::hands::Hands;
+use self::informers::{Informers, has_ended};
+use self::notes::{NoteTaker, Notes};
+use self::probe::Probe;
+use self::world::World;
+use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
+use super::history::{Reference, Step};
+
+/// When histories begin: the start of the year 2000, as upstream's fake clock has it.
+const START: Timestamp = Timestamp(946_684_800_000_000);
+
+/// How long a step takes; upstream's side does the same, so that no two pods fail or come at one moment.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A scheduler in a cluster of its own.
+pub(super) struct Subject {
+    scheduler: Scheduler,
+    now: Now,
+    world: Arc<Mutex<World>>,
+    informers: Informers,
+    hands: Hands,
+    notes: Arc<Mutex<Notes>>,
+    probe: Arc<Probe>,
+}
+
+impl Subject {
+    /// A scheduler with this configuration and nothing in its cluster.
+    pub(super) fn new(config: &Value) -> Result<Self> {
+        let config = Config::parse("history", &config.to_string(), &registry(), DEFAULT_PLUGINS)
+            .context("the history's configuration")?;
+        let mut options = scheduler_options(&config);
+        ensure!(options.profiles.len() == 1, "a history has one profile");
+        let names = options.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
+        let probe = Probe::install(&mut options.profiles[0].plugins);
+        let notes = Arc::<Mutex<Notes>>::default();
+        let observer = Box::new(NoteTaker(Arc::clone(&notes)));
+        let scheduler = Scheduler::new(options).context("make the scheduler")?.with_observer(observer);
+        let world = Arc::new(Mutex::new(World::new()));
+        let mut subject = Self {
+            scheduler,
+            now: Now { wall: START, monotonic: Duration::ZERO },
+            informers: Informers::new(names),
+            hands: Hands::new(Arc::clone(&world)),
+            world,
+            notes,
+            probe,
+        };
+        subject.scheduler.handle(subject.now, Input::Tick);
+        Ok(subject)
+    }
+
+    /// Takes a step, and says what came of it.
+    pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
+        let (mut attempted, mut waiting) = (None, BTreeMap::new());
+        self.pass(TICK)?;
+        match step {
+            Step::Apply(object) => lock(&self.world).apply(object.clone()),
+            Step::Delete(reference) => lock(&self.world).delete(reference),
+            Step::Advance(seconds) => self.pass(Duration::from_secs(*seconds))?,
+            Step::Schedule(_) => {
+                let names = self.informers.node_names();
+                let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
+                self.probe.reset(nominated.collect());
+                waiting = self.waiting();
+                lock(&self.notes).attempted = None;
+                if self.scheduler.schedule_one(self.now, &mut NoCalls) {
+                    attempted = Some(waiting);
+                }
+            }
+        }
+        self.settle()?;
+        let cycle = attempted.and_then(|waiting| self.cycle().or_else(|| self.skipped(waiting)));
+        self.answer(cycle)
+    }
+
+    /// The pods that wait in a queue, by `namespace/name`.
+    fn waiting(&self) -> BTreeMap<String, Uid> {
+        let pods = self.informers.pods().map(|pod| (pod.key().to_string(), pod.uid.clone()));
+        pods.filter(|(_, uid)| self.scheduler.queued(uid).is_some()).collect()
+    }
+
+    /// A pod was taken and put aside at once: that one of those waiting that waits no longer.
+    fn skipped(&self, waiting: BTreeMap<String, Uid>) -> Option<Cycle> {
+        let (pod, _) = waiting.into_iter().find(|(_, uid)| self.scheduler.queued(uid).is_none())?;
+        Some(Cycle { pod, ..Cycle::default() })
+    }
+
+    /// Lets time pass; at whole seconds things are due.
+    fn pass(&mut self, duration: Duration) -> Result<()> {
+        let end = self.now.monotonic + duration;
+        while self.now.monotonic < end {
+            let next_second = Duration::from_secs(self.now.monotonic.as_secs() + 1);
+            let next = next_second.min(end);
+            self.now = Now { wall: START.plus(next), monotonic: next };
+            if next == next_second {
+                self.scheduler.handle(self.now, Input::Tick);
+                self.hands.tick(next, self.scheduler.objects());
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells and carries out until nothing is left to be told and carried out.
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            let change = lock(&self.world).changes.pop_front();
+            if let Some(change) = change {
+                for input in self.informers.tell(change)? {
+                    self.scheduler.handle(self.now, input);
+                }
+                continue;
+            }
+            let effects = self.scheduler.take_effects();
+            let idle = effects.is_empty();
+            for effect in effects {
+                self.hands.carry_out(effect);
+            }
+            let inputs = self.hands.poll();
+            if idle && inputs.is_empty() && lock(&self.world).changes.is_empty() {
+                break;
+            }
+            for input in inputs {
+                // Whoever binds a pod hears of it after the informer has.
+                while let Some(change) = { lock(&self.world).changes.pop_front() } {
+                    for input in self.informers.tell(change)? {
+                        self.scheduler.handle(self.now, input);
+                    }
+                }
+                self.scheduler.handle(self.now, input);
+            }
+        }
+        let inconsistencies = self.scheduler.inconsistencies();
+        ensure!(inconsistencies.is_empty(), "the scheduler contradicts itself: {inconsistencies:?}");
+        let anomalies = std::mem::take(&mut lock(&self.notes).anomalies);
+        ensure!(anomalies.is_empty(), "what should not happen did: {anomalies:?}");
+        Ok(())
+    }
+
+    /// The cycle that has just been: what the probe saw, and what came of it.
+    fn cycle(&self) -> Option<Cycle> {
+        let mut cycle = self.probe.take().or_else(|| {
+            // Without nodes no plugin is run, but upstream's side asks them all the same.
+            let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
+            let pod = self.informers.pod_named(lock(&self.notes).attempted.as_ref()?)?;
+            Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
+        })?;
+        let (namespace, name) = cycle.pod.split_once('/')?;
+        let world = lock(&self.world);
+        let pod = world.get(&Reference::pod(namespace, name))?;
+        let uid = text(&pod["metadata"]["uid"]);
+        cycle.result = Some(match self.scheduler.cache().node_of(&uid.into()) {
+            Some(node) => Outcome::Node(node.to_string()),
+            None => Outcome::Error(self.hands.last_failure(&cycle.pod)),
+        });
+        if let (Some(Outcome::Node(node)), true) = (&cycle.result, cycle.feasible.is_empty()) {
+            cycle.feasible = vec![node.clone()];
+        }
+        Some(cycle)
+    }
+
+    fn answer(&mut self, cycle: Option<Cycle>) -> Result<Answer> {
+        let mut world = lock(&self.world);
+        let pods = world
+            .list("Pod")
+            .filter(|(_, pod)| !has_ended(pod))
+            .map(|(reference, pod)| Ok((reference.key(), self.pod(pod)?)));
+        let pods = pods.collect::<Result<BTreeMap<_, _>>>()?;
+        Ok(Answer {
+            pods,
+            moves: std::mem::take(&mut lock(&self.notes).moves),
+            events: self.hands.take_events(),
+            deleted: std::mem::take(&mut world.deleted),
+            writes: std::mem::take(&mut world.writes),
+            cycle,
+        })
+    }
+
+    fn pod(&self, pod: &Value) -> Result<Pod> {
+        let uid = text(&pod["metadata"]["uid"]).into();
+        let place = match self.scheduler.place(&uid) {
+            Some(Place::Active) => "active",
+            Some(Place::Backoff) => "backoff",
+            Some(Place::Unschedulable) => "unschedulable",
+            Some(Place::Gated) => "gated",
+            Some(Place::InFlight) => "inflight",
+            None if pod["spec"]["nodeName"].is_string() => "bound",
+            None => "none",
+        };
+        let queued = self.scheduler.queued(&uid);
+        let names = |plugins: Option<&std::collections::BTreeSet<supercargo_framework::Text>>| {
+            plugins.into_iter().flatten().map(ToString::to_string).collect()
+        };
+        // A pod in flight is shown on the node that it is assumed to be on.
+        let assumed = self.scheduler.cache().node_of(&uid).filter(|_| place == "inflight");
+        let node = assumed.map_or(text(&pod["spec"]["nodeName"]), |node| node);
+        let conditions = pod["status"]["conditions"].as_array();
+        let condition = conditions.and_then(|all| all.iter().find(|one| one["type"] == "PodScheduled"));
+        let condition = condition.filter(|condition| condition["status"] != "True");
+        Ok(Pod {
+            place: place.to_owned(),
+            node: node.to_owned(),
+            nominated: text(&pod["status"]["nominatedNodeName"]).to_owned(),
+            attempts: queued.map_or(0, |queued| queued.attempts),
+            unschedulable_plugins: names(queued.map(|queued| &queued.unschedulable_plugins)),
+            pending_plugins: names(queued.map(|queued| &queued.pending_plugins)),
+            condition: condition.map(|condition| Condition {
+                reason: text(&condition["reason"]).to_owned(),
+                message: text(&condition["message"]).to_owned(),
+            }),
+        })
+    }
+}
+
+/// What the generator looks at.
+impl Subject {
+    /// An object as it is now.
+    pub(super) fn object(&self, reference: &Reference) -> Option<Value> {
+        lock(&self.world).get(reference).cloned()
+    }
+
+    /// Every object of a kind, by name.
+    pub(super) fn objects(&self, kind: &str) -> Vec<Value> {
+        lock(&self.world).list(kind).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The version that the scheduler's next write will get.
+    pub(super) fn next_version(&self) -> u64 {
+        lock(&self.world).next_version()
+    }
+
+    /// Whether there is a pod to try.
+    pub(super) fn has_work(&self) -> bool {
+        self.scheduler.has_work()
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,41 @@
+//! What the scheduler lets be observed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use supercargo_scheduler::{Observation, Observer, QueueName};
+
+use super::calls::lock;
+
+/// What was observed since the last step.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// How often pods went into a queue, by `queue/EVENT`.
+    pub(super) moves: BTreeMap<String, u64>,
+    /// What should not have happened.
+    pub(super) anomalies: Vec<String>,
+    /// The pod of the attempt that ended last.
+    pub(super) attempted: Option<String>,
+}
+
+/// Takes notes.
+pub(super) struct NoteTaker(pub(super) Arc<Mutex<Notes>>);
+
+impl Observer for NoteTaker {
+    fn observe(&mut self, observation: Observation<'_>) {
+        let mut notes = lock(&self.0);
+        match observation {
+            Observation::QueueIncoming { queue, event } => {
+                let queue = match queue {
+                    QueueName::Active => "active",
+                    QueueName::Backoff => "backoff",
+                    QueueName::Unschedulable => "unschedulable",
+                };
+                *notes.moves.entry(format!("{queue}/{event}")).or_default() += 1;
+            }
+            Observation::Attempt { pod, .. } => notes.attempted = Some(pod.key().to_string()),
+            Observation::Anomaly(text) => notes.anomalies.push(text.to_owned()),
+            _ => {}
+        }
+    }
+}

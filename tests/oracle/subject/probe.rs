@@ -1,0 +1,220 @@
+//! A plugin that takes part in every cycle to look at it: before anything has changed it asks every other plugin for its
+//! verdict and score on every node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter, PreFilterPlugin, PreScorePlugin,
+};
+use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_plugins::unsupported_constraints;
+use supercargo_scheduler::PluginLists;
+
+use super::calls::lock;
+use crate::oracle::answer::{self, Cycle};
+
+/// The probe's name.
+const NAME: &str = "Probe";
+
+/// What passes between the probe and who reads it.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The last cycle.
+    pub(super) cycle: Option<Cycle>,
+    /// The pods promised to each node before the cycle.
+    pub(super) nominated: BTreeMap<String, Vec<Arc<PodInfo>>>,
+}
+
+/// Looks at cycles.
+pub(super) struct Probe {
+    plugins: PluginLists,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Probe {
+    /// Puts a probe in front of the plugins, and gives what it will have seen last.
+    pub(super) fn install(plugins: &mut PluginLists) -> Arc<Self> {
+        let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::default() });
+        plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
+        plugins.pre_score.insert(0, Arc::clone(&probe) as _);
+        probe
+    }
+
+    /// A cycle is about to begin.
+    pub(super) fn reset(&self, nominated: BTreeMap<String, Vec<Arc<PodInfo>>>) {
+        *lock(&self.seen) = Seen { cycle: None, nominated };
+    }
+
+    /// The cycle that has been.
+    pub(super) fn take(&self) -> Option<Cycle> {
+        lock(&self.seen).cycle.take()
+    }
+
+    /// What the plugins say of a pod.
+    pub(super) fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Cycle {
+        let mut cycle = Cycle { pod: pod.key().to_string(), ..Cycle::default() };
+        self.judge(cx, pod, &mut cycle);
+        cycle
+    }
+}
+
+impl Plugin for Probe {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().pre_filter(&self).pre_score(&self).enqueue_extensions(&self)
+    }
+}
+
+impl EnqueueExtensions for Probe {
+    /// It turns nobody down, so nothing can help.
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        Vec::new()
+    }
+}
+
+impl PreFilterPlugin for Probe {
+    fn pre_filter(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        let cycle = self.look(cx, pod);
+        lock(&self.seen).cycle = Some(cycle);
+        PreFilter::Skip
+    }
+}
+
+impl PreScorePlugin for Probe {
+    fn pre_score(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo, nodes: &[NodeIndex]) -> Status {
+        if let Some(cycle) = &mut lock(&self.seen).cycle {
+            cycle.feasible = nodes.iter().map(|index| cx.node(*index).name().to_string()).collect();
+            self.score(cx, pod, nodes, cycle);
+        }
+        Status::skip()
+    }
+}
+
+impl Probe {
+    /// Asks every filter on every node, each on its own.
+    fn judge(&self, cx: &Context<'_>, pod: &PodInfo, cycle: &mut Cycle) {
+        let mut states: BTreeMap<&'static str, CycleState> = BTreeMap::new();
+        let mut out = BTreeSet::new();
+        for plugin in &self.plugins.pre_filter {
+            let points = Arc::clone(plugin).extension_points();
+            let (Some(pre_filter), false) =
+                (points.pre_filter, plugin.name() == unsupported_constraints::NAME)
+            else {
+                continue;
+            };
+            let state = states.entry(plugin.name()).or_default();
+            let (status, nodes) = match pre_filter.pre_filter(cx, state, pod) {
+                PreFilter::AllNodes => continue,
+                PreFilter::Nodes(names) => (Status::success(), Some(names)),
+                PreFilter::Skip => (Status::skip(), None),
+                PreFilter::Reject(status) => (status, None),
+            };
+            if !status.is_success() {
+                out.insert(plugin.name());
+            }
+            let answer::Status { code, reasons } = shown(&status);
+            let nodes = nodes.map(|names| {
+                let names: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
+                names.into_iter().collect()
+            });
+            cycle.pre_filter.insert(plugin.name().to_owned(), answer::PreFilter { code, reasons, nodes });
+        }
+        for plugin in self.plugins.filter.iter().filter(|plugin| !out.contains(plugin.name())) {
+            let state = states.entry(plugin.name()).or_default();
+            for (_, node) in cx.nodes().iter() {
+                let status = self.filter(cx, plugin, state, pod, node);
+                if !status.is_success() {
+                    let verdicts = cycle.filters.entry(node.name().to_string()).or_default();
+                    verdicts.insert(plugin.name().to_owned(), shown(&status));
+                }
+            }
+        }
+    }
+
+    /// Asks a filter about a node as it is and, where pods have been promised it that matter to this one, as it will be.
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        plugin: &Arc<dyn Plugin>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+    ) -> Status {
+        let points = Arc::clone(plugin).extension_points();
+        let Some(filter) = points.filter else { return Status::success() };
+        let seen = lock(&self.seen);
+        let promised = seen.nominated.get(&**node.name()).into_iter().flatten();
+        let promised: Vec<_> =
+            promised.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).collect();
+        if !promised.is_empty() {
+            let (mut state, mut node) = (state.clone(), node.clone());
+            for other in promised {
+                node.add_pod(Arc::clone(other));
+                if let Some(extensions) = points.pre_filter.as_ref().and_then(|plugin| plugin.extensions()) {
+                    extensions.add_pod(&mut state, pod, other, &node);
+                }
+            }
+            let status = filter.filter(cx, &state, pod, &node);
+            if !status.is_success() {
+                return status;
+            }
+        }
+        filter.filter(cx, state, pod, node)
+    }
+
+    /// Lets every plugin score the feasible nodes.
+    fn score(&self, cx: &Context<'_>, pod: &PodInfo, nodes: &[NodeIndex], cycle: &mut Cycle) {
+        let mut state = CycleState::new();
+        for plugin in &self.plugins.pre_filter {
+            if let Some(pre_filter) = Arc::clone(plugin).extension_points().pre_filter {
+                pre_filter.pre_filter(cx, &mut state, pod);
+            }
+        }
+        let mut skipped = BTreeSet::new();
+        for plugin in &self.plugins.pre_score {
+            if let Some(pre_score) = Arc::clone(plugin).extension_points().pre_score
+                && pre_score.pre_score(cx, &mut state, pod, nodes).is_skip()
+            {
+                skipped.insert(plugin.name());
+            }
+        }
+        for (plugin, weight) in &self.plugins.score {
+            let Some(scorer) = Arc::clone(plugin).extension_points().score else { continue };
+            if skipped.contains(plugin.name()) {
+                continue;
+            }
+            let raw = nodes.iter().map(|index| scorer.score(cx, &state, pod, cx.node(*index)));
+            let Ok(mut scores) = raw.collect::<Result<Vec<i64>, Status>>() else { continue };
+            match scorer.normalization() {
+                Normalize::None => {}
+                Normalize::ByMax { reverse } => in_proportion(&mut scores, reverse),
+                Normalize::Custom => drop(scorer.normalize(&state, pod, &mut scores)),
+            }
+            for (index, score) in nodes.iter().zip(scores) {
+                let of_node = cycle.scores.entry(cx.node(*index).name().to_string()).or_default();
+                of_node.insert(plugin.name().to_owned(), score * i64::from(*weight));
+            }
+        }
+    }
+}
+
+/// Upstream's DefaultNormalizeScore.
+fn in_proportion(scores: &mut [i64], reverse: bool) {
+    let max = scores.iter().copied().max().unwrap_or(0);
+    for score in scores {
+        let share = if max == 0 { *score } else { MAX_NODE_SCORE * *score / max };
+        *score = if reverse { MAX_NODE_SCORE - share } else { share };
+    }
+}
+
+fn shown(status: &Status) -> answer::Status {
+    answer::Status {
+        code: status.code().to_string(),
+        reasons: status.reasons().iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,195 @@
+//! The API server's part: a table of objects, and a log of what changed in it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::{Value, json};
+use supercargo_framework::binding::{ApiCall, ApiError, Certainty};
+
+use crate::oracle::answer::Write;
+use crate::oracle::history::Reference;
+
+/// Writes of the scheduler's own get versions from here on; upstream's side does the same.
+const FIRST_VERSION: u64 = 1_000_000;
+
+/// What of a pod stays whatever is applied.
+const LASTING: [(&str, &str); 3] =
+    [("spec", "nodeName"), ("metadata", "deletionTimestamp"), ("metadata", "deletionGracePeriodSeconds")];
+
+/// A change of an object: as it is now, or gone.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    pub(super) reference: Reference,
+    pub(super) new: Option<Value>,
+}
+
+/// The objects of a cluster.
+#[derive(Debug)]
+pub(super) struct World {
+    objects: BTreeMap<Reference, Value>,
+    /// What has changed and has not been told yet.
+    pub(super) changes: VecDeque<Changed>,
+    /// Pods that the scheduler has deleted since the last step.
+    pub(super) deleted: Vec<String>,
+    /// What else it has written since then.
+    pub(super) writes: Vec<Write>,
+    next_version: u64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            changes: VecDeque::new(),
+            deleted: Vec::new(),
+            writes: Vec::new(),
+            next_version: FIRST_VERSION,
+        }
+    }
+
+    pub(super) fn get(&self, reference: &Reference) -> Option<&Value> {
+        self.objects.get(reference)
+    }
+
+    /// The version that the scheduler's next write will get.
+    pub(super) fn next_version(&self) -> u64 {
+        self.next_version
+    }
+
+    /// Every object of a kind, by name.
+    pub(super) fn list<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a Reference, &'a Value)> {
+        self.objects.iter().filter(move |(reference, _)| reference.kind == kind)
+    }
+
+    /// Creates or replaces an object. Some things nobody can take back.
+    pub(super) fn apply(&mut self, mut object: Value) {
+        let reference = Reference::of(&object);
+        let known = self.objects.get(&reference);
+        if known.is_some_and(|known| known["metadata"]["uid"] != object["metadata"]["uid"]) {
+            self.delete(&reference);
+        } else if let Some(known) = known {
+            for (outer, inner) in LASTING {
+                if !known[outer][inner].is_null() {
+                    object[outer][inner] = known[outer][inner].clone();
+                }
+            }
+        }
+        self.objects.insert(reference.clone(), object.clone());
+        self.changes.push_back(Changed { reference, new: Some(object) });
+    }
+
+    pub(super) fn delete(&mut self, reference: &Reference) {
+        if self.objects.remove(reference).is_some() {
+            self.changes.push_back(Changed { reference: reference.clone(), new: None });
+        }
+    }
+
+    /// A write of the scheduler's: the object as `change` leaves it, with a new version. `false` when there is none.
+    pub(super) fn write(&mut self, reference: &Reference, change: impl FnOnce(&mut Value)) -> bool {
+        let Some(mut object) = self.objects.get(reference).cloned() else {
+            return false;
+        };
+        change(&mut object);
+        object["metadata"]["resourceVersion"] = json!(self.next_version.to_string());
+        self.next_version += 1;
+        self.apply(object);
+        true
+    }
+
+    /// The pod, if it has this UID.
+    pub(super) fn pod_of(&self, reference: &Reference, uid: &str) -> Option<&Value> {
+        self.get(reference).filter(|pod| pod["metadata"]["uid"] == *uid)
+    }
+
+    /// A request of a plugin's while it binds.
+    pub(super) fn call(&mut self, call: ApiCall) -> Result<Value, ApiError> {
+        match call {
+            ApiCall::Bind { pod, uid, node } => {
+                self.bind(&Reference::pod(&pod.namespace, &pod.name), &uid.0, &node)
+            }
+            ApiCall::Request { method, path, content_type, body } => {
+                self.request(&method, &path, &content_type, &body)
+            }
+        }
+    }
+
+    fn bind(&mut self, pod: &Reference, uid: &str, node: &str) -> Result<Value, ApiError> {
+        let Some(known) = self.get(pod) else {
+            return Err(not_found("pods", &pod.name));
+        };
+        let conflict = |why: String| {
+            let message = format!("Operation cannot be fulfilled on pods \"{}\": {why}", pod.name);
+            Err(ApiError { certainty: Certainty::Refused, message })
+        };
+        let known_uid = known["metadata"]["uid"].as_str().unwrap_or_default();
+        if known_uid != uid {
+            return conflict(format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {known_uid}"
+            ));
+        }
+        if !known["metadata"]["deletionTimestamp"].is_null() {
+            return conflict(format!("pod {} is being deleted, cannot be assigned to a host", pod.name));
+        }
+        if let Some(node) = known["spec"]["nodeName"].as_str() {
+            return conflict(format!("pod {} is already assigned to node {node:?}", pod.name));
+        }
+        if known["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            return conflict(format!("pod {} has non-empty .spec.schedulingGates", pod.name));
+        }
+        self.write(pod, |pod| {
+            pod["spec"]["nodeName"] = json!(node);
+            set_condition(pod, json!({ "type": "PodScheduled", "status": "True" }));
+            remove(pod, "status", "nominatedNodeName");
+        });
+        Ok(json!({}))
+    }
+
+    /// Replaces a whole object, which is all that PreBind does.
+    fn request(&mut self, method: &str, path: &str, kind: &str, body: &Value) -> Result<Value, ApiError> {
+        let refused = |message: String| ApiError { certainty: Certainty::Refused, message };
+        if method != "PUT" {
+            return Err(refused(format!("the oracle does not know {method} {path} with {kind}")));
+        }
+        let reference = Reference::of(body);
+        let resource = match reference.kind.as_str() {
+            "PersistentVolume" => "persistentvolumes",
+            "PersistentVolumeClaim" => "persistentvolumeclaims",
+            other => return Err(refused(format!("the oracle does not know how to update a {other}"))),
+        };
+        let current = self.get(&reference).ok_or_else(|| not_found(resource, &reference.name))?;
+        if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
+            return Err(refused(format!("{reference} has been modified")));
+        }
+        self.write(&reference, |object| *object = body.clone());
+        self.writes.push(Write {
+            verb: "update".to_owned(),
+            resource: resource.to_owned(),
+            name: reference.name.clone(),
+            body: body.clone(),
+        });
+        Ok(self.get(&reference).cloned().unwrap_or_default())
+    }
+}
+
+fn not_found(resource: &str, name: &str) -> ApiError {
+    ApiError { certainty: Certainty::NotFound, message: format!("{resource} \"{name}\" not found") }
+}
+
+/// Removes a field of a field.
+pub(super) fn remove(object: &mut Value, outer: &str, inner: &str) {
+    if let Some(fields) = object[outer].as_object_mut() {
+        fields.remove(inner);
+    }
+}
+
+/// Sets a condition of a pod.
+pub(super) fn set_condition(pod: &mut Value, condition: Value) {
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let conditions = conditions.as_array_mut().expect("it has just been made one");
+    match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
+}
