@@ -6,8 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use supercargo_framework::binding::{BindOutcome, BoxFuture};
-use supercargo_framework::objects::Objects;
+use supercargo_framework::binding::{BindOutcome, BoxFuture, Cluster};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{Status, Timestamp, Uid};
 use supercargo_scheduler::{Effect, EventType, Input, PodRead, StatusPatch};
@@ -58,8 +57,8 @@ impl Hands {
     }
 
     /// A second has passed.
-    pub(super) fn tick(&mut self, now: Duration, objects: &Objects) {
-        self.calls.tick(now, objects);
+    pub(super) fn tick(&mut self, now: Duration, cluster: &dyn Cluster) {
+        self.calls.tick(now, cluster);
     }
 
     pub(super) fn carry_out(&mut self, effect: Effect) {

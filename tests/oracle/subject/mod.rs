@@ -117,7 +117,7 @@ impl Subject {
             self.now = Now { wall: START.plus(next), monotonic: next };
             if next == next_second {
                 self.scheduler.handle(self.now, Input::Tick);
-                self.hands.tick(next, self.scheduler.objects());
+                self.hands.tick(next, &self.scheduler);
                 self.settle()?;
             }
         }
