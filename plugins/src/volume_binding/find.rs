@@ -16,13 +16,16 @@ const NO_STORAGE: Text = Text::Static("node(s) did not have enough free storage"
 const LOST_VOLUME: Text =
     Text::Static("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)");
 
+/// A claim with what it gets.
+type Given<'a, T> = (&'a DelayedClaim, T);
+
 /// Volumes for a pod's claims on one node.
 #[derive(Default)]
 pub(super) struct PodVolumes<'a> {
     /// Claims with the volumes they get.
-    pub(super) bindings: SmallVec<[(&'a DelayedClaim, &'a Arc<Object>); 4]>,
+    pub(super) bindings: SmallVec<[Given<'a, &'a Arc<Object>>; 4]>,
     /// Claims for which a volume is provisioned, with the storage it may come from.
-    pub(super) provisions: SmallVec<[(&'a DelayedClaim, Option<&'a Arc<Object>>); 4]>,
+    pub(super) provisions: SmallVec<[Given<'a, Option<&'a Arc<Object>>>; 4]>,
 }
 
 /// Why a node is not for claims that are not bound.

@@ -185,6 +185,7 @@ impl PreBind {
     }
 }
 
+#[allow(clippy::unnecessary_wraps)] // other servers refuse
 fn accepts(_: &str) -> Result<Value, ApiError> {
     Ok(json!({"metadata": {"resourceVersion": "2"}}))
 }

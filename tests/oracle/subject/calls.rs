@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use supercargo_framework::binding::Cluster;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Predicate, WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Cluster, Predicate, WaitError,
 };
 
 use super::world::World;

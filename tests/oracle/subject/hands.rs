@@ -6,8 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use supercargo_framework::binding::Cluster;
-use supercargo_framework::binding::{BindOutcome, BoxFuture};
+use supercargo_framework::binding::{BindOutcome, BoxFuture, Cluster};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Status, Text, Timestamp, Uid};

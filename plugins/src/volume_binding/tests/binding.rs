@@ -101,6 +101,7 @@ fn pre_bind(world: &World, state: &CycleState, pod: &PodInfo, script: &Arc<Scrip
     now(world.points.pre_bind.as_ref().unwrap().pre_bind(cx, work))
 }
 
+#[allow(clippy::unnecessary_wraps)] // it stands beside answers that are errors
 fn written(version: &str) -> Result<Value, ApiError> {
     Ok(json!({"metadata": {"resourceVersion": version}}))
 }

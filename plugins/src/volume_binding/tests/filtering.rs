@@ -245,7 +245,7 @@ fn a_node_that_was_selected_is_the_only_one() {
 
 #[test]
 fn provisioning_is_kept_to_the_nodes_that_the_class_allows() {
-    let cases: [(&str, &[&[(&str, &[&str])]], bool); 6] = [
+    let cases: [(&str, &[Term<'_>], bool); 6] = [
         ("any", &[], true),
         ("this zone", &[&[("zone", &["b", "a"])]], true),
         ("other zones", &[&[("zone", &["b"])]], false),

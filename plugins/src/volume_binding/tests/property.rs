@@ -23,7 +23,7 @@ fn random_volume(index: usize) -> impl Strategy<Value = Object> {
             volume.node_affinity = zone.and_then(|zone| affinity("zone", &[ZONES[zone]]));
             volume.claim = holder.and_then(|(claim, by_uid)| {
                 let name = NAMES.get(claim).copied().unwrap_or("stranger");
-                claim_ref(name, if by_uid { &"uid-default/c0" } else { "" })
+                claim_ref(name, if by_uid { "uid-default/c0" } else { "" })
             });
             match oddity {
                 0 => volume.phase = "Released".into(),

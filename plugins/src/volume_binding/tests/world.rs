@@ -1,4 +1,5 @@
 //! A small cluster with storage.
+#![allow(clippy::unnecessary_wraps)] // what is made here goes into fields that are optional
 
 use std::sync::Arc;
 
@@ -106,12 +107,13 @@ pub(super) fn class(name: &str, provisioner: &str, waits: Option<bool>) -> Objec
     object(&resources::STORAGE_CLASS, name, Body::StorageClass(body))
 }
 
+/// A term of allowed topologies: keys with their values.
+pub(super) type Term<'a> = &'a [(&'a str, &'a [&'a str])];
+
 /// The class [`DYNAMIC`] where it allows these nodes.
-pub(super) fn dynamic_class_for(terms: &[&[(&str, &[&str])]]) -> Object {
+pub(super) fn dynamic_class_for(terms: &[Term<'_>]) -> Object {
     let text = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
-    let term = |term: &&[(&str, &[&str])]| {
-        term.iter().map(|(key, values)| (Arc::from(*key), text(values))).collect()
-    };
+    let term = |term: &Term<'_>| term.iter().map(|(key, values)| (Arc::from(*key), text(values))).collect();
     let body = StorageClass {
         provisioner: DRIVER.into(),
         waits_for_first_consumer: Some(true),
