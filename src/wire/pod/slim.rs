@@ -205,9 +205,13 @@ pub(super) struct Status<'a> {
     pub(super) resource_claim_statuses: List<Obj<ClaimStatus<'a>>>,
     #[serde(borrow)]
     pub(super) extended_resource_claim_status: Option<Obj<ExtendedClaimStatus<'a>>>,
+    #[serde(borrow)]
+    pub(super) allocated_resources: Pairs<'a>,
+    #[serde(borrow)]
+    pub(super) resources: Option<Obj<Resources<'a>>>,
 }
 
-message!(Status { 1 => phase, 2 => conditions, 7 => start_time as time, 8 => container_statuses, 10 => init_container_statuses, 11 => nominated_node_name, 15 => resource_claim_statuses, 18 => extended_resource_claim_status });
+message!(Status { 1 => phase, 2 => conditions, 7 => start_time as time, 8 => container_statuses, 10 => init_container_statuses, 11 => nominated_node_name, 15 => resource_claim_statuses, 18 => extended_resource_claim_status, 19 => allocated_resources as quantities, 20 => resources });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -128,6 +128,29 @@ fn an_infeasible_resize_does_not_count() {
 }
 
 #[test]
+fn a_resize_of_the_pod_as_a_whole_counts_too() {
+    let spec = json!({
+        "resources": {"requests": {"cpu": "400m"}},
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
+    });
+    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+    let cases = [
+        ("no report", json!({}), 400),
+        ("a larger amount in force", json!({"resources": cpu("500m")}), 500),
+        ("a smaller amount in force", json!({"resources": cpu("200m")}), 400),
+        (
+            "a larger amount allocated",
+            json!({"resources": cpu("100m"), "allocatedResources": {"cpu": "600m"}}),
+            600,
+        ),
+        ("allocated alone", json!({"allocatedResources": {"cpu": "600m"}}), 400),
+    ];
+    for (name, status, expected) in cases {
+        assert_eq!(counted_cpu(spec.clone(), status), expected, "{name}");
+    }
+}
+
+#[test]
 fn reports_count_for_sidecars_but_not_for_other_init_containers() {
     for (policy, expected) in [(json!("Always"), 500), (json!(null), 100)] {
         let init = json!({"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": "100m"}}});
