@@ -8,6 +8,7 @@ use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 
 mod args;
 pub mod default_binder;
+pub mod default_preemption;
 mod hint;
 pub mod image_locality;
 pub mod node_affinity;
@@ -19,6 +20,7 @@ pub mod node_unschedulable;
 pub mod priority_sort;
 mod resource_usage;
 pub mod scheduling_gates;
+mod shape;
 pub mod taint_toleration;
 #[cfg(test)]
 mod testing;
@@ -26,6 +28,7 @@ mod testing;
 mod tests;
 mod unaffected;
 pub mod unsupported_constraints;
+pub mod volume_binding;
 
 /// Every plugin of this crate.
 const PLUGINS: &[(&str, Factory)] = &[
@@ -38,6 +41,8 @@ const PLUGINS: &[(&str, Factory)] = &[
     (node_affinity::NAME, node_affinity::from_args),
     (node_ports::NAME, args::without_args::<node_ports::NodePorts>),
     (node_resources_fit::NAME, node_resources_fit::from_args),
+    (volume_binding::NAME, volume_binding::from_args),
+    (default_preemption::NAME, default_preemption::from_args),
     (node_resources_balanced_allocation::NAME, node_resources_balanced_allocation::from_args),
     (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
     (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
@@ -64,6 +69,8 @@ pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(node_affinity::NAME, 2),
     plugin(node_ports::NAME, 0),
     plugin(node_resources_fit::NAME, 1),
+    plugin(volume_binding::NAME, 0),
+    plugin(default_preemption::NAME, 0),
     plugin(node_resources_balanced_allocation::NAME, 1),
     plugin(image_locality::NAME, 1),
     plugin(default_binder::NAME, 0),

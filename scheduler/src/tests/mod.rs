@@ -6,6 +6,7 @@ mod cycle;
 mod diagnosis;
 mod extenders;
 mod fake;
+mod features;
 mod panics;
 mod profiles;
 mod queueing;
