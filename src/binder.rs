@@ -321,7 +321,8 @@ mod tests {
             let (binder, messages) = binder();
             let binders = Arc::from([named(panics), named(Binds)]);
             binder.bind(Arc::new(pod("p").build()), "n1".into(), binders, std::future::ready(()));
-            let Some(Input::Bound { pod, outcome }) = told(&messages, Duration::from_secs(1)).await else {
+            let Some(Input::Bound { pod, outcome, .. }) = told(&messages, Duration::from_secs(1)).await
+            else {
                 panic!("{panics:?}: the scheduler is not told");
             };
             assert_eq!(pod, "p".into());

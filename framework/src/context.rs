@@ -188,6 +188,12 @@ impl<'a> Context<'a> {
         self.objects.volumes_of_class(class).filter_map(Typed::of)
     }
 
+    /// Every object of a kind with a type of its own that belongs to a node, ordered by key.
+    pub fn list_on<T: ObjectBody>(&self, resource: &Text, node: &str) -> impl Iterator<Item = Typed<'a, T>> {
+        self.note(|| Read::Kind(resource.clone()));
+        self.objects.list_on(resource, node).filter_map(Typed::of)
+    }
+
     /// When the call is made.
     pub fn now(&self) -> Now {
         self.now

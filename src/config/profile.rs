@@ -33,7 +33,7 @@ pub(super) fn complete(
 ) -> Option<ProfileConfig> {
     let before = report.count();
     let args = args::read(&profile.plugin_config, report);
-    let sets = merge::sets(&profile.plugins, &catalog.defaults, &profile.place);
+    let sets = merge::sets(&profile.plugins, &catalog.defaults, &catalog.features, &profile.place);
     let built = build(&sets, &args, catalog, report);
     refuse_misplaced(&sets, &built, report);
     if profile.flawed || report.count() > before {

@@ -3,7 +3,7 @@
 mod class_index;
 mod kinds;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
@@ -107,18 +107,24 @@ impl Entry {
 pub struct Objects {
     kinds: FxHashMap<Text, BTreeMap<Arc<str>, Entry>>,
     volumes: ClassIndex,
+    /// The keys of the objects that belong to a node, by kind and node.
+    on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
 }
 
 impl Objects {
     /// Takes an informer's word on an object and returns what it said before. What was assumed of the object ends,
     /// unless this is the version it was assumed of, as after a resync.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let old = self.replace(Arc::clone(&object));
+        let old = self.put(Arc::clone(&object));
         self.volumes.change(old.as_deref(), Some(&object));
+        if old.as_ref().and_then(|old| old.node_name.as_ref()) != object.node_name.as_ref() {
+            self.leave_node(old.as_ref());
+            self.join_node(&object);
+        }
         old
     }
 
-    fn replace(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+    fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let kind = self.kinds.entry(object.resource.clone()).or_default();
         let Some(entry) = kind.get_mut(&object.key) else {
             kind.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
@@ -132,9 +138,32 @@ impl Objects {
 
     /// Removes an object, and what was assumed of it.
     pub fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Object>> {
-        let removed = self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)?;
-        self.volumes.change(Some(&removed), None);
-        Some(removed)
+        let gone = self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)?;
+        self.volumes.change(Some(&gone), None);
+        self.leave_node(Some(&gone));
+        Some(gone)
+    }
+
+    fn join_node(&mut self, object: &Object) {
+        if let Some(node) = &object.node_name {
+            let nodes = self.on_nodes.entry(object.resource.clone()).or_default();
+            nodes.entry(Arc::clone(node)).or_default().insert(Arc::clone(&object.key));
+        }
+    }
+
+    fn leave_node(&mut self, object: Option<&Arc<Object>>) {
+        let Some((object, node)) = object.and_then(|object| Some((object, object.node_name.as_ref()?)))
+        else {
+            return;
+        };
+        if let Some(nodes) = self.on_nodes.get_mut(&object.resource)
+            && let Some(keys) = nodes.get_mut(node)
+        {
+            keys.remove(&object.key);
+            if keys.is_empty() {
+                nodes.remove(node);
+            }
+        }
     }
 
     /// Takes the object to be like this until the API shows another version of it. `false` when the object is not there
@@ -179,6 +208,13 @@ impl Objects {
     /// Every object of a kind, ordered by key.
     pub fn list(&self, resource: &str) -> impl Iterator<Item = &Arc<Object>> {
         self.kinds.get(resource).into_iter().flat_map(BTreeMap::values).map(Entry::latest)
+    }
+
+    /// Every object of a kind that belongs to a node, ordered by key.
+    pub fn list_on(&self, resource: &str, node: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let keys = self.on_nodes.get(resource).and_then(|nodes| nodes.get(node));
+        let kind = self.kinds.get(resource);
+        keys.into_iter().flatten().filter_map(move |key| kind?.get(key)).map(Entry::latest)
     }
 
     /// Every object of a kind in a namespace, ordered by key.
@@ -276,6 +312,33 @@ mod tests {
         assert_eq!((names(&objects, "fast"), names(&objects, "slow").len()), (vec![], 2));
         objects.assume(Arc::new(Object { terminating: true, ..(*of_class("a", "slow")).clone() }));
         assert!(objects.volumes_of_class("slow").any(|volume| volume.terminating));
+    }
+
+    #[test]
+    fn a_nodes_objects_are_found_wherever_they_move() {
+        let attachment = |name: &str, node: Option<&str>| {
+            let body = Body::VolumeAttachment(VolumeAttachment::default());
+            let object = object(&resources::VOLUME_ATTACHMENT, name, body);
+            Arc::new(Object { node_name: node.map(Into::into), ..object })
+        };
+        let mut objects = Objects::default();
+        for (name, node) in [("b", Some("n1")), ("a", Some("n1")), ("c", Some("n2")), ("d", None)] {
+            objects.insert(attachment(name, node));
+        }
+        let on = |objects: &Objects, node: &str| {
+            let names = objects.list_on("storage.k8s.io/VolumeAttachment", node);
+            names.map(|object| object.name().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(on(&objects, "n1"), ["a", "b"]);
+        objects.insert(attachment("a", Some("n2")));
+        objects.insert(attachment("d", Some("n1")));
+        assert_eq!(
+            (on(&objects, "n1"), on(&objects, "n2")),
+            (vec!["b".into(), "d".into()], vec!["a".into(), "c".into()])
+        );
+        objects.remove("storage.k8s.io/VolumeAttachment", "b");
+        objects.insert(attachment("d", None));
+        assert_eq!(on(&objects, "n1"), [""; 0]);
     }
 
     #[test]

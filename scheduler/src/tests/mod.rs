@@ -12,6 +12,7 @@ mod profiles;
 mod queueing;
 mod record;
 mod uncertain;
+mod volumes;
 mod wake_ups;
 mod waking;
 mod world;

@@ -129,7 +129,7 @@ profiles:
 
 #[test]
 fn the_defaults_must_be_there() {
-    let defaults = [DefaultPlugin { name: "PrioritySort", weight: 0 }];
+    let defaults = [DefaultPlugin::new("PrioritySort", 0)];
     let errors =
         Config::default_with(&Catalog::new(Registry::new(), &defaults)).expect_err("nothing is registered");
     assert_eq!(
