@@ -7,6 +7,7 @@ mod diagnosis;
 mod extenders;
 mod fake;
 mod panics;
+mod preemption;
 mod profiles;
 mod queueing;
 mod record;
