@@ -14,9 +14,11 @@ pub mod api;
 mod binder;
 pub mod cli;
 pub mod clock;
+mod command;
 pub mod config;
 pub mod demo;
 mod events;
+pub mod feature_gates;
 mod informers;
 pub mod logs;
 mod observe;
@@ -30,3 +32,5 @@ mod status_writer;
 #[cfg(test)]
 mod testing;
 pub mod wire;
+
+pub use command::SchedulerCommand;

@@ -24,7 +24,7 @@ impl CarryOut for Shell {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => self.binder.pre_bind(&pod, groups),
             Effect::CancelPreBind(uid) => self.binder.cancel_pre_bind(&uid),
-            Effect::Bind { pod, node, binders } => {
+            Effect::Bind { pod, node, binders, .. } => {
                 let settled = self.patches.settle(&pod.uid);
                 self.binder.bind(pod, node, binders, settled);
             }

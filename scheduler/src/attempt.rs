@@ -16,6 +16,7 @@ use crate::cycle::Cycle;
 use crate::diagnosis::FitError;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
 use crate::extender::Calls;
+use crate::extending::Extenders;
 use crate::failure::{Failure, FailureKind};
 use crate::observer::Observation;
 use crate::profile::{Named, Profile};
@@ -125,11 +126,11 @@ impl Scheduler {
             profile,
             pod: &queued.pod,
             queue: &self.queue,
-            extenders: &self.extenders,
+            extenders: Extenders::of_pod(&self.extenders, &queued.pod, calls),
             sampling,
             running: &self.running,
         };
-        let (found, passed) = cycle.run(state, calls);
+        let (found, passed) = cycle.run(state);
         let result = match found {
             Ok(node) => Ok(Arc::clone(self.cache.node_at(node).name())),
             Err(FailureKind::Fit(mut error)) => {
@@ -138,6 +139,7 @@ impl Scheduler {
             }
             Err(kind) => Err(kind.into()),
         };
+        drop(cycle);
         let commands = cx.take_commands();
         if sampling.is_some() {
             let start = self.next_start_node + passed;

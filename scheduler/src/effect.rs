@@ -9,6 +9,8 @@ use supercargo_framework::plugin::{BindPlugin, Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, Text, Uid};
 
+use crate::extender::ExtenderSpec;
+
 /// One plugin's part in PreBind.
 pub struct PreBindWork {
     /// The plugin's name.
@@ -118,12 +120,15 @@ pub enum Effect {
     },
     /// Make PreBind of this pod give up.
     CancelPreBind(Uid),
-    /// Ask the plugins one after the other to bind, until one does not skip. Ends in `Input::Bound`.
+    /// Ask the extenders one after the other to bind, until one that may not be ignored has answered or one has bound,
+    /// and then the plugins, until one does not skip. Ends in `Input::Bound`.
     Bind {
         /// The pod.
         pod: Arc<PodInfo>,
         /// Its node.
         node: Arc<str>,
+        /// The extenders that bind such pods; one, if any.
+        extenders: Vec<ExtenderSpec>,
         /// The plugins.
         binders: Arc<[NamedBinder]>,
     },
@@ -163,7 +168,10 @@ impl fmt::Debug for Effect {
                 )
             }
             Self::CancelPreBind(uid) => write!(f, "CancelPreBind {uid}"),
-            Self::Bind { pod, node, .. } => write!(f, "Bind {} {} to {node}", pod.key(), pod.uid),
+            Self::Bind { pod, node, extenders, .. } => {
+                write!(f, "Bind {} {} to {node}", pod.key(), pod.uid)?;
+                extenders.iter().try_for_each(|extender| write!(f, " by {}", extender.name))
+            }
             Self::ReadPod { pod, uid } => write!(f, "ReadPod {pod} {uid}"),
             Self::PatchPodStatus(patch) => write!(f, "{patch:?}"),
             Self::Evict { preemption, victims } => write!(f, "Evict {preemption} {victims:?}"),

@@ -143,10 +143,10 @@ impl RunFilters for Cycle<'_> {
 
     fn extend_preemption(
         &self,
-        _: &Arc<PodInfo>,
+        pod: &Arc<PodInfo>,
         candidates: Vec<Candidate>,
     ) -> Result<Vec<Candidate>, Status> {
-        Ok(candidates)
+        self.extend_candidates(pod, candidates)
     }
 
     fn remove_pod(

@@ -20,7 +20,7 @@ impl Scheduler {
             Input::Node(notification) => self.node(now, notification),
             Input::Object(notification) => self.object(now, notification),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
-            Input::Bound { pod, outcome } => self.bound(now, &pod, outcome),
+            Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
             Input::Evicted { preemption, outcomes } => self.evicted(now, preemption, &outcomes),
             Input::Tick => {}
@@ -215,6 +215,9 @@ impl Scheduler {
             (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
             (None, None) => {}
         }
-        self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+        // What is only read moves nothing, not even pods of plugins that hear of everything.
+        if self.heard.contains(&resource) {
+            self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+        }
     }
 }

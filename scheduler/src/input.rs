@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::Object;
-use supercargo_framework::{NodeRecord, PodInfo, Status, Uid};
+use supercargo_framework::{NodeRecord, PodInfo, Status, Text, Uid};
 
 /// A change that an informer's handler saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ pub enum Input {
     Bound {
         /// The pod.
         pod: Uid,
+        /// The plugin whose outcome it is; empty when it was an extender, or none.
+        #[serde(default)]
+        by: Text,
         /// How.
         outcome: BindOutcome,
     },

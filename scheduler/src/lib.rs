@@ -14,7 +14,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use supercargo_framework::Now;
+//! use supercargo_framework::{Features, Now};
 //! use supercargo_framework::testing::{node, pod};
 //! use supercargo_scheduler::{
 //!     Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
@@ -23,7 +23,7 @@
 //! let registry = supercargo_plugins::registry();
 //! let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|plugin| {
 //!     let build = registry.get(plugin.name).expect("it is registered");
-//!     (build(&serde_json::json!({})).expect("it needs no arguments"), plugin.weight)
+//!     (build(&serde_json::json!({}), &Features::default()).expect("it needs no arguments"), plugin.weight)
 //! });
 //! let profile = ProfileSpec {
 //!     scheduler_name: "supercargo".to_owned(),
@@ -50,6 +50,7 @@ mod cycle;
 mod diagnosis;
 mod effect;
 mod extender;
+mod extending;
 mod failure;
 mod filtering;
 mod handle;
@@ -69,7 +70,7 @@ mod tests;
 
 pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};
-pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, NoCalls};
+pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};
 pub use profile::{PluginLists, ProfileError, ProfileSpec};

@@ -1,15 +1,19 @@
 //! The scheduler: one owner of all state, driven by inputs and time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
+use supercargo_framework::{
+    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
+};
 use thiserror::Error;
 
 use crate::bindings::Bindings;
@@ -19,7 +23,7 @@ use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
 use crate::preemption::{Order, Preemptions};
-use crate::profile::{ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 
 /// Everything a scheduler is made from.
@@ -34,6 +38,8 @@ pub struct Options {
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Settings of the queue.
     pub queue: QueueOptions,
+    /// The features that are on. What they say of the queue is in `queue` and of plugins in the plugins.
+    pub features: Features,
 }
 
 /// Why a scheduler cannot be made.
@@ -53,9 +59,12 @@ pub struct Scheduler {
     pub(crate) profiles: Profiles,
     pub(crate) extenders: Vec<ExtenderSpec>,
     pub(crate) percentage_of_nodes_to_score: Option<i32>,
+    pub(crate) features: Features,
     pub(crate) cache: Cache,
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
+    /// The kinds whose events can move pods.
+    pub(crate) heard: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
@@ -73,11 +82,18 @@ impl Scheduler {
     /// A scheduler that knows of nothing yet.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
+        let mut heard = profiles.heard();
+        if !options.extenders.is_empty() {
+            // They cannot say what they wait for.
+            heard.extend(EVENT_KINDS);
+        }
         Ok(Self {
+            heard,
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
+            features: options.features,
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),
@@ -138,7 +154,13 @@ impl Scheduler {
         self.profiles.get(self.profile_of(pod)?).sign(pod)
     }
 
-    /// The objects of other kinds, for conditions that bindings wait for.
+    /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
+    /// reads. As plugins name them, sorted.
+    pub fn resources(&self) -> Vec<Text> {
+        self.heard.union(&self.profiles.read()).cloned().collect()
+    }
+
+    /// The objects of other kinds.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
@@ -251,7 +273,7 @@ impl Scheduler {
                         ));
                     }
                 }
-                Command::Restore { resource, key } => self.objects.restore(&resource, &key),
+                Command::Restore(object) => self.objects.restore(&object),
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
                 }
@@ -261,5 +283,20 @@ impl Scheduler {
                 }
             }
         }
+    }
+}
+
+/// What bindings wait for is looked at here.
+impl Cluster for Scheduler {
+    fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    fn node(&self, name: &str) -> Option<&NodeRecord> {
+        self.cache.nodes().get(name).map(|info| &**info.node())
+    }
+
+    fn has_pod(&self, pod: &PodKey, uid: &Uid) -> bool {
+        self.pending.get(pod).is_some_and(|known| known.uid == *uid) || self.cache.is_confirmed(uid)
     }
 }

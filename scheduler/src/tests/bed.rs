@@ -11,7 +11,7 @@ use supercargo_plugins::default_preemption;
 
 use crate::{
     Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place, PluginLists,
-    PodRead, ProfileSpec, QueueOptions, QueuedPod, Scheduler,
+    PodRead, ProfileSpec, QueuedPod, Scheduler,
 };
 
 pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -55,7 +55,7 @@ pub(super) fn options(plugins: PluginLists) -> Options {
         }],
         extenders: Vec::new(),
         percentage_of_nodes_to_score: None,
-        queue: QueueOptions::default(),
+        ..Options::default()
     }
 }
 
@@ -169,7 +169,7 @@ impl Bed {
     }
 
     pub(super) fn bound(&mut self, uid: &str, outcome: BindOutcome) {
-        self.handle(Input::Bound { pod: uid.into(), outcome });
+        self.handle(Input::Bound { pod: uid.into(), by: "DefaultBinder".into(), outcome });
     }
 
     pub(super) fn pre_bound(&mut self, uid: &str, status: Status) {

@@ -29,6 +29,7 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::api::Api;
 use crate::binder::Binder;
+use crate::config::Catalog;
 use crate::events::Writer;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
@@ -160,7 +161,8 @@ impl Bed {
             recorder,
             patches,
         };
-        let scheduler = Scheduler::new(scheduler_options(&load_config(None).unwrap())).unwrap();
+        let scheduler =
+            Scheduler::new(scheduler_options(&load_config(None, &Catalog::in_tree()).unwrap())).unwrap();
         let began = Instant::now();
         let mut bed =
             Self { server, link, scheduler, pods, nodes: log, informers, inboxes, shell, began, writers };

@@ -28,11 +28,13 @@ pub enum Program {
     ClientGo,
     /// client-go's shared informers, to be measured (`informerbench/`).
     InformerBench,
+    /// Upstream's scheduler package, which says what it does with a history (`oracle/`).
+    Oracle,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeScheduler,
@@ -41,6 +43,7 @@ impl Program {
         Self::Kubectl,
         Self::ClientGo,
         Self::InformerBench,
+        Self::Oracle,
     ];
 
     /// Its file name.
@@ -54,6 +57,7 @@ impl Program {
             Self::Kubectl => "kubectl",
             Self::ClientGo => "clientgo",
             Self::InformerBench => "informerbench",
+            Self::Oracle => "oracle",
         }
     }
 
@@ -68,6 +72,7 @@ impl Program {
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
             Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
+            Self::Oracle => "supercargo.dev/tests/controlplane/oracle",
         }
     }
 
@@ -84,6 +89,16 @@ impl Program {
             Self::InformerBench => {
                 &["informerbench/main.go", "informerbench/pipeline.go", "informerbench/wire.go"]
             }
+            Self::Oracle => &[
+                "oracle/answer.go",
+                "oracle/client.go",
+                "oracle/cluster.go",
+                "oracle/cycle.go",
+                "oracle/history.go",
+                "oracle/main.go",
+                "oracle/oracle.s",
+                "oracle/preemption.go",
+            ],
             _ => &[],
         }
     }

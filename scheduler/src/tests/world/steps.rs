@@ -238,7 +238,7 @@ impl World {
                 failed(Certainty::NotFound, "not found")
             }
         };
-        self.handle(Input::Bound { pod: uid, outcome });
+        self.handle(Input::Bound { pod: uid, by: "DefaultBinder".into(), outcome });
     }
 
     pub(super) fn answer_read(&mut self, which: usize, fails: bool) {

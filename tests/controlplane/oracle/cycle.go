@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"unsafe"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// watcher looks on as the scheduler runs a cycle.
+type watcher struct {
+	mutex sync.Mutex
+	cycle *Cycle
+	// attempts says how often pods have been popped.
+	attempts map[string]int
+}
+
+// field gives access to an unexported field of what an interface holds, so that the very instances of the plugins can be
+// asked one by one.
+func field[T any](holder any, name string) *T {
+	value := reflect.ValueOf(holder).Elem().FieldByName(name)
+	return (*T)(unsafe.Pointer(value.UnsafeAddr()))
+}
+
+// attach puts the watcher in the scheduler's way.
+func (w *watcher) attach(sched *scheduler.Scheduler) {
+	nextPod := sched.NextPod
+	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		info, err := nextPod(logger)
+		if err == nil && info != nil {
+			w.begin(key(info.Pod))
+			w.attempts[key(info.Pod)] = info.Attempts
+		}
+		return info, err
+	}
+	schedulePod := sched.SchedulePod
+	sched.SchedulePod = func(
+		ctx context.Context, fw framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo,
+	) (scheduler.ScheduleResult, error) {
+		cycle := w.begin(key(info.Pod))
+		if err := examine(ctx, fw, info.Pod, cycle); err != nil {
+			cycle.Result = &Result{Error: "oracle: " + err.Error()}
+			return scheduler.ScheduleResult{}, err
+		}
+		recorder := &recorder{Framework: fw, cycle: cycle}
+		result, err := schedulePod(ctx, recorder, state, info)
+		if err != nil {
+			cycle.Result = &Result{Error: err.Error()}
+		} else {
+			cycle.Result = &Result{Node: result.SuggestedHost}
+			cycle.Feasible = recorder.feasible(result.FeasibleNodes)
+		}
+		return result, err
+	}
+	for _, fw := range sched.Profiles {
+		w.attachPreemption(fw)
+	}
+}
+
+// begin starts the account of a pod's cycle, unless it has begun.
+func (w *watcher) begin(pod string) *Cycle {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.cycle == nil || w.cycle.Pod != pod {
+		w.cycle = &Cycle{
+			Pod:       pod,
+			PreFilter: map[string]PreFilter{},
+			Filters:   map[string]map[string]Status{},
+			Feasible:  []string{},
+			Scores:    map[string]map[string]int64{},
+		}
+	}
+	return w.cycle
+}
+
+// end gives the account.
+func (w *watcher) end() *Cycle {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	cycle := w.cycle
+	w.cycle = nil
+	return cycle
+}
+
+// running is the pod in its cycle.
+func (w *watcher) running() string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.cycle == nil {
+		return ""
+	}
+	return w.cycle.Pod
+}
+
+// examine asks every plugin about every node, each as if it were the only one.
+func examine(ctx context.Context, fw framework.Framework, pod *v1.Pod, cycle *Cycle) error {
+	nodes, err := fw.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return err
+	}
+	state := framework.NewCycleState()
+	state.SetSkipFilterPlugins(examinePreFilters(ctx, fw, state, pod, cycle))
+	filters := field[[]fwk.FilterPlugin](fw, "filterPlugins")
+	all := *filters
+	defer func() { *filters = all }()
+	for _, node := range nodes {
+		for _, plugin := range all {
+			*filters = []fwk.FilterPlugin{plugin}
+			status := fw.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+			if status.IsSuccess() {
+				continue
+			}
+			name := node.Node().Name
+			if cycle.Filters[name] == nil {
+				cycle.Filters[name] = map[string]Status{}
+			}
+			cycle.Filters[name][plugin.Name()] = statusOf(status)
+		}
+	}
+	return nil
+}
+
+// examinePreFilters fills the state and gives the plugins whose Filter has nothing to go by.
+func examinePreFilters(
+	ctx context.Context, fw framework.Framework, state fwk.CycleState, pod *v1.Pod, cycle *Cycle,
+) sets.Set[string] {
+	plugins := field[[]fwk.PreFilterPlugin](fw, "preFilterPlugins")
+	all := *plugins
+	defer func() { *plugins = all }()
+	without := sets.New[string]()
+	for _, plugin := range all {
+		*plugins = []fwk.PreFilterPlugin{plugin}
+		result, status, _ := fw.RunPreFilterPlugins(ctx, state, pod)
+		if state.GetSkipFilterPlugins().Has(plugin.Name()) {
+			status = fwk.NewStatus(fwk.Skip)
+		}
+		if !status.IsSuccess() {
+			without.Insert(plugin.Name())
+		}
+		answer := PreFilter{Status: statusOf(status)}
+		if !result.AllNodes() {
+			answer.Nodes = sets.List(result.NodeNames)
+		}
+		if !status.IsSuccess() || answer.Nodes != nil {
+			cycle.PreFilter[plugin.Name()] = answer
+		}
+	}
+	return without
+}
+
+// recorder is a framework that remembers what it was asked and what it answered.
+type recorder struct {
+	framework.Framework
+	cycle  *Cycle
+	passed []string
+	scored []string
+}
+
+func (r *recorder) RunFilterPluginsWithNominatedPods(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo,
+) *fwk.Status {
+	status := r.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	if status.IsSuccess() {
+		r.passed = append(r.passed, node.Node().Name)
+	}
+	return status
+}
+
+// RunScorePlugins also breaks ties: where upstream's heap happens to prefer one of the best, the first is preferred.
+func (r *recorder) RunScorePlugins(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, *fwk.Status) {
+	scores, status := r.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	for i := range scores {
+		scores[i].Randomizer = len(scores) - i
+		plugins := map[string]int64{}
+		for _, score := range scores[i].Scores {
+			plugins[score.Name] = score.Score
+		}
+		r.cycle.Scores[scores[i].Name] = plugins
+		r.scored = append(r.scored, scores[i].Name)
+	}
+	return scores, status
+}
+
+// feasible gives the feasible nodes in the order in which they were found.
+func (r *recorder) feasible(count int) []string {
+	if r.scored != nil {
+		return r.scored
+	}
+	return slices.Clone(r.passed[:min(count, len(r.passed))])
+}

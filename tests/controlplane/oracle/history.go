@@ -1,0 +1,367 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/backend/heap"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+)
+
+// tick is how long every step takes. Pods that came to the queue at the same instant would leave it in no certain order.
+const tick = time.Millisecond
+
+// farewell is longer than anybody sleeps before looking whether everything has been stopped.
+const farewell = time.Minute
+
+const defaultConfig = `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration",
+"profiles":[{"schedulerName":"supercargo"}]}`
+
+// player plays one history, inside a bubble.
+type player struct {
+	cluster *cluster
+	sched   *scheduler.Scheduler
+	watcher *watcher
+	events  *eventLog
+}
+
+// play plays a history. It must run in a bubble of synctest, whose clock it moves.
+func play(history *History) ([]*Answer, error) {
+	configuration, err := decodeConfig(history.Config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &player{cluster: newCluster(), watcher: &watcher{attempts: map[string]int{}}, events: &eventLog{}}
+	factory, err := p.start(ctx, configuration)
+	if err != nil {
+		cancel()
+		time.Sleep(farewell)
+		return nil, err
+	}
+	defer p.stop(cancel, factory)
+	answers := make([]*Answer, 0, len(history.Steps))
+	for i, step := range history.Steps {
+		answer, err := p.step(ctx, &step)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", i, err)
+		}
+		answers = append(answers, answer)
+	}
+	return answers, nil
+}
+
+func decodeConfig(raw []byte) (*config.KubeSchedulerConfiguration, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		raw = []byte(defaultConfig)
+	}
+	object, kind, err := scheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("decode the configuration: %w", err)
+	}
+	configuration, ok := object.(*config.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("the configuration is a %s", kind)
+	}
+	return configuration, nil
+}
+
+// start runs a scheduler, all but its loop.
+func (p *player) start(
+	ctx context.Context, configuration *config.KubeSchedulerConfiguration,
+) (informers.SharedInformerFactory, error) {
+	clientset := &client{Interface: p.cluster.clientset, cluster: p.cluster}
+	factory := scheduler.NewInformerFactory(clientset, 0)
+	sched, err := scheduler.New(ctx, clientset, factory, nil,
+		func(string) events.EventRecorderLogger { return p.events },
+		scheduler.WithProfiles(configuration.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(configuration.PercentageOfNodesToScore),
+		scheduler.WithPodInitialBackoffSeconds(configuration.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(configuration.PodMaxBackoffSeconds),
+		scheduler.WithExtenders(configuration.Extenders...),
+		scheduler.WithParallelism(1),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make the scheduler: %w", err)
+	}
+	p.sched = sched
+	p.watcher.attach(sched)
+	metrics.SchedulerQueueIncomingPods.Reset()
+	factory.Start(ctx.Done())
+	synctest.Wait()
+	sched.SchedulingQueue.Run(klog.FromContext(ctx))
+	if sched.APIDispatcher != nil {
+		sched.APIDispatcher.Run(klog.FromContext(ctx))
+	}
+	synctest.Wait()
+	return factory, nil
+}
+
+// stop ends everything that start and the cycles have started.
+func (p *player) stop(cancel context.CancelFunc, factory informers.SharedInformerFactory) {
+	cancel()
+	p.settle()
+	p.sched.SchedulingQueue.Close()
+	if p.sched.APIDispatcher != nil {
+		p.sched.APIDispatcher.Close()
+	}
+	p.settle()
+	factory.Shutdown()
+	p.settle()
+	time.Sleep(farewell)
+	p.settle()
+}
+
+func (p *player) step(ctx context.Context, step *Step) (*Answer, error) {
+	time.Sleep(tick)
+	p.settle()
+	var cycle *Cycle
+	var err error
+	switch {
+	case step.Apply != nil:
+		err = p.cluster.apply(step.Apply, p.settle)
+	case step.Delete != nil:
+		err = p.cluster.remove(step.Delete)
+	case step.Advance != nil:
+		err = p.advance(*step.Advance)
+	case step.Schedule:
+		cycle, err = p.schedule(ctx)
+	default:
+		err = errors.New("a step applies, deletes, advances or schedules")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.settle()
+	return p.answer(cycle)
+}
+
+// settle waits until nobody has anything left to do at this instant. It lets one write through at a time.
+func (p *player) settle() {
+	for {
+		synctest.Wait()
+		request := p.cluster.take(p.watcher.running())
+		if request == nil {
+			return
+		}
+		request.err = request.run()
+		synctest.Wait()
+		close(request.done)
+	}
+}
+
+// advance moves the clock second by second, so that whoever wakes up in between may write.
+func (p *player) advance(seconds int64) error {
+	if seconds < 0 {
+		return errors.New("the clock does not go backwards")
+	}
+	for range seconds {
+		time.Sleep(time.Second)
+		p.settle()
+	}
+	return nil
+}
+
+// schedule runs one cycle, if there is a pod to take.
+func (p *player) schedule(ctx context.Context) (*Cycle, error) {
+	if !p.poppable() {
+		return nil, nil
+	}
+	var failure error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if value := recover(); value != nil {
+				failure = fmt.Errorf("the scheduler panicked: %v\n%s", value, debug.Stack())
+			}
+		}()
+		p.sched.ScheduleOne(ctx)
+	}()
+	p.settle()
+	select {
+	case <-done:
+	default:
+		return nil, errors.New("the cycle does not end")
+	}
+	return p.watcher.end(), failure
+}
+
+// poppable says whether the queue would give a pod at once: those that failed with an error are not popped from the backoff
+// queue before their time.
+func (p *player) poppable() bool {
+	queue := p.sched.SchedulingQueue
+	if len(queue.PodsInActiveQ()) != 0 {
+		return true
+	}
+	whole := reflect.ValueOf(queue).Elem()
+	if whole.FieldByName("activeQ").Elem().Elem().FieldByName("backoffQPopper").IsNil() {
+		return false
+	}
+	backoff := whole.FieldByName("backoffQ").Elem().Elem().FieldByName("podBackoffQ")
+	return (*heap.Heap[*framework.QueuedPodInfo])(backoff.UnsafePointer()).Len() != 0
+}
+
+// answer says how things are, and begins a new account of what happens.
+func (p *player) answer(cycle *Cycle) (*Answer, error) {
+	moves, err := takeMoves()
+	if err != nil {
+		return nil, err
+	}
+	answer := &Answer{
+		Pods:    map[string]Pod{},
+		Moves:   moves,
+		Events:  p.events.take(),
+		Deleted: listed(p.cluster.deleted),
+		Writes:  p.cluster.writes,
+		Cycle:   cycle,
+	}
+	if answer.Writes == nil {
+		answer.Writes = []Write{}
+	}
+	p.cluster.deleted, p.cluster.writes = nil, nil
+	all, err := p.cluster.pods()
+	if err != nil {
+		return nil, err
+	}
+	places := p.places()
+	for i := range all {
+		answer.Pods[key(&all[i])] = p.pod(&all[i], places)
+	}
+	return answer, nil
+}
+
+// places says in which part of the queue pods are.
+func (p *player) places() map[string]string {
+	places := map[string]string{}
+	queue := p.sched.SchedulingQueue
+	for place, list := range map[string][]*v1.Pod{
+		"active": queue.PodsInActiveQ(), "backoff": queue.PodsInBackoffQ(), "unschedulable": queue.UnschedulablePods(),
+	} {
+		for _, pod := range list {
+			places[key(pod)] = place
+		}
+	}
+	for _, pod := range queue.InFlightPods() {
+		if _, queued := places[key(pod)]; !queued {
+			places[key(pod)] = "inflight"
+		}
+	}
+	return places
+}
+
+func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
+	answer := Pod{
+		Place:                "none",
+		Node:                 pod.Spec.NodeName,
+		Nominated:            pod.Status.NominatedNodeName,
+		UnschedulablePlugins: []string{},
+		PendingPlugins:       []string{},
+	}
+	if place, known := places[key(pod)]; known {
+		answer.Place = place
+	} else if pod.Spec.NodeName != "" {
+		answer.Place = "bound"
+	}
+	if answer.Place == "inflight" {
+		answer.Attempts = p.watcher.attempts[key(pod)]
+		if assumed, err := p.sched.Cache.GetPod(pod); err == nil {
+			answer.Node = assumed.Spec.NodeName
+		}
+	}
+	if info, queued := p.sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace); queued {
+		answer.Attempts = info.Attempts
+		answer.UnschedulablePlugins = sets.List(info.UnschedulablePlugins)
+		answer.PendingPlugins = sets.List(info.PendingPlugins)
+		if info.Gated() {
+			answer.Place = "gated"
+		}
+	}
+	_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	if condition != nil && condition.Status != v1.ConditionTrue {
+		answer.Condition = &Condition{Reason: condition.Reason, Message: condition.Message}
+	}
+	return answer
+}
+
+func key(pod *v1.Pod) string {
+	return pod.Namespace + "/" + pod.Name
+}
+
+// takeMoves gives how many pods came into which part of the queue by which event, and begins to count anew.
+func takeMoves() (map[string]int, error) {
+	counters := make(chan prometheus.Metric, 4096)
+	metrics.SchedulerQueueIncomingPods.Collect(counters)
+	close(counters)
+	moves := map[string]int{}
+	for counter := range counters {
+		var metric dto.Metric
+		if err := counter.Write(&metric); err != nil {
+			return nil, err
+		}
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		if count := int(metric.GetCounter().GetValue()); count != 0 {
+			moves[labels["queue"]+"/"+labels["event"]] = count
+		}
+	}
+	metrics.SchedulerQueueIncomingPods.Reset()
+	return moves, nil
+}
+
+// eventLog is a recorder that keeps what it is given.
+type eventLog struct {
+	mutex  sync.Mutex
+	events []Event
+}
+
+func (l *eventLog) Eventf(
+	regarding runtime.Object, _ runtime.Object, kind, reason, action, note string, args ...any,
+) {
+	event := Event{Type: kind, Reason: reason, Action: action, Note: fmt.Sprintf(note, args...)}
+	if pod, ok := regarding.(*v1.Pod); ok {
+		event.Pod = key(pod)
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.events = append(l.events, event)
+}
+
+func (l *eventLog) WithLogger(klog.Logger) events.EventRecorderLogger { return l }
+
+// take gives the events by pod, and a pod's in their order: those of different pods may come from different goroutines.
+func (l *eventLog) take() []Event {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	taken := l.events
+	l.events = nil
+	if taken == nil {
+		return []Event{}
+	}
+	slices.SortStableFunc(taken, func(a, b Event) int { return cmp.Compare(a.Pod, b.Pod) })
+	return taken
+}

@@ -1,0 +1,94 @@
+// Command oracle asks upstream's own scheduler what it does with a history. README.md says what it reads and prints.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// main is a test's, for a bubble needs a test around it. What the test prints about itself is nobody's business.
+func main() {
+	prepare()
+	output := os.Stdout
+	silence, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	}
+	os.Stdout = silence
+	answer := func(t *testing.T) {
+		if err := answerAll(t, bufio.NewReaderSize(os.Stdin, 1<<20), output); err != nil {
+			fmt.Fprintln(os.Stderr, "oracle:", err)
+			t.Fail()
+		}
+	}
+	matches := func(_, _ string) (bool, error) { return true, nil }
+	testing.Main(matches, []testing.InternalTest{{Name: "oracle", F: answer}}, nil, nil)
+}
+
+// prepare starts now what would otherwise start inside the first history's bubble, and silences what waits or writes.
+func prepare() {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
+	klog.SetLogger(klog.New(nil))
+	utilruntime.ErrorHandlers = nil
+	metrics.Register()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR2)
+}
+
+func answerAll(t *testing.T, input *bufio.Reader, output io.Writer) error {
+	for {
+		line, err := input.ReadBytes('\n')
+		if len(line) != 0 {
+			answer, failure := json.Marshal(answerLine(t, line))
+			if failure != nil {
+				return failure
+			}
+			if _, failure := output.Write(append(answer, '\n')); failure != nil {
+				return failure
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func answerLine(t *testing.T, line []byte) (answers *Answers) {
+	var history History
+	if err := json.Unmarshal(line, &history); err != nil {
+		return &Answers{Error: "decode the history: " + err.Error()}
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			answers = &Answers{Error: fmt.Sprint("panic: ", value)}
+		}
+	}()
+	answers = &Answers{}
+	synctest.Test(t, func(*testing.T) {
+		steps, err := play(&history)
+		if err != nil {
+			answers.Error = err.Error()
+		} else {
+			answers.Steps = steps
+		}
+	})
+	return answers
+}
