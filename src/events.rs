@@ -11,9 +11,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Text, Uid};
-use supercargo_scheduler::{EventType, PodEvent, PodRef};
+use supercargo_scheduler::{EventType, PodEvent};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -42,7 +41,6 @@ struct Key {
     reason: Text,
     action: Text,
     warning: bool,
-    related: Option<PodRef>,
 }
 
 /// An event object. Many are kept for a while, so what can be made when it is needed is.
@@ -151,7 +149,6 @@ impl Writer {
             reason: event.reason.clone(),
             action: event.action.clone(),
             warning: event.kind == EventType::Warning,
-            related: event.related.clone(),
         };
         if let Some(series) = self.series.get_mut(&key) {
             series.count += 1;
@@ -294,34 +291,28 @@ fn body(object: &Object, series: Option<Value>) -> Value {
         "reportingInstance": format!("{}-{hostname}", event.scheduler_name),
         "action": event.action,
         "reason": event.reason,
-        "regarding": reference(&event.pod, &event.uid, &event.resource_version),
+        "regarding": {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "namespace": event.pod.namespace,
+            "name": event.pod.name,
+            "uid": event.uid,
+            "resourceVersion": event.resource_version,
+        },
         "note": event.note,
         "type": if event.kind == EventType::Warning { "Warning" } else { "Normal" },
     });
-    if let Some(PodRef { pod, uid, resource_version }) = &event.related {
-        body["related"] = reference(pod, uid, resource_version);
-    }
     if let Some(series) = series {
         body["series"] = series;
     }
     body
 }
 
-fn reference(pod: &PodKey, uid: &Uid, resource_version: &str) -> Value {
-    json!({
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": uid,
-        "resourceVersion": resource_version,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Requests, answering};
+    use supercargo_framework::pod::PodKey;
 
     fn event(uid: &str, version: &str, note: &str) -> PodEvent {
         PodEvent {
@@ -333,7 +324,6 @@ mod tests {
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),
             note: note.into(),
-            related: None,
         }
     }
 
@@ -363,24 +353,6 @@ mod tests {
         assert_eq!(body["type"], "Warning");
         let time = body["eventTime"].as_str().unwrap();
         assert_eq!(time.len(), "2026-01-01T00:00:00.000000Z".len(), "{time}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_related_pod_is_named_and_tells_events_apart() {
-        let by = |uid: &str| PodEvent {
-            related: Some(PodRef {
-                pod: PodKey { namespace: "ns".into(), name: "urgent".into() },
-                uid: uid.into(),
-                resource_version: "9".into(),
-            }),
-            ..event("u1", "7", "Preempted")
-        };
-        let requests = written(vec![by("u2"), by("u3")], vec![]).await;
-        let mut related: Vec<_> =
-            requests.all().iter().map(|(.., body)| body["related"]["uid"].to_string()).collect();
-        related.sort();
-        assert_eq!(related, ["\"u2\"", "\"u3\""]);
-        assert_eq!(requests.all()[0].2["related"]["name"], "urgent");
     }
 
     #[tokio::test(start_paused = true)]

@@ -265,31 +265,7 @@ impl Scheduler {
         action: &'static str,
         note: String,
     ) {
-        self.record_event_with(pod, kind, reason, action, note, |_| {});
-    }
-
-    pub(crate) fn record_event_with(
-        &mut self,
-        pod: &PodInfo,
-        kind: EventType,
-        reason: &'static str,
-        action: &'static str,
-        note: String,
-        change: impl FnOnce(&mut PodEvent),
-    ) {
-        let mut event = PodEvent {
-            pod: pod.key(),
-            uid: pod.uid.clone(),
-            resource_version: Arc::clone(&pod.resource_version),
-            scheduler_name: Arc::clone(&pod.spec.scheduler_name),
-            kind,
-            reason: reason.into(),
-            action: action.into(),
-            note,
-            related: None,
-        };
-        change(&mut event);
-        self.effects.push(Effect::RecordEvent(event));
+        self.effects.push(Effect::RecordEvent(PodEvent::about(pod, kind, reason, action, note)));
     }
 }
 

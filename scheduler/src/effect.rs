@@ -52,24 +52,6 @@ pub enum EventType {
     Warning,
 }
 
-/// A pod as an event names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct PodRef {
-    /// The pod.
-    pub pod: PodKey,
-    /// Its UID.
-    pub uid: Uid,
-    /// Its resource version, which is part of an event series' identity.
-    pub resource_version: Arc<str>,
-}
-
-impl PodRef {
-    /// The pod in this version.
-    pub fn of(pod: &PodInfo) -> Self {
-        Self { pod: pod.key(), uid: pod.uid.clone(), resource_version: Arc::clone(&pod.resource_version) }
-    }
-}
-
 /// A pod that has to make room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VictimEviction {
@@ -101,8 +83,28 @@ pub struct PodEvent {
     pub action: Text,
     /// The text.
     pub note: String,
-    /// Another pod that has to do with it.
-    pub related: Option<PodRef>,
+}
+
+impl PodEvent {
+    /// An event about a pod, reported by the pod's profile.
+    pub(crate) fn about(
+        pod: &PodInfo,
+        kind: EventType,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) -> Self {
+        Self {
+            pod: pod.key(),
+            uid: pod.uid.clone(),
+            resource_version: Arc::clone(&pod.resource_version),
+            scheduler_name: Arc::clone(&pod.spec.scheduler_name),
+            kind,
+            reason: reason.into(),
+            action: action.into(),
+            note,
+        }
+    }
 }
 
 /// Something for the shell to carry out. Calls that end in an [`Input`](crate::Input) say so.

@@ -69,9 +69,7 @@ mod scoring;
 mod tests;
 
 pub use cache::{Cache, CacheError};
-pub use effect::{
-    Effect, EventType, NamedBinder, PodEvent, PodRef, PreBindWork, StatusPatch, VictimEviction,
-};
+pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};

@@ -13,7 +13,7 @@ use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::Stage;
-use crate::effect::{Effect, EventType, PodRef, StatusPatch, VictimEviction};
+use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
 use crate::failure::{Failure, FailureKind};
 use crate::input::Eviction;
 use crate::queue::{Place, QueuedPod};
@@ -117,9 +117,9 @@ impl Preemptions {
 impl Scheduler {
     /// Begins to make room.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
-        let mut victims = std::mem::take(&mut order.victims);
         // Whoever terminates needs no further telling.
-        victims.retain(|victim| !victim.terminating);
+        order.victims.retain(|victim| !victim.terminating);
+        let mut victims = order.victims.clone();
         if order.asynchronous {
             if victims.is_empty() {
                 return;
@@ -261,22 +261,15 @@ impl Scheduler {
         if !order.asynchronous {
             return self.end_held_attempt(now, result);
         }
-        // With no victim left to leave, nothing would ever let go of a preemptor that was held meanwhile.
-        let uid = &order.preemptor.uid;
-        let is_stuck = self.queue.place(uid) == Some(Place::Gated) && !self.awaits_victims(&order);
+        // A preemptor that was held when the last of its victims went would wait for good: no more of them will go.
+        let is_gone = |victim: &Arc<PodInfo>| self.cache.pod(&victim.uid).is_none();
+        let is_held = self.queue.place(&order.preemptor.uid) == Some(Place::Gated);
+        let is_stuck = is_held && order.victims.iter().all(is_gone);
         if (result.is_err() || is_stuck)
             && let Some(pod) = self.known(&order.preemptor).cloned()
         {
             self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
         }
-    }
-
-    /// Whether a pod of lower priority is still about to leave the node.
-    fn awaits_victims(&self, order: &Order) -> bool {
-        let node = self.cache.nodes().get(&order.node);
-        let leaves =
-            |pod: &Arc<PodInfo>| pod.priority < order.preemptor.priority && self.is_leaving(&pod.uid);
-        node.is_some_and(|node| node.pods().iter().any(leaves))
     }
 
     fn note_preempted(&mut self, number: u64, victim: &PodInfo, suffix: &str) {
@@ -285,11 +278,11 @@ impl Scheduler {
         };
         let Order { preemptor, node, .. } = order;
         let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
-        let (preemptor, reporter) = (PodRef::of(preemptor), Arc::clone(&preemptor.spec.scheduler_name));
-        self.record_event_with(victim, EventType::Normal, "Preempted", "Preempting", note, |event| {
-            event.related = Some(preemptor);
-            event.scheduler_name = reporter;
-        });
+        let reporter = Arc::clone(&preemptor.spec.scheduler_name);
+        // Upstream means to name the preemptor as related, but what it names is no API object, and is left out.
+        let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
+        event.scheduler_name = reporter;
+        self.effects.push(Effect::RecordEvent(event));
     }
 }
 

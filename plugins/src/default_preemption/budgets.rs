@@ -50,5 +50,5 @@ fn protects(budget: &Typed<'_, PodDisruptionBudget>, pod: &PodInfo) -> bool {
     pod.labels.iter().next().is_some()
         && budget.object.namespace() == &*pod.namespace
         && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-        && !budget.disrupted_pods.iter().any(|name| *name == pod.name)
+        && !budget.disrupted_pods.contains(&pod.name)
 }

@@ -94,17 +94,12 @@ fn as_result(status: Status) -> Result<(), Status> {
 /// Pods that have not started come last. Upstream asks the clock for each of them at each comparison, so that of two such
 /// pods the one that is asked about is always the earlier: with its insertion sort, their order is turned around.
 pub(super) fn sort_by_importance(pods: &mut Vec<Arc<PodInfo>>) {
-    pods.reverse();
-    let not_started = |pod: &PodInfo| pod.status.start_time.is_none();
-    // Those that have started keep the order in which they came.
-    let mut keyed: Vec<_> = pods
-        .drain(..)
-        .enumerate()
-        .map(|(i, pod)| {
-            let turn = if not_started(&pod) { i as isize } else { -(i as isize) };
-            ((Reverse(pod.priority), not_started(&pod), pod.status.start_time, turn), pod)
-        })
-        .collect();
-    keyed.sort_by_key(|(key, _)| *key);
-    pods.extend(keyed.into_iter().map(|(_, pod)| pod));
+    let keyed = |(i, pod): (usize, Arc<PodInfo>)| {
+        let start = pod.status.start_time;
+        let turn = if start.is_none() { usize::MAX - i } else { i };
+        ((Reverse(pod.priority), start.is_none(), start, turn), pod)
+    };
+    let mut sorted: Vec<_> = std::mem::take(pods).into_iter().enumerate().map(keyed).collect();
+    sorted.sort_by_key(|(key, _)| *key);
+    pods.extend(sorted.into_iter().map(|(_, pod)| pod));
 }

@@ -8,6 +8,7 @@ mod extenders;
 mod fake;
 mod features;
 mod panics;
+mod preemption;
 mod profiles;
 mod queueing;
 mod record;
