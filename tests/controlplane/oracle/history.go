@@ -289,6 +289,9 @@ func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
 		answer.Place = place
 	} else if pod.Spec.NodeName != "" {
 		answer.Place = "bound"
+	} else if assumed, err := p.sched.Cache.IsAssumedPod(pod); err == nil && assumed {
+		// The queue is done with a pod once Permit is, but the binding cycle is not.
+		answer.Place = "inflight"
 	}
 	if answer.Place == "inflight" {
 		answer.Attempts = p.watcher.attempts[key(pod)]
