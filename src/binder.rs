@@ -14,13 +14,14 @@ use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
-use supercargo_framework::{PodInfo, Status, Uid};
-use supercargo_scheduler::{Input, NamedBinder, PodRead, PreBindWork};
+use supercargo_framework::{PodInfo, Status, Text, Uid};
+use supercargo_scheduler::{ExtenderSpec, Input, NamedBinder, PodRead, PreBindWork};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Call};
+use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
 
 /// So many bindings at most talk to the API server at once.
@@ -33,15 +34,16 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Binder {
     api: Api,
     mailbox: Mailbox,
+    extenders: HttpExtenders,
     in_flight: Arc<Semaphore>,
     /// How to stop PreBind of a pod.
     pre_binding: Arc<Mutex<HashMap<Uid, CancellationToken>>>,
 }
 
 impl Binder {
-    pub(crate) fn new(api: Api, mailbox: Mailbox) -> Self {
+    pub(crate) fn new(api: Api, mailbox: Mailbox, extenders: HttpExtenders) -> Self {
         let in_flight = Arc::new(Semaphore::new(BINDINGS_IN_FLIGHT));
-        Self { api, mailbox, in_flight, pre_binding: Arc::default() }
+        Self { api, mailbox, extenders, in_flight, pre_binding: Arc::default() }
     }
 
     /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
@@ -64,13 +66,14 @@ impl Binder {
         }
     }
 
-    /// Asks the plugins in order until one does not skip, once the pod's status patches have `settled`: one of an earlier
+    /// Asks the extenders and then the plugins, in order, until one does not skip, once the pod's status patches have `settled`: one of an earlier
     /// attempt must not call a bound pod unschedulable. (PreBind does not wait: the patch that names the node the pod is
     /// expected on is sent just before it and has to get through.)
     pub(crate) fn bind(
         &self,
         pod: Arc<PodInfo>,
         node: Arc<str>,
+        extenders: Vec<ExtenderSpec>,
         binders: Arc<[NamedBinder]>,
         settled: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -82,8 +85,11 @@ impl Binder {
             // The semaphore is never closed, so there is always a permit to be had.
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
-            let outcome = ask_binders(&cx, &pod, &node, &binders).await;
-            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), outcome });
+            let (by, outcome) = match ask_extenders(&binder.extenders, &extenders, &pod, &node).await {
+                BindOutcome::Skip => ask_binders(&cx, &pod, &node, &binders).await,
+                outcome => (Text::EMPTY, outcome),
+            };
+            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), by, outcome });
         });
     }
 
@@ -138,12 +144,36 @@ async fn run_groups(cx: &BindingContext, groups: Vec<Vec<PreBindWork>>) -> Statu
     Status::success()
 }
 
+/// The first extender's outcome that counts. One that must not be ignored has the last word, whatever it is.
+async fn ask_extenders(
+    calls: &HttpExtenders,
+    extenders: &[ExtenderSpec],
+    pod: &PodInfo,
+    node: &str,
+) -> BindOutcome {
+    for extender in extenders {
+        match calls.bind(extender, pod, node).await {
+            Ok(()) => return BindOutcome::Bound,
+            Err(error) if extender.ignorable => {
+                let (extender, pod) = (&extender.name, pod.key());
+                tracing::info!(%extender, %pod, error, "skipping the extender in bind: it is ignorable");
+            }
+            // Whatever it says, the pod may have been bound.
+            Err(message) => {
+                return BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message });
+            }
+        }
+    }
+    BindOutcome::Skip
+}
+
+/// The outcome of the first plugin that does not skip, and its name.
 async fn ask_binders(
     cx: &BindingContext,
     pod: &Arc<PodInfo>,
     node: &Arc<str>,
     binders: &[NamedBinder],
-) -> BindOutcome {
+) -> (Text, BindOutcome) {
     for NamedBinder { name, plugin } in binders {
         let bind = async { plugin.bind(cx.clone(), Arc::clone(pod), Arc::clone(node)).await };
         let outcome = contained("Bind", name, bind).await.unwrap_or_else(|message| {
@@ -151,10 +181,10 @@ async fn ask_binders(
             BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message })
         });
         if outcome != BindOutcome::Skip {
-            return outcome;
+            return (name.clone(), outcome);
         }
     }
-    BindOutcome::Skip
+    (Text::EMPTY, BindOutcome::Skip)
 }
 
 /// Runs a plugin. A panic becomes an error that names it: the scheduler waits for an answer, whatever happens.
@@ -279,7 +309,7 @@ mod tests {
 
     fn binder() -> (Binder, Receiver<Message>) {
         let (mailbox, messages) = Mailbox::new();
-        (Binder::new(answering(vec![]).0, mailbox), messages)
+        (Binder::new(answering(vec![]).0, mailbox, HttpExtenders::default()), messages)
     }
 
     fn named(plugin: impl BindPlugin) -> NamedBinder {
@@ -319,12 +349,14 @@ mod tests {
         for panics in [Panics::Before, Panics::Inside] {
             let (binder, messages) = binder();
             let binders = Arc::from([named(panics), named(Binds)]);
-            binder.bind(Arc::new(pod("p").build()), "n1".into(), binders, std::future::ready(()));
-            let Some(Input::Bound { pod, outcome }) = told(&messages, Duration::from_secs(1)).await else {
+            binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], binders, std::future::ready(()));
+            let Some(Input::Bound { pod, by, outcome }) = told(&messages, Duration::from_secs(1)).await
+            else {
                 panic!("{panics:?}: the scheduler is not told");
             };
             assert_eq!(pod, "p".into());
             let message = "plugin \"Fake\" panicked in Bind: oh no".to_owned();
+            assert_eq!(&*by, "Fake");
             assert_eq!(outcome, BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message }));
         }
     }
@@ -334,7 +366,7 @@ mod tests {
         let (binder, messages) = binder();
         let (done, settled) = oneshot::channel::<()>();
         let settled = settled.map(|_| ());
-        binder.bind(Arc::new(pod("p").build()), "n1".into(), Arc::from([named(Binds)]), settled);
+        binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], Arc::from([named(Binds)]), settled);
         assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
         done.send(()).unwrap();
         assert!(told(&messages, Duration::from_secs(1)).await.is_some());
@@ -344,7 +376,7 @@ mod tests {
     async fn a_patch_that_hangs_holds_up_binding_only_for_a_while() {
         let (binder, messages) = binder();
         let settled = std::future::pending();
-        binder.bind(Arc::new(pod("p").build()), "n1".into(), Arc::from([named(Binds)]), settled);
+        binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], Arc::from([named(Binds)]), settled);
         assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
         assert!(told(&messages, SETTLE_TIMEOUT).await.is_some());
     }

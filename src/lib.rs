@@ -17,6 +17,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 mod events;
+mod extender;
 mod informers;
 pub mod logs;
 mod observe;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use supercargo_framework::Plugin;
-use supercargo_scheduler::{Backoff, Options, PluginLists, ProfileSpec, QueueOptions};
+use supercargo_scheduler::{Backoff, ExtenderSpec, Options, PluginLists, ProfileSpec, QueueOptions};
 
-use crate::config::{Config, PluginSet, ProfileConfig};
+use crate::config::{Config, ExtenderConfig, PluginSet, ProfileConfig};
 
 /// What the scheduler is made from.
 pub fn scheduler_options(config: &Config) -> Options {
     Options {
         profiles: config.profiles.iter().map(profile_spec).collect(),
-        extenders: Vec::new(),
+        extenders: extender_specs(&config.extenders),
         // The profiles have the file's value worked in, and a profile's 0 overrides it.
         percentage_of_nodes_to_score: None,
         queue: QueueOptions {
@@ -19,6 +19,23 @@ pub fn scheduler_options(config: &Config) -> Options {
             ..QueueOptions::default()
         },
     }
+}
+
+/// Those that must not be ignored go first, as upstream has it.
+fn extender_specs(extenders: &[ExtenderConfig]) -> Vec<ExtenderSpec> {
+    let spec = |(id, extender): (usize, &ExtenderConfig)| ExtenderSpec {
+        id,
+        name: extender.url_prefix.as_str().into(),
+        filters: extender.filter_verb.is_some(),
+        preempts: extender.preempt_verb.is_some(),
+        weight: extender.prioritize_verb.is_some().then_some(extender.weight),
+        binds: extender.bind_verb.is_some(),
+        ignorable: extender.ignorable,
+        managed_resources: extender.managed_resources.iter().map(|r| Arc::clone(&r.name)).collect(),
+    };
+    let mut specs: Vec<_> = extenders.iter().enumerate().map(spec).collect();
+    specs.sort_by_key(|extender| extender.ignorable);
+    specs
 }
 
 fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {

@@ -21,6 +21,7 @@ use crate::binder::Binder;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientConnection, Config};
 use crate::events::Writer;
+use crate::extender::HttpExtenders;
 use crate::informers::Informers;
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
@@ -129,13 +130,11 @@ pub async fn schedule_by(
     let (recorder, events) = Writer::new(event_api, hostname());
     let (patches, statuses) = StatusWriter::new(api.clone());
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
-    let shell = Shell {
-        runtime: tokio::runtime::Handle::current(),
-        binder: Binder::new(api, mailbox.clone()),
-        recorder,
-        patches,
-    };
-    let owner = Owner::new(driver, messages, shell, clock);
+    let extenders = HttpExtenders::new(&config.extenders).await?;
+    let runtime = tokio::runtime::Handle::current();
+    let calls = Box::new(extenders.calls(runtime.clone()));
+    let shell = Shell { runtime, binder: Binder::new(api, mailbox.clone(), extenders), recorder, patches };
+    let owner = Owner::new(driver, messages, shell, calls, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
     let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;

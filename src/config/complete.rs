@@ -13,7 +13,7 @@ use super::profile_file::FileProfile;
 use super::report::Report;
 use super::{
     Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_PARALLELISM, DEFAULT_SCHEDULER_NAME,
-    ProfileConfig,
+    ExtenderConfig, ProfileConfig,
 };
 
 /// The plugins there are, and those that are on unless a profile says otherwise.
@@ -30,6 +30,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Re
         file.profiles.push(FileProfile::default());
     }
     let names = scheduler_names(&file.profiles, report);
+    let ignored: Vec<&str> = ignored_by_scheduler(&file.extenders).collect();
     let percentage =
         |of: Option<i32>| of.or(file.percentage_of_nodes_to_score).filter(|percent| *percent != 0);
     let profiles: Vec<Option<ProfileConfig>> = file
@@ -38,7 +39,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Re
         .zip(names)
         .map(|(profile, name)| {
             let percentage = percentage(profile.percentage_of_nodes_to_score);
-            profile::complete(profile, name, percentage, catalog, report)
+            profile::complete(profile, name, percentage, &ignored, catalog, report)
         })
         .collect();
     check_common_queue_sort(&file.profiles, &profiles, report);
@@ -50,7 +51,14 @@ pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Re
         pod_initial_backoff: seconds(file.initial_backoff_seconds, DEFAULT_INITIAL_BACKOFF),
         pod_max_backoff: seconds(file.max_backoff_seconds, DEFAULT_MAX_BACKOFF),
         client_connection: file.client_connection,
+        extenders: file.extenders,
     }
+}
+
+/// The resources that extenders see to, so that NodeResourcesFit need not.
+fn ignored_by_scheduler(extenders: &[ExtenderConfig]) -> impl Iterator<Item = &str> {
+    let resources = extenders.iter().flat_map(|extender| &extender.managed_resources);
+    resources.filter(|resource| resource.ignored_by_scheduler).map(|resource| &*resource.name)
 }
 
 /// The name of each profile.

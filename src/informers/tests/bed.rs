@@ -30,6 +30,7 @@ use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::api::Api;
 use crate::binder::Binder;
 use crate::events::Writer;
+use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::run::load_config;
@@ -152,8 +153,12 @@ impl Bed {
         let (recorder, events) = Writer::new(api.clone(), "here".to_owned());
         let (patches, statuses) = StatusWriter::new(api.clone());
         let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
-        let shell =
-            Shell { runtime: Handle::current(), binder: Binder::new(api, mailbox), recorder, patches };
+        let shell = Shell {
+            runtime: Handle::current(),
+            binder: Binder::new(api, mailbox, HttpExtenders::default()),
+            recorder,
+            patches,
+        };
         let scheduler = Scheduler::new(scheduler_options(&load_config(None).unwrap())).unwrap();
         let began = Instant::now();
         let mut bed =
