@@ -124,6 +124,7 @@ pub async fn schedule_by(
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
     let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
+    let resources = scheduler.resources();
     let driver = driver(scheduler, record)?;
     let (mailbox, messages) = Mailbox::new();
     let _stop = StopOnDrop(mailbox.clone());
@@ -140,7 +141,9 @@ pub async fn schedule_by(
     let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;
     informers.start();
     let until_stopped = async {
+        let not_served = informers.watch_objects(&mailbox, &resources, stop).await;
         informers.begin_when_synced(&mailbox, stop).await;
+        stop.run_until_cancelled(informers.watch_once_served(&mailbox, not_served)).await;
         stop.cancelled().await;
     };
     tokio::select! {

@@ -209,6 +209,9 @@ impl Scheduler {
             (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
             (None, None) => {}
         }
-        self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+        // What is only read moves nothing, not even pods of plugins that hear of everything.
+        if self.heard.contains(&resource) {
+            self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+        }
     }
 }

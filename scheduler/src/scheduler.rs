@@ -1,5 +1,6 @@
 //! The scheduler: one owner of all state, driven by inputs and time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Text, Uid};
 use thiserror::Error;
 
 use crate::bindings::Bindings;
@@ -18,7 +19,7 @@ use crate::cycle::Running;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
-use crate::profile::{ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 
 /// Everything a scheduler is made from.
@@ -55,6 +56,8 @@ pub struct Scheduler {
     pub(crate) cache: Cache,
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
+    /// The kinds whose events can move pods.
+    pub(crate) heard: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
@@ -73,7 +76,13 @@ impl Scheduler {
     /// A scheduler that knows of nothing yet.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
+        let mut heard = profiles.heard();
+        if !options.extenders.is_empty() {
+            // They cannot say what they wait for.
+            heard.extend(EVENT_KINDS);
+        }
         Ok(Self {
+            heard,
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             profiles,
             extenders: options.extenders,
@@ -136,6 +145,12 @@ impl Scheduler {
     /// profile is responsible or the pod's evaluation cannot be shared.
     pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
         self.profiles.get(self.profile_of(pod)?).sign(pod)
+    }
+
+    /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
+    /// reads. As plugins name them, sorted.
+    pub fn resources(&self) -> Vec<Text> {
+        self.heard.union(&self.profiles.read()).cloned().collect()
     }
 
     /// The objects of other kinds, for conditions that bindings wait for.

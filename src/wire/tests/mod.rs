@@ -7,6 +7,7 @@ mod generate;
 mod nodes;
 mod pods;
 mod protobuf;
+mod raw;
 mod sharing;
 
 use super::{NodeKind, PodKind};
