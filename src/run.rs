@@ -22,13 +22,14 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientConnection, Config};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
-use crate::informers::Informers;
+use crate::informers::{self, Informers};
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
 use crate::rate_limit::RateLimiter;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
+use crate::wire::{NodeKind, PodKind};
 
 /// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -132,13 +133,14 @@ pub async fn schedule_by(
     let (patches, statuses) = StatusWriter::new(api.clone());
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
     let extenders = HttpExtenders::new(&config.extenders).await?;
+    let kinds = kinds(config, &extenders);
     let runtime = tokio::runtime::Handle::current();
     let calls = Box::new(extenders.calls(runtime.clone()));
     let shell = Shell { runtime, binder: Binder::new(api, mailbox.clone(), extenders), recorder, patches };
     let owner = Owner::new(driver, messages, shell, calls, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
-    let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;
+    let informers = Informers::new(watch, &mailbox, names, kinds)?;
     informers.start();
     let until_stopped = async {
         let not_served = informers.watch_objects(&mailbox, &resources, stop).await;
@@ -168,6 +170,12 @@ pub async fn schedule_by(
     flush(writers).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// How pods and nodes are read: whole where an extender is sent them.
+fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
+    let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
+    (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
 }
 
 /// A client for informers, which notices when the server falls silent.

@@ -128,12 +128,17 @@ impl Bed {
         let (mailbox, messages) = Mailbox::new();
         let (informers, inboxes) = match first {
             First::Together => {
-                let informers =
-                    Informers::new(link.client(&server), &mailbox, scheduler_names(), true).unwrap();
+                let informers = Informers::new(
+                    link.client(&server),
+                    &mailbox,
+                    scheduler_names(),
+                    super::super::kinds(true),
+                )
+                .unwrap();
                 (informers, vec![messages])
             }
             First::Cache | First::Queue => {
-                let informers = Informers::without_handlers(link.client(&server), false);
+                let informers = Informers::without_handlers(link.client(&server), super::super::kinds(false));
                 let (of_queue, queued) = Mailbox::new();
                 let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue, scheduler_names()));
                 let named = HandlerOptions::named;
