@@ -220,7 +220,7 @@ fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
     let (record, file) = (folder.path().join("record"), folder.path().join("config.yaml"));
     let config = config(ours, &extender.url()).to_string();
     std::fs::write(&file, &config).unwrap();
-    let kubeconfig = plane.kubeconfig("supercargo").unwrap();
+    let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
     let supercargo = Supercargo::start(&kubeconfig, Some(&config), &["--record", record.to_str().unwrap()]);
     supercargo.wait_until_scheduling();
     assert_eq!(outcomes(&cluster, ours), expected);
