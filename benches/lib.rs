@@ -77,7 +77,11 @@ impl Bench {
         let scheduled = self.scheduler.schedule_one(self.now, &mut NoCalls);
         for effect in self.scheduler.take_effects() {
             if let Effect::Bind { pod, node, .. } = effect {
-                self.handle(Input::Bound { pod: pod.uid.clone(), by: "DefaultBinder".into(), outcome: BindOutcome::Bound });
+                self.handle(Input::Bound {
+                    pod: pod.uid.clone(),
+                    by: "DefaultBinder".into(),
+                    outcome: BindOutcome::Bound,
+                });
                 let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
                 self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
                 self.handle(Input::QueuedPod(Notification::Deleted(pod)));

@@ -6,7 +6,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -52,8 +53,7 @@ impl Binder {
         self.pre_binding.lock().insert(pod.uid.clone(), token.clone());
         let (binder, uid) = (self.clone(), pod.uid.clone());
         tokio::spawn(async move {
-            let cx = binder.context(token);
-            let status = run_groups(&cx, groups).await;
+            let status = run_groups(&binder, &token, groups).await;
             binder.pre_binding.lock().remove(&uid);
             binder.mailbox.send(Input::PreBound { pod: uid, status });
         });
@@ -127,17 +127,26 @@ pub(crate) fn pod_path(pod: &PodKey, suffix: &str) -> String {
     format!("/api/v1/namespaces/{}/pods/{}{suffix}", pod.namespace, pod.name)
 }
 
-async fn run_groups(cx: &BindingContext, groups: Vec<Vec<PreBindWork>>) -> Status {
+/// The first failure, or success. What fails makes the others of its group give up, and the next groups do not run.
+async fn run_groups(binder: &Binder, token: &CancellationToken, groups: Vec<Vec<PreBindWork>>) -> Status {
     for group in groups {
-        let runs = group.into_iter().map(|PreBindWork { name, plugin, work }| {
-            let cx = cx.clone();
+        let token = token.child_token();
+        let run = |PreBindWork { name, plugin, work }| {
+            let cx = binder.context(token.clone());
             async move {
                 let status = contained("PreBind", &name, async { plugin.pre_bind(cx, work).await }).await;
                 status.unwrap_or_else(Status::error).by(name)
             }
-        });
-        let statuses = futures::future::join_all(runs).await;
-        if let Some(failed) = statuses.into_iter().find(|status| !status.is_success()) {
+        };
+        let mut runs: FuturesUnordered<_> = group.into_iter().map(run).collect();
+        let mut failed = None;
+        while let Some(status) = runs.next().await {
+            if !status.is_success() && failed.is_none() {
+                failed = Some(status);
+                token.cancel();
+            }
+        }
+        if let Some(failed) = failed {
             return failed;
         }
     }
@@ -295,6 +304,91 @@ mod tests {
     impl BindPlugin for Panics {
         fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
             self.future()
+        }
+    }
+
+    /// Fails at once, or waits until it is told to give up.
+    struct Waits {
+        fails: bool,
+    }
+
+    impl PreBindPlugin for Waits {
+        fn pre_flight(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &Arc<str>) -> PreFlight {
+            unreachable!("this is the cycle's")
+        }
+
+        fn pre_bind(&self, cx: BindingContext, _: Box<dyn Any + Send>) -> BoxFuture<Status> {
+            let fails = self.fails;
+            Box::pin(async move {
+                if fails {
+                    return Status::error("no");
+                }
+                cx.cancelled().await;
+                Status::error("gave up")
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_in_prebind_makes_its_group_give_up_and_ends_it() {
+        let (binder, messages) = binder();
+        let work = |name: &'static str, fails| PreBindWork {
+            name: name.into(),
+            plugin: Arc::new(Waits { fails }),
+            work: Box::new(()),
+        };
+        let groups = vec![vec![work("A", false), work("B", true)], vec![work("C", false)]];
+        binder.pre_bind(&Arc::new(pod("p").build()), groups);
+        let Some(Input::PreBound { status, .. }) = told(&messages, Duration::from_secs(1)).await else {
+            panic!("the scheduler is not told");
+        };
+        assert_eq!(status, Status::error("no").by("B"), "the first failure is the one that counts");
+    }
+
+    /// Leaves it to the next one.
+    struct Skips;
+
+    impl BindPlugin for Skips {
+        fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
+            Box::pin(std::future::ready(BindOutcome::Skip))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_bind_plugin_that_does_not_skip_is_named() {
+        let another = NamedBinder { name: "Another".into(), plugin: Arc::new(Skips) };
+        let cases: [(Vec<NamedBinder>, &str, BindOutcome); 3] = [
+            (vec![another.clone(), named(Binds)], "Fake", BindOutcome::Bound),
+            (vec![named(Binds), another.clone()], "Fake", BindOutcome::Bound),
+            (vec![another], "", BindOutcome::Skip),
+        ];
+        for (binders, expected, expected_outcome) in cases {
+            let (binder, messages) = binder();
+            let pod = Arc::new(pod("p").build());
+            binder.bind(pod, "n1".into(), vec![], binders.into(), std::future::ready(()));
+            let Some(Input::Bound { by, outcome, .. }) = told(&messages, Duration::from_secs(1)).await else {
+                panic!("the scheduler is not told");
+            };
+            assert_eq!((&*by, outcome), (expected, expected_outcome));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_extender_that_must_not_be_ignored_has_the_last_word_on_a_binding() {
+        for (ignorable, expected) in [(true, "Fake"), (false, "")] {
+            let (binder, messages) = binder();
+            // It is not configured, so that it fails.
+            let extender = ExtenderSpec { name: "x".into(), ignorable, binds: true, ..Default::default() };
+            let pod = Arc::new(pod("p").build());
+            let binders = Arc::from([named(Binds)]);
+            binder.bind(pod, "n1".into(), vec![extender], binders, std::future::ready(()));
+            let Some(Input::Bound { by, outcome, .. }) = told(&messages, Duration::from_secs(1)).await else {
+                panic!("the scheduler is not told");
+            };
+            assert_eq!(&*by, expected);
+            let message = "extender x is not configured".to_owned();
+            let failed = BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message });
+            assert_eq!(outcome, if ignorable { BindOutcome::Bound } else { failed });
         }
     }
 

@@ -101,6 +101,25 @@ mod tests {
     }
 
     #[test]
+    fn extenders_that_may_be_ignored_are_asked_last() {
+        let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n\
+                    - {urlPrefix: 'http://a', ignorable: true, weight: 3}\n\
+                    - {urlPrefix: 'http://b', filterVerb: f, bindVerb: b}\n\
+                    - {urlPrefix: 'http://c', ignorable: true, prioritizeVerb: p, preemptVerb: q, weight: 3}\n";
+        let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
+        let options = scheduler_options(&Config::parse("c.yaml", text, &registry, defaults).unwrap());
+        let shown = |e: &ExtenderSpec| (e.id, e.name.to_string(), e.filters, e.preempts, e.weight, e.binds);
+        assert_eq!(
+            options.extenders.iter().map(shown).collect::<Vec<_>>(),
+            [
+                (1, "http://b".to_owned(), true, false, None, true),
+                (0, "http://a".to_owned(), false, false, None, false),
+                (2, "http://c".to_owned(), false, true, Some(3), false),
+            ]
+        );
+    }
+
+    #[test]
     fn disabling_everything_does_not_take_away_what_keeps_pods_from_being_misplaced() {
         let plugins = |disabled: &str| {
             let text = format!(
