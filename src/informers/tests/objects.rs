@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
-use super::super::Informers;
+use super::super::{Informers, kinds};
 use super::bed::{Link, scheduler_names};
 use crate::owner::{Mailbox, Message};
 
