@@ -74,7 +74,7 @@ impl Subject {
 
     /// Takes a step, and says what came of it.
     pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
-        let (mut attempted, mut waiting) = (None, BTreeMap::new());
+        let mut attempted = None;
         self.pass(TICK)?;
         match step {
             Step::Apply(object) => lock(&self.world).apply(object.clone()),
@@ -84,7 +84,7 @@ impl Subject {
                 let names = self.informers.node_names();
                 let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
                 self.probe.reset(nominated.collect());
-                waiting = self.waiting();
+                let waiting = self.waiting();
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
                     attempted = Some(waiting);
