@@ -41,6 +41,7 @@ RUN rustup target add "$CARGO_BUILD_TARGET" \
 COPY Cargo.toml Cargo.lock ./
 COPY apiserver/Cargo.toml apiserver/
 COPY benches/Cargo.toml benches/
+COPY examples/scheduler/Cargo.toml examples/scheduler/
 COPY framework/Cargo.toml framework/
 COPY informer/Cargo.toml informer/
 COPY plugins/Cargo.toml plugins/

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::Text;
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
 use supercargo_scheduler::{
-    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, QueueOptions, Scheduler,
+    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
 };
 
 /// A scheduler, and the time.
@@ -42,7 +43,7 @@ pub fn default_options() -> Options {
         }],
         extenders: Vec::new(),
         percentage_of_nodes_to_score: None,
-        queue: QueueOptions::default(),
+        ..Options::default()
     }
 }
 
@@ -77,7 +78,11 @@ impl Bench {
         let scheduled = self.scheduler.schedule_one(self.now, &mut NoCalls);
         for effect in self.scheduler.take_effects() {
             if let Effect::Bind { pod, node, .. } = effect {
-                self.handle(Input::Bound { pod: pod.uid.clone(), outcome: BindOutcome::Bound });
+                self.handle(Input::Bound {
+                    pod: pod.uid.clone(),
+                    by: Text::EMPTY,
+                    outcome: BindOutcome::Bound,
+                });
                 let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
                 self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
                 self.handle(Input::QueuedPod(Notification::Deleted(pod)));

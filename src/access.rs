@@ -25,15 +25,47 @@ const fn access(
     Access { group, resource, verb, reason }
 }
 
-/// Every kind of request that a scheduler makes.
+/// Every kind of request that a scheduler makes, with the plugins that are on by default. A plugin from outside the tree that
+/// watches a kind of its own needs a role of its own. What the server serves it tells every authenticated user.
 pub const ACCESS: &[Access] = &[
     access("", "pods", "list", "pod informer"),
     access("", "pods", "watch", "pod informer"),
     access("", "pods", "get", "quorum read after a bind whose fate is unknown"),
     access("", "nodes", "list", "node informer"),
     access("", "nodes", "watch", "node informer"),
+    access("", "persistentvolumes", "list", "volumes that claims are bound to or could be"),
+    access("", "persistentvolumes", "watch", "volumes that claims are bound to or could be"),
+    access("", "persistentvolumeclaims", "list", "claims of pods"),
+    access("", "persistentvolumeclaims", "watch", "claims of pods"),
+    access("", "services", "list", "what to spread by default"),
+    access("", "services", "watch", "what to spread by default"),
+    access("", "replicationcontrollers", "list", "what to spread by default"),
+    access("", "replicationcontrollers", "watch", "what to spread by default"),
+    access("", "namespaces", "list", "namespace selectors of pod affinity"),
+    access("", "namespaces", "watch", "namespace selectors of pod affinity"),
+    access("apps", "replicasets", "list", "what to spread by default"),
+    access("apps", "replicasets", "watch", "what to spread by default"),
+    access("apps", "statefulsets", "list", "what to spread by default"),
+    access("apps", "statefulsets", "watch", "what to spread by default"),
+    access("policy", "poddisruptionbudgets", "list", "what preemption should spare"),
+    access("policy", "poddisruptionbudgets", "watch", "what preemption should spare"),
+    access("storage.k8s.io", "storageclasses", "list", "when and where volumes are made"),
+    access("storage.k8s.io", "storageclasses", "watch", "when and where volumes are made"),
+    access("storage.k8s.io", "csinodes", "list", "how many volumes a node takes"),
+    access("storage.k8s.io", "csinodes", "watch", "how many volumes a node takes"),
+    access("storage.k8s.io", "csidrivers", "list", "whether capacities count"),
+    access("storage.k8s.io", "csidrivers", "watch", "whether capacities count"),
+    access("storage.k8s.io", "csistoragecapacities", "list", "where there is room for a volume"),
+    access("storage.k8s.io", "csistoragecapacities", "watch", "where there is room for a volume"),
+    access("storage.k8s.io", "volumeattachments", "list", "volumes that are on a node already"),
+    access("storage.k8s.io", "volumeattachments", "watch", "volumes that are on a node already"),
+    access("", "persistentvolumes", "update", "bind a volume to a claim"),
+    access("", "persistentvolumeclaims", "update", "say on which node a volume is to be made"),
+    access("", "pods", "delete", "preemption"),
     access("", "pods/binding", "create", "bind"),
     access("", "pods/status", "patch", "PodScheduled condition and nominated node"),
+    access("", "persistentvolumes", "update", "give a claim its volume"),
+    access("", "persistentvolumeclaims", "update", "have a volume provisioned for the pod's node"),
     access("events.k8s.io", "events", "create", "record an event"),
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];

@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use supercargo_framework::Text;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Predicate, WaitError,
 };
@@ -83,7 +84,7 @@ impl Binder {
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
             let outcome = ask_binders(&cx, &pod, &node, &binders).await;
-            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), outcome });
+            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), by: Text::EMPTY, outcome });
         });
     }
 
@@ -114,7 +115,7 @@ impl Binder {
     }
 }
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 /// `/api/v1/namespaces/<ns>/pods/<name><suffix>`
 pub(crate) fn pod_path(pod: &PodKey, suffix: &str) -> String {
@@ -320,7 +321,8 @@ mod tests {
             let (binder, messages) = binder();
             let binders = Arc::from([named(panics), named(Binds)]);
             binder.bind(Arc::new(pod("p").build()), "n1".into(), binders, std::future::ready(()));
-            let Some(Input::Bound { pod, outcome }) = told(&messages, Duration::from_secs(1)).await else {
+            let Some(Input::Bound { pod, outcome, .. }) = told(&messages, Duration::from_secs(1)).await
+            else {
                 panic!("{panics:?}: the scheduler is not told");
             };
             assert_eq!(pod, "p".into());

@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use supercargo_framework::features::Version;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 use tracing_subscriber::EnvFilter;
 
+use crate::config::Catalog;
 use crate::demo::{DemoOptions, demo};
+use crate::feature_gates::{self, FeatureGates, emulated_version};
 use crate::logs::LogSink;
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, load_config, run};
@@ -28,6 +31,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Schedule pods until a signal comes.
+    #[command(after_help = feature_gates::help())]
     Run(Run),
     /// See a scheduler at work: a cluster in memory, and pods that arrive.
     Demo(DemoOptions),
@@ -49,6 +53,27 @@ struct Run {
     /// in it.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    features: FeatureArgs,
+}
+
+#[derive(Debug, Args)]
+struct FeatureArgs {
+    /// Features to turn on or off, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`. Those there are, with
+    /// their defaults, stand at the end of this help.
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
+    feature_gates: FeatureGates,
+    /// The version of kube-scheduler whose defaults of feature gates are taken: 1.34 to 1.37.
+    #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value = "1.36")]
+    emulated_version: Version,
+}
+
+impl FeatureArgs {
+    /// These plugins with the features as given.
+    fn applied_to(&self, catalog: &Catalog) -> Result<Catalog> {
+        let features = self.feature_gates.apply(self.emulated_version).context("--feature-gates")?;
+        Ok(catalog.clone().with_features(features))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -58,6 +83,8 @@ struct Replay {
     /// The configuration of the recorded run.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    features: FeatureArgs,
 }
 
 #[derive(Debug, Args)]
@@ -79,17 +106,19 @@ enum Format {
     Json,
 }
 
-/// Does what the command line says.
-pub fn execute(cli: Cli) -> Result<()> {
+/// Does what the command line says, with these plugins.
+pub fn execute(cli: Cli, catalog: &Catalog) -> Result<()> {
     let sink = LogSink::default();
     cli.logs.install(&sink, if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" })?;
     match cli.command {
-        Command::Run(Run { kubeconfig, config, record }) => {
-            on_runtime(run(RunOptions { kubeconfig, config, record }))
+        Command::Run(Run { kubeconfig, config, record, features }) => {
+            let catalog = features.applied_to(catalog)?;
+            on_runtime(run(RunOptions { kubeconfig, config, record }, &catalog))
         }
         Command::Demo(options) => on_runtime(demo(options, &sink)),
-        Command::Replay(Replay { file, config }) => {
-            let mut scheduler = Scheduler::new(scheduler_options(&load_config(config.as_deref())?))?;
+        Command::Replay(Replay { file, config, features }) => {
+            let config = load_config(config.as_deref(), &features.applied_to(catalog)?)?;
+            let mut scheduler = Scheduler::new(scheduler_options(&config))?;
             let record =
                 std::fs::File::open(&file).with_context(|| format!("cannot read {}", file.display()))?;
             let steps =

@@ -1,5 +1,7 @@
 //! The informers, and what their handlers tell the scheduler.
 
+mod objects;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -67,6 +69,7 @@ fn node_handler(mailbox: &Mailbox) -> impl EventHandler<NodeRecord> {
 
 /// The informers of a scheduler.
 pub(crate) struct Informers {
+    client: Client,
     factory: SharedInformerFactory,
     pods: Arc<SharedInformer<PodKind>>,
     nodes: Arc<SharedInformer<NodeKind>>,
@@ -91,7 +94,7 @@ impl Informers {
     }
 
     fn without_handlers(client: Client, protobuf: bool) -> Self {
-        let factory = SharedInformerFactory::new(client);
+        let factory = SharedInformerFactory::new(client.clone());
         let no_annotations: [&str; 0] = [];
         let pods =
             factory.informer_for(Arc::new(PodKind::new(no_annotations).protobuf(protobuf)), |mut parts| {
@@ -103,7 +106,7 @@ impl Informers {
             .informer_for(Arc::new(NodeKind::new(no_annotations).protobuf(protobuf)), |parts| {
                 parts.build(Indexers::default())
             });
-        Self { factory, pods, nodes, stop: CancellationToken::new() }
+        Self { client, factory, pods, nodes, stop: CancellationToken::new() }
     }
 
     pub(crate) fn start(&self) {

@@ -14,14 +14,17 @@ pub mod api;
 mod binder;
 pub mod cli;
 pub mod clock;
+mod command;
 pub mod config;
 pub mod demo;
 mod events;
+pub mod feature_gates;
 mod informers;
 pub mod logs;
 mod observe;
 pub mod options;
 mod owner;
+mod preemptor;
 pub mod rate_limit;
 pub mod run;
 mod shell;
@@ -29,3 +32,5 @@ mod status_writer;
 #[cfg(test)]
 mod testing;
 pub mod wire;
+
+pub use command::SchedulerCommand;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::Plugin;
+use supercargo_framework::{Feature, Plugin};
 use supercargo_scheduler::{Backoff, Options, PluginLists, ProfileSpec, QueueOptions};
 
 use crate::config::{Config, PluginSet, ProfileConfig};
@@ -16,8 +16,10 @@ pub fn scheduler_options(config: &Config) -> Options {
         percentage_of_nodes_to_score: None,
         queue: QueueOptions {
             backoff: Backoff { initial: config.pod_initial_backoff, max: config.pod_max_backoff },
+            pop_from_backoff: config.features.enabled(Feature::SchedulerPopFromBackoffQ),
             ..QueueOptions::default()
         },
+        features: config.features.clone(),
     }
 }
 
@@ -56,13 +58,12 @@ fn instance(set: &PluginSet, name: &str) -> Option<Arc<dyn Plugin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Catalog;
     use supercargo_scheduler::Scheduler;
 
     #[test]
     fn the_default_configuration_makes_a_scheduler() {
-        let config =
-            Config::default_with(&supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS)
-                .unwrap();
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let options = scheduler_options(&config);
         let weights: Vec<_> = options.profiles[0]
             .plugins
@@ -76,6 +77,8 @@ mod tests {
                 ("TaintToleration", 3),
                 ("NodeAffinity", 2),
                 ("NodeResourcesFit", 1),
+                ("PodTopologySpread", 2),
+                ("InterPodAffinity", 2),
                 ("NodeResourcesBalancedAllocation", 1),
                 ("ImageLocality", 1)
             ]
@@ -90,8 +93,7 @@ mod tests {
                 "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n    \
                  multiPoint: {{disabled: [{disabled}], enabled: [{{name: PrioritySort}}, {{name: DefaultBinder}}]}}\n"
             );
-            let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
-            let config = Config::parse("c.yaml", &text, &registry, defaults).unwrap();
+            let config = Config::parse("c.yaml", &text, &Catalog::in_tree()).unwrap();
             let lists = scheduler_options(&config).profiles.remove(0).plugins;
             lists.pre_filter.iter().map(|plugin| plugin.name()).collect::<Vec<_>>()
         };
@@ -104,8 +106,7 @@ mod tests {
         let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                     percentageOfNodesToScore: 30\nprofiles:\n- {schedulerName: a}\n\
                     - {schedulerName: b, percentageOfNodesToScore: 0}\n";
-        let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
-        let options = scheduler_options(&Config::parse("c.yaml", text, &registry, defaults).unwrap());
+        let options = scheduler_options(&Config::parse("c.yaml", text, &Catalog::in_tree()).unwrap());
         let wanted: Vec<_> =
             options.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score).collect();
         assert_eq!((wanted, options.percentage_of_nodes_to_score), (vec![Some(30), None], None));

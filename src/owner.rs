@@ -10,7 +10,7 @@ use std::time::Duration;
 use supercargo_framework::Now;
 use supercargo_framework::binding::Predicate;
 use supercargo_scheduler::record::Recorded;
-use supercargo_scheduler::{Effect, Input, NoCalls, Scheduler};
+use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -179,9 +179,9 @@ impl<C: CarryOut> Owner<C> {
     fn take(&mut self, message: Message) -> io::Result<()> {
         match message {
             Message::Input(input) => {
-                let objects_change = matches!(*input, Input::Object(_));
+                let concerns_waits = matters_to_waits(&input);
                 self.handle(*input)?;
-                if objects_change {
+                if concerns_waits {
                     self.check_waits();
                 }
             }
@@ -209,13 +209,24 @@ impl<C: CarryOut> Owner<C> {
 
     /// Tells those whose condition holds, and forgets those who no longer wait.
     fn check_waits(&mut self) {
-        let objects = self.driver.scheduler().objects();
+        let cluster = self.driver.scheduler();
         let (done, waiting): (Vec<_>, Vec<_>) =
-            self.waits.drain(..).partition(|(predicate, met)| met.is_closed() || predicate(objects));
+            self.waits.drain(..).partition(|(predicate, met)| met.is_closed() || predicate(cluster));
         self.waits = waiting;
         for (_, met) in done {
             // Whoever has stopped waiting does not mind.
             let _ = met.send(());
         }
+    }
+}
+
+/// Whether what bindings wait for may look different after this.
+fn matters_to_waits(input: &Input) -> bool {
+    match input {
+        Input::Object(_) | Input::Node(_) => true,
+        Input::QueuedPod(change) | Input::AssignedPod(change) => {
+            matches!(change, Notification::Deleted(_))
+        }
+        _ => false,
     }
 }

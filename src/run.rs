@@ -19,12 +19,13 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{Api, ConnectError, client, connect};
 use crate::binder::Binder;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{ClientConnection, Config};
+use crate::config::{Catalog, ClientConnection, Config};
 use crate::events::Writer;
 use crate::informers::Informers;
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
+use crate::preemptor::Preemptor;
 use crate::rate_limit::RateLimiter;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
@@ -75,19 +76,18 @@ impl Clients {
 }
 
 /// Reads the configuration, or the default one.
-pub fn load_config(path: Option<&Path>) -> Result<Config> {
-    let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
+pub fn load_config(path: Option<&Path>, catalog: &Catalog) -> Result<Config> {
     Ok(match path {
-        Some(path) => Config::load(path, &registry, defaults)?,
-        None => Config::default_with(&registry, defaults)?,
+        Some(path) => Config::load(path, catalog)?,
+        None => Config::default_with(catalog)?,
     })
 }
 
 /// Schedules until a signal comes, lets the bindings under way end, and returns.
-pub async fn run(options: RunOptions) -> Result<()> {
+pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
     let signalled = stop_signal()?;
-    let config = load_config(options.config.as_deref())?;
+    let config = load_config(options.config.as_deref(), catalog)?;
     let kubeconfig = options.kubeconfig.as_ref().or(config.client_connection.kubeconfig.as_ref());
     let connection = tokio::select! {
         connection = connect(kubeconfig.map(PathBuf::as_path)) => connection?,
@@ -123,6 +123,7 @@ pub async fn schedule_by(
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
     let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
+    let resources = scheduler.resources();
     let driver = driver(scheduler, record)?;
     let (mailbox, messages) = Mailbox::new();
     let _stop = StopOnDrop(mailbox.clone());
@@ -131,7 +132,8 @@ pub async fn schedule_by(
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
     let shell = Shell {
         runtime: tokio::runtime::Handle::current(),
-        binder: Binder::new(api, mailbox.clone()),
+        binder: Binder::new(api.clone(), mailbox.clone()),
+        preemptor: Preemptor::new(api, mailbox.clone()),
         recorder,
         patches,
     };
@@ -141,7 +143,9 @@ pub async fn schedule_by(
     let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;
     informers.start();
     let until_stopped = async {
+        let not_served = informers.watch_objects(&mailbox, &resources, stop).await;
         informers.begin_when_synced(&mailbox, stop).await;
+        stop.run_until_cancelled(informers.watch_once_served(&mailbox, not_served)).await;
         stop.cancelled().await;
     };
     tokio::select! {

@@ -5,12 +5,14 @@ use supercargo_scheduler::{Effect, EventType};
 use crate::binder::Binder;
 use crate::events::Recorder;
 use crate::owner::CarryOut;
+use crate::preemptor::Preemptor;
 use crate::status_writer::Patches;
 
 /// The scheduler's hands.
 pub(crate) struct Shell {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) binder: Binder,
+    pub(crate) preemptor: Preemptor,
     pub(crate) recorder: Recorder,
     pub(crate) patches: Patches,
 }
@@ -22,11 +24,12 @@ impl CarryOut for Shell {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => self.binder.pre_bind(&pod, groups),
             Effect::CancelPreBind(uid) => self.binder.cancel_pre_bind(&uid),
-            Effect::Bind { pod, node, binders } => {
+            Effect::Bind { pod, node, binders, .. } => {
                 let settled = self.patches.settle(&pod.uid);
                 self.binder.bind(pod, node, binders, settled);
             }
             Effect::ReadPod { pod, uid } => self.binder.read(pod, uid),
+            Effect::Evict { preemption, victims } => self.preemptor.evict(preemption, victims),
             Effect::PatchPodStatus(patch) => self.patches.send(patch),
             Effect::RecordEvent(event) => {
                 match event.kind {

@@ -23,7 +23,7 @@ use crate::binder::pod_path;
 /// So many patches at most are under way.
 const PATCHES_IN_FLIGHT: usize = 64;
 /// Pauses between tries: upstream's default backoff.
-const PAUSES: [Duration; 3] =
+pub(crate) const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Something for the writer.
@@ -225,7 +225,8 @@ async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
     }
 }
 
-fn is_passing(error: &CallError) -> bool {
+/// Whether the same patch may be taken a moment later.
+pub(crate) fn is_passing(error: &CallError) -> bool {
     let passing = [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::SERVICE_UNAVAILABLE, StatusCode::CONFLICT];
     error.connection_refused || error.status.is_some_and(|status| passing.contains(&status))
 }
@@ -234,7 +235,7 @@ fn is_passing(error: &CallError) -> bool {
 fn body(patch: &StatusPatch) -> Value {
     let mut status = serde_json::Map::new();
     if let Some(condition) = &patch.condition {
-        status.insert("conditions".into(), json!([condition_json(condition)]));
+        status.insert("conditions".into(), json!([condition_json("PodScheduled", condition)]));
     }
     if let Nomination::Override(node) = &patch.nomination {
         status.insert("nominatedNodeName".into(), json!(node));
@@ -242,10 +243,11 @@ fn body(patch: &StatusPatch) -> Value {
     json!({"metadata": {"uid": patch.uid}, "status": status})
 }
 
-fn condition_json(condition: &PodCondition) -> Value {
+/// A condition of this type as the API has it.
+pub(crate) fn condition_json(kind: &str, condition: &PodCondition) -> Value {
     let transition = condition.last_transition.and_then(|at| Timestamp::from_microsecond(at.0).ok());
     json!({
-        "type": "PodScheduled",
+        "type": kind,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,

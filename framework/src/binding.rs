@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::node::NodeRecord;
 use crate::objects::Objects;
 use crate::pod::{PodKey, Uid};
 
@@ -71,14 +72,24 @@ pub enum WaitError {
     Cancelled,
 }
 
-/// Decides on the scheduler's objects whether waiting is over.
-pub type Predicate = Box<dyn Fn(&Objects) -> bool + Send + 'static>;
+/// What a binding that waits can see of the cluster, as the informers have it.
+pub trait Cluster {
+    /// The objects of other kinds.
+    fn objects(&self) -> &Objects;
+    /// A node.
+    fn node(&self, name: &str) -> Option<&NodeRecord>;
+    /// Whether the pod still exists.
+    fn has_pod(&self, pod: &PodKey, uid: &Uid) -> bool;
+}
+
+/// Decides whether waiting is over.
+pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
 
 /// What the shell does for a plugin that binds. One implementation runs on tokio, another inline in a simulation.
 pub trait BindingCalls: Send + Sync {
     /// Sends a request.
     fn call(&self, call: ApiCall) -> BoxFuture<Result<serde_json::Value, ApiError>>;
-    /// Waits until the predicate holds, checked whenever objects change.
+    /// Waits until the predicate holds, checked at once and whenever objects or nodes change or a pod goes.
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>>;
     /// Resolves when the binding is cancelled, for example by preemption. Never before PreBind, never after it.
     fn cancelled(&self) -> BoxFuture<()>;

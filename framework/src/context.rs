@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, NodeIndex, Nodes};
-use crate::objects::{Object, ObjectBody, Objects, Typed};
+use crate::objects::{Object, ObjectBody, Objects, PersistentVolume, Typed, resources};
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::text::Text;
 use crate::time::Now;
@@ -58,13 +58,9 @@ pub enum Command {
     },
     /// Take an object to be like this until the API says so; see [`Objects::assume`].
     Assume(Arc<Object>),
-    /// Take an object to be what the API says again.
-    Restore {
-        /// The kind.
-        resource: Text,
-        /// The key.
-        key: Arc<str>,
-    },
+    /// Take an object to be what the API says again, unless it has changed since this was assumed; see
+    /// [`Objects::restore`].
+    Restore(Arc<Object>),
     /// Make room for a pod: victims that are on their way to the node are turned back, the others are deleted, the last
     /// one after all others, and until that is under way the pod is not tried again.
     Preempt {
@@ -76,6 +72,9 @@ pub enum Command {
         victims: Vec<Arc<PodInfo>>,
         /// In whose name.
         plugin: Text,
+        /// Whether the pod's attempt ends before that is done. If not, no pod is tried meanwhile, as upstream has it
+        /// without `SchedulerAsyncPreemption`.
+        asynchronous: bool,
     },
     /// Turn a pod that waits on Permit down.
     Reject {
@@ -181,6 +180,18 @@ impl<'a> Context<'a> {
     ) -> impl Iterator<Item = Typed<'a, T>> {
         self.note(|| Read::Kind(resource.clone()));
         self.objects.list_in(resource, namespace).filter_map(Typed::of)
+    }
+
+    /// The PersistentVolumes of a storage class, ordered by name.
+    pub fn volumes_of_class(&self, class: &str) -> impl Iterator<Item = Typed<'a, PersistentVolume>> {
+        self.note(|| Read::Kind(resources::PERSISTENT_VOLUME));
+        self.objects.volumes_of_class(class).filter_map(Typed::of)
+    }
+
+    /// Every object of a kind with a type of its own that belongs to a node, ordered by key.
+    pub fn list_on<T: ObjectBody>(&self, resource: &Text, node: &str) -> impl Iterator<Item = Typed<'a, T>> {
+        self.note(|| Read::Kind(resource.clone()));
+        self.objects.list_on(resource, node).filter_map(Typed::of)
     }
 
     /// When the call is made.

@@ -93,7 +93,8 @@ pub enum EventResource {
     Pod,
     /// A pod that has a node. Internal: plugins register [`EventResource::Pod`].
     AssignedPod,
-    /// A pod that has no node. Internal.
+    /// A pod that has no node. A plugin that registers its additions hears of new pods that wait, which upstream has
+    /// from 1.37 on under the name UnscheduledPod; who registers [`EventResource::Pod`] hears of their updates only.
     UnschedulablePod,
     /// A node.
     Node,

@@ -1,5 +1,6 @@
 //! All nodes, in the order scheduling visits them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -30,6 +31,8 @@ pub struct Nodes {
     by_name: FxHashMap<Arc<str>, NodeIndex>,
     order: Vec<NodeIndex>,
     images: FxHashMap<Arc<str>, ImageState>,
+    with_affinity: BTreeSet<NodeIndex>,
+    with_required_anti_affinity: BTreeSet<NodeIndex>,
 }
 
 impl Nodes {
@@ -71,6 +74,16 @@ impl Nodes {
         self.index_of(name).map(|index| self.at(index))
     }
 
+    /// The nodes on which a pod has inter-pod affinity or anti-affinity of any sort, in no particular order.
+    pub fn with_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.with_affinity.iter().map(|index| self.at(*index))
+    }
+
+    /// The nodes on which a pod demands anti-affinity, in no particular order.
+    pub fn with_required_anti_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.with_required_anti_affinity.iter().map(|index| self.at(*index))
+    }
+
     /// How widely an image is spread, by normalised name.
     pub fn image(&self, name: &str) -> Option<ImageState> {
         self.images.get(name).copied()
@@ -86,12 +99,15 @@ impl Nodes {
         });
         self.slots[index.0 as usize] = Some(info);
         self.by_name.insert(name, index);
+        self.list_affinity(index);
         index
     }
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
-        self.slots.get_mut(index.0 as usize)?.as_mut().map(change)
+        let result = self.slots.get_mut(index.0 as usize)?.as_mut().map(change);
+        self.list_affinity(index);
+        result
     }
 
     /// Replaces the node object of a node.
@@ -110,6 +126,7 @@ impl Nodes {
         let info = self.slots.get_mut(index.0 as usize)?.take()?;
         self.by_name.remove(info.name());
         self.remove_images(&info);
+        self.list_affinity(index);
         self.free.push(index);
         Some(info)
     }
@@ -117,6 +134,22 @@ impl Nodes {
     /// Sets the visiting order.
     pub fn set_order(&mut self, order: Vec<NodeIndex>) {
         self.order = order;
+    }
+
+    /// Brings the lists of nodes whose pods have affinity up to date with one node.
+    fn list_affinity(&mut self, index: NodeIndex) {
+        let info = self.slots[index.0 as usize].as_ref();
+        let lists = [
+            (&mut self.with_affinity, info.map(NodeInfo::pods_with_affinity)),
+            (&mut self.with_required_anti_affinity, info.map(NodeInfo::pods_with_required_anti_affinity)),
+        ];
+        for (list, pods) in lists {
+            if pods.is_some_and(|pods| !pods.is_empty()) {
+                list.insert(index);
+            } else if !list.is_empty() {
+                list.remove(&index);
+            }
+        }
     }
 
     fn add_images(&mut self, info: &NodeInfo) {
@@ -143,7 +176,8 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::node;
+    use crate::pod_affinity::{PodAffinity, PodAffinityTerm};
+    use crate::testing::{node, pod};
 
     #[test]
     fn images_are_counted_over_the_nodes_that_have_them() {
@@ -156,5 +190,40 @@ mod tests {
         nodes.remove(a);
         assert_eq!((nodes.image("x:1"), nodes.image("y:1")), (None, None));
         assert_eq!(nodes.index_of("a"), None);
+    }
+
+    #[test]
+    fn nodes_whose_pods_have_affinity_are_listed_while_they_have() {
+        let affine = |name: &str, required: bool| {
+            let terms = [PodAffinityTerm::default()];
+            let affinity = PodAffinity {
+                required_anti_affinity: terms.into_iter().filter(|_| required).collect(),
+                ..PodAffinity::default()
+            };
+            Arc::new(pod(name).with_spec(|spec| spec.pod_affinity = Some(Box::new(affinity))).build())
+        };
+        let names = |nodes: &Nodes| {
+            let listed = |list: Vec<&NodeInfo>| {
+                list.iter().map(|info| info.name().to_string()).collect::<Vec<_>>().join(" ")
+            };
+            (listed(nodes.with_affinity().collect()), listed(nodes.with_required_anti_affinity().collect()))
+        };
+        let mut nodes = Nodes::default();
+        let mut ghost = NodeInfo::new(Arc::new(node("a").build()));
+        ghost.add_pod(affine("returned", true));
+        let a = nodes.insert(ghost);
+        let b = nodes.insert(NodeInfo::new(Arc::new(node("b").build())));
+        assert_eq!(names(&nodes), ("a".into(), "a".into()));
+        for pod in [affine("soft", false), affine("hard", true), Arc::new(pod("plain").build())] {
+            nodes.update(b, |info| info.add_pod(pod));
+        }
+        assert_eq!(names(&nodes), ("a b".into(), "a b".into()));
+        nodes.update(b, |info| info.remove_pod(&"hard".into()));
+        assert_eq!(names(&nodes), ("a b".into(), "a".into()));
+        nodes.set_node(b, Arc::new(node("b").label("new", "").build()));
+        nodes.remove(a);
+        assert_eq!(names(&nodes), ("b".into(), String::new()));
+        nodes.update(b, |info| info.remove_pod(&"soft".into()));
+        assert_eq!(names(&nodes), (String::new(), String::new()));
     }
 }

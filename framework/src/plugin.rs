@@ -4,6 +4,7 @@
 //! from one thread; PreBind and Bind return futures that the shell runs.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,6 +174,29 @@ pub struct NodeStatuses {
     pub absent: Option<Status>,
     /// The statuses of single nodes.
     pub by_node: Vec<(NodeIndex, Status)>,
+}
+
+impl NodeStatuses {
+    /// How often each reason is given among so many nodes, sorted as strings: upstream's histogram.
+    pub fn histogram(&self, all_nodes: usize) -> Vec<String> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in self.by_node.iter().flat_map(|(_, status)| status.reasons()) {
+            *counts.entry(reason).or_default() += 1;
+        }
+        let others = all_nodes.saturating_sub(self.by_node.len());
+        for reason in self.absent.iter().flat_map(Status::reasons).filter(|_| others > 0) {
+            *counts.entry(reason).or_default() += others;
+        }
+        let mut lines: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        lines.sort();
+        lines
+    }
+
+    /// The status of a node; `None` when nothing is known of it.
+    pub fn get(&self, node: NodeIndex) -> Option<&Status> {
+        let own = self.by_node.iter().find(|(index, _)| *index == node).map(|(_, status)| status);
+        own.or(self.absent.as_ref())
+    }
 }
 
 /// A node that preemption could make room on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::features::Features;
+use crate::features::{Feature, Features};
 use crate::plugin::Plugin;
 
 /// Arguments that a plugin cannot work with.
@@ -64,4 +64,24 @@ pub struct DefaultPlugin {
     pub name: &'static str,
     /// The weight of its scores; 0 for a plugin that does not score.
     pub weight: i32,
+    /// The feature that must be on for the profile to enable it.
+    pub feature: Option<Feature>,
+}
+
+impl DefaultPlugin {
+    /// A plugin that is enabled whatever the features.
+    pub const fn new(name: &'static str, weight: i32) -> Self {
+        Self { name, weight, feature: None }
+    }
+
+    /// The same while a feature is on.
+    #[must_use]
+    pub const fn with(self, feature: Feature) -> Self {
+        Self { feature: Some(feature), ..self }
+    }
+
+    /// Whether a profile enables it with these features.
+    pub fn is_enabled(&self, features: &Features) -> bool {
+        self.feature.is_none_or(|feature| features.enabled(feature))
+    }
 }

@@ -40,12 +40,12 @@ pub struct ContainerRequests {
     pub status: Option<ContainerStatusRequests>,
 }
 
-/// What the kubelet reports for a container while a resize is under way.
+/// What the kubelet reports for a container, or for the pod as a whole, while a resize is under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatusRequests {
-    /// `status.containerStatuses[].resources.requests`.
+    /// `resources.requests` of the status.
     pub actual: ResourceList,
-    /// `status.containerStatuses[].allocatedResources`.
+    /// `allocatedResources` of the status.
     pub allocated: ResourceList,
 }
 
@@ -58,6 +58,8 @@ pub struct RequestInputs {
     pub containers: Vec<ContainerRequests>,
     /// `spec.resources.requests`, if set.
     pub pod_level: Option<ResourceList>,
+    /// What the kubelet reports of them, where `status.resources` is set.
+    pub pod_level_status: Option<ContainerStatusRequests>,
     /// `spec.overhead`.
     pub overhead: ResourceList,
     /// Whether the kubelet found a requested resize infeasible; the spec is then not counted.
@@ -77,12 +79,16 @@ impl RequestInputs {
     /// The effective request: the larger of what the containers need together and what any init container needs
     /// beside the sidecars started before it; pod-level amounts replace that; overhead is added.
     pub fn effective(&self, options: RequestOptions) -> PodRequests {
-        let pod_level = self.pod_level.as_deref().filter(|_| !options.skip_pod_level);
-        let resource = self.aggregate(pod_level, |c| self.container(c, options));
-        let with_defaults = self.aggregate(pod_level, |c| {
-            let mut requests = self.container(c, options);
-            set_default(&mut requests.milli_cpu, DEFAULT_MILLI_CPU, c, names::CPU, pod_level);
-            set_default(&mut requests.memory, DEFAULT_MEMORY, c, names::MEMORY, pod_level);
+        let resource = self.aggregate(options, resource_of_all);
+        let (cpu, memory) = (self.has_default(names::CPU, options), self.has_default(names::MEMORY, options));
+        let with_defaults = self.aggregate(options, |counted| {
+            let mut requests = resource_of_all(counted);
+            if cpu && !counted.ask(names::CPU) {
+                requests.milli_cpu = DEFAULT_MILLI_CPU;
+            }
+            if memory && !counted.ask(names::MEMORY) {
+                requests.memory = DEFAULT_MEMORY;
+            }
             requests
         });
         PodRequests {
@@ -92,19 +98,15 @@ impl RequestInputs {
         }
     }
 
-    fn aggregate(
-        &self,
-        pod_level: Option<&[(Arc<str>, i64)]>,
-        requests: impl Fn(&ContainerRequests) -> Resource,
-    ) -> Resource {
+    fn aggregate(&self, options: RequestOptions, requests: impl Fn(&Counted<'_>) -> Resource) -> Resource {
         let mut total = Resource::default();
         for container in &self.containers {
-            total.add(&requests(container));
+            total.add(&requests(&self.of_container(container, options)));
         }
         let mut sidecars = Resource::default();
         let mut init_peak = Resource::default();
         for container in &self.init_containers {
-            let own = requests(container);
+            let own = requests(&self.of_container(container, options));
             if container.restartable {
                 total.add(&own);
                 sidecars.add(&own);
@@ -116,44 +118,79 @@ impl RequestInputs {
             }
         }
         total.set_max(&init_peak);
-        for (name, amount) in pod_level.unwrap_or_default().iter().filter(|(name, _)| is_pod_level(name)) {
-            total.set(name, *amount);
+        if let Some(pod_level) = self.pod_level(options) {
+            let counted = resource_of_all(&self.counted(pod_level, self.pod_level_status.as_ref(), options));
+            for (name, _) in pod_level.iter().filter(|(name, _)| is_pod_level(name)) {
+                total.set(name, counted.get(name));
+            }
         }
         total.add(&resource_of(&self.overhead));
         total
     }
 
-    fn container(&self, container: &ContainerRequests, options: RequestOptions) -> Resource {
-        let spec = resource_of(&container.requests);
-        let Some(status) = container.status.as_ref().filter(|_| options.use_status) else {
-            return spec;
-        };
-        let mut counted = resource_of(&status.actual);
-        counted.set_max(&resource_of(&status.allocated));
-        if !self.resize_infeasible {
-            counted.set_max(&spec);
-        }
-        counted
+    fn pod_level(&self, options: RequestOptions) -> Option<&ResourceList> {
+        self.pod_level.as_ref().filter(|_| !options.skip_pod_level)
     }
+
+    /// Whether a container that does not ask for the resource counts with a default. It does unless there are pod-level
+    /// requests and anything in the pod asks for it.
+    fn has_default(&self, name: &str, options: RequestOptions) -> bool {
+        let Some(pod_level) =
+            self.pod_level(options).filter(|list| list.iter().any(|(name, _)| is_pod_level(name)))
+        else {
+            return true;
+        };
+        let mut containers = self.containers.iter().chain(&self.init_containers);
+        let asked = containers.any(|container| self.of_container(container, options).ask(name))
+            || asks(pod_level, name)
+            || asks(&self.overhead, name);
+        !asked
+    }
+
+    fn of_container<'a>(&self, container: &'a ContainerRequests, options: RequestOptions) -> Counted<'a> {
+        self.counted(&container.requests, container.status.as_ref(), options)
+    }
+
+    /// The spec's requests, or with the status, where that counts, all that may be in force.
+    fn counted<'a>(
+        &self,
+        spec: &'a ResourceList,
+        status: Option<&'a ContainerStatusRequests>,
+        options: RequestOptions,
+    ) -> Counted<'a> {
+        match status.filter(|_| options.use_status) {
+            None => Counted([Some(spec), None, None]),
+            Some(ContainerStatusRequests { actual, allocated }) => {
+                Counted([Some(spec).filter(|_| !self.resize_infeasible), Some(actual), Some(allocated)])
+            }
+        }
+    }
+}
+
+/// Resource lists of which the largest amounts count.
+struct Counted<'a>([Option<&'a ResourceList>; 3]);
+
+impl Counted<'_> {
+    fn ask(&self, name: &str) -> bool {
+        self.0.iter().flatten().any(|list| asks(list, name))
+    }
+}
+
+fn asks(list: &ResourceList, name: &str) -> bool {
+    list.iter().any(|(known, _)| **known == *name)
+}
+
+fn resource_of_all(Counted(lists): &Counted<'_>) -> Resource {
+    let mut largest = Resource::default();
+    for list in lists.iter().flatten() {
+        largest.set_max(&resource_of(list));
+    }
+    largest
 }
 
 /// Names that `spec.resources` may set.
 fn is_pod_level(name: &str) -> bool {
     matches!(name, names::CPU | names::MEMORY) || name.starts_with(names::HUGE_PAGES_PREFIX)
-}
-
-/// The default stands in for a request that is not made at all; an explicit zero stays zero.
-fn set_default(
-    amount: &mut i64,
-    default: i64,
-    container: &ContainerRequests,
-    name: &str,
-    pod_level: Option<&[(Arc<str>, i64)]>,
-) {
-    let asked = |list: &[(Arc<str>, i64)]| list.iter().any(|(n, _)| &**n == name);
-    if !asked(&container.requests) && *amount == 0 && !pod_level.is_some_and(asked) {
-        *amount = default;
-    }
 }
 
 /// A resource list as a vector; a pod count in it is not a request.
@@ -225,6 +262,54 @@ mod tests {
         assert_eq!(requests.resource, Resource::new(300, 0));
         assert_eq!(requests.non_zero_milli_cpu, 100 + 300);
         assert_eq!(requests.non_zero_memory, 2 * DEFAULT_MEMORY);
+    }
+
+    #[test]
+    fn with_pod_level_requests_defaults_are_for_what_nothing_in_the_pod_asks_for() {
+        let with_pod_level = |name: &str, containers, overhead: &[&str]| RequestInputs {
+            containers,
+            pod_level: Some(vec![(name.into(), 64)]),
+            overhead: overhead.iter().map(|name| (Arc::from(*name), 1)).collect(),
+            ..Default::default()
+        };
+        let half = || vec![container(100, -1), container(-1, -1)];
+        let cases = [
+            ("asked for by one container", with_pod_level("memory", half(), &[]), (100, 64)),
+            ("asked for by none", with_pod_level("cpu", half(), &[]), (64, 2 * DEFAULT_MEMORY)),
+            ("asked for by the overhead", with_pod_level("cpu", half(), &["memory"]), (64, 1)),
+            (
+                "no pod-level amount that counts",
+                with_pod_level("example.com/gpu", half(), &[]),
+                (200, 2 * DEFAULT_MEMORY),
+            ),
+        ];
+        for (name, inputs, expected) in cases {
+            let requests = inputs.effective(RequestOptions::default());
+            assert_eq!((requests.non_zero_milli_cpu, requests.non_zero_memory), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_resize_of_the_pod_as_a_whole_counts_like_a_containers() {
+        let resizing = |infeasible| RequestInputs {
+            containers: vec![container(100, 1)],
+            pod_level: Some(vec![("cpu".into(), 400), ("memory".into(), 10)]),
+            pod_level_status: Some(ContainerStatusRequests {
+                actual: vec![("cpu".into(), 500)],
+                allocated: vec![("cpu".into(), 450)],
+            }),
+            resize_infeasible: infeasible,
+            ..Default::default()
+        };
+        let of = |inputs: &RequestInputs, options| {
+            let resource = inputs.effective(options).resource;
+            (resource.milli_cpu, resource.memory)
+        };
+        let with_status = RequestOptions { use_status: true, ..Default::default() };
+        assert_eq!(of(&resizing(false), with_status), (500, 10));
+        assert_eq!(of(&resizing(true), with_status), (500, 0), "what the spec asks for does not count");
+        assert_eq!(of(&resizing(false), RequestOptions::default()), (400, 10));
+        assert_eq!(of(&resizing(false), RequestOptions { skip_pod_level: true, ..with_status }), (100, 1));
     }
 
     #[test]

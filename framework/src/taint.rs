@@ -1,8 +1,11 @@
 //! Taints of nodes and tolerations of pods.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::features::{Feature, Features};
 
 /// What a taint does to pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,8 +55,26 @@ pub enum TolerationOperator {
     Equal,
     /// Any value.
     Exists,
-    /// An operator this scheduler does not evaluate (upstream's alpha `Lt` and `Gt`, off by default): tolerates nothing.
+    /// The taint's value is a smaller integer.
+    Lt,
+    /// The taint's value is a larger integer.
+    Gt,
+    /// An operator that is not evaluated: tolerates nothing.
     Unknown,
+}
+
+impl TolerationOperator {
+    /// The operator by its API name. While `TaintTolerationComparisonOperators` is off nothing is compared by size.
+    pub fn from_api(name: &str, features: &Features) -> Self {
+        let compares = features.enabled(Feature::TaintTolerationComparisonOperators);
+        match name {
+            "" | "Equal" => Self::Equal,
+            "Exists" => Self::Exists,
+            "Lt" if compares => Self::Lt,
+            "Gt" if compares => Self::Gt,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// A toleration of a pod.
@@ -77,9 +98,23 @@ impl Toleration {
             && match self.operator {
                 TolerationOperator::Exists => true,
                 TolerationOperator::Equal => self.value == taint.value,
+                TolerationOperator::Lt => self.compare(taint) == Some(Ordering::Less),
+                TolerationOperator::Gt => self.compare(taint) == Some(Ordering::Greater),
                 TolerationOperator::Unknown => false,
             }
     }
+
+    /// How the taint's value compares with this one's; `None` when one of them is no integer.
+    fn compare(&self, taint: &Taint) -> Option<Ordering> {
+        Some(integer(&taint.value)?.cmp(&integer(&self.value)?))
+    }
+}
+
+/// The integer that a text is, as it would be written: no leading zero, no plus sign, no negative zero.
+fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_canonical = text == "0" || digits.starts_with(|first: char| matches!(first, '1'..='9'));
+    if is_canonical { text.parse().ok() } else { None }
 }
 
 /// Whether any of the tolerations tolerates the taint.
@@ -123,5 +158,44 @@ mod tests {
         for (name, toleration, expected) in cases {
             assert_eq!(toleration.tolerates(&taint), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_are_compared_where_both_are_plain_integers() {
+        use TolerationOperator::{Gt, Lt};
+        let cases = [
+            ("5", Lt, "10", true),
+            ("10", Lt, "10", false),
+            ("11", Lt, "10", false),
+            ("11", Gt, "10", true),
+            ("10", Gt, "10", false),
+            ("9", Gt, "10", false),
+            ("-5", Lt, "0", true),
+            ("0", Gt, "-1", true),
+            ("-0", Lt, "1", false),
+            ("05", Lt, "10", false),
+            ("+5", Lt, "10", false),
+            ("5", Lt, "010", false),
+            ("", Lt, "10", false),
+            ("-", Lt, "10", false),
+            ("5x", Lt, "10", false),
+            ("9223372036854775807", Gt, "1", true),
+            ("9223372036854775808", Gt, "1", false),
+        ];
+        for (of_taint, operator, of_toleration, expected) in cases {
+            let taint = Taint { key: "k".into(), value: of_taint.into(), effect: TaintEffect::NoSchedule };
+            let toleration = toleration("k", operator, of_toleration, None);
+            assert_eq!(toleration.tolerates(&taint), expected, "{of_taint} {operator:?} {of_toleration}");
+        }
+    }
+
+    #[test]
+    fn operators_are_compared_by_size_while_their_feature_is_on() {
+        use TolerationOperator::{Equal, Exists, Gt, Lt, Unknown};
+        let names = ["", "Equal", "Exists", "Lt", "Gt", "In"];
+        let parsed = |features: &Features| names.map(|name| TolerationOperator::from_api(name, features));
+        let on = Features::default().with(Feature::TaintTolerationComparisonOperators, true);
+        assert_eq!(parsed(&on), [Equal, Equal, Exists, Lt, Gt, Unknown]);
+        assert_eq!(parsed(&Features::default()), [Equal, Equal, Exists, Unknown, Unknown, Unknown]);
     }
 }

@@ -4,28 +4,42 @@
 //! otherwise. No plugin knows another, and none keeps anything beside its arguments: what a cycle needs is read from the
 //! pod, or prepared in the cycle's state.
 
+use supercargo_framework::Feature;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 
 mod args;
 pub mod default_binder;
+pub mod default_preemption;
+mod domain_counts;
 mod hint;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
+pub mod node_declared_features;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
+pub mod node_volume_limits;
+pub mod pod_topology_spread;
+mod pod_volumes;
 pub mod priority_sort;
 mod resource_usage;
 pub mod scheduling_gates;
+mod shape;
 pub mod taint_toleration;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 mod unaffected;
 pub mod unsupported_constraints;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
 
 /// Every plugin of this crate.
 const PLUGINS: &[(&str, Factory)] = &[
@@ -38,9 +52,17 @@ const PLUGINS: &[(&str, Factory)] = &[
     (node_affinity::NAME, node_affinity::from_args),
     (node_ports::NAME, args::without_args::<node_ports::NodePorts>),
     (node_resources_fit::NAME, node_resources_fit::from_args),
+    (volume_restrictions::NAME, args::without_args::<volume_restrictions::VolumeRestrictions>),
+    (node_volume_limits::NAME, node_volume_limits::from_args),
+    (volume_binding::NAME, volume_binding::from_args),
+    (volume_zone::NAME, args::without_args::<volume_zone::VolumeZone>),
+    (pod_topology_spread::NAME, pod_topology_spread::from_args),
+    (inter_pod_affinity::NAME, inter_pod_affinity::from_args),
+    (default_preemption::NAME, default_preemption::from_args),
     (node_resources_balanced_allocation::NAME, node_resources_balanced_allocation::from_args),
     (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
     (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
+    (node_declared_features::NAME, node_declared_features::from_args),
 ];
 
 /// The factories of all plugins of this crate.
@@ -64,11 +86,19 @@ pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(node_affinity::NAME, 2),
     plugin(node_ports::NAME, 0),
     plugin(node_resources_fit::NAME, 1),
+    plugin(volume_restrictions::NAME, 0),
+    plugin(node_volume_limits::NAME, 0),
+    plugin(volume_binding::NAME, 0),
+    plugin(volume_zone::NAME, 0),
+    plugin(pod_topology_spread::NAME, 2),
+    plugin(inter_pod_affinity::NAME, 2),
+    plugin(default_preemption::NAME, 0),
     plugin(node_resources_balanced_allocation::NAME, 1),
     plugin(image_locality::NAME, 1),
     plugin(default_binder::NAME, 0),
+    plugin(node_declared_features::NAME, 0).with(Feature::NodeDeclaredFeatures),
 ];
 
 const fn plugin(name: &'static str, weight: i32) -> DefaultPlugin {
-    DefaultPlugin { name, weight }
+    DefaultPlugin::new(name, weight)
 }

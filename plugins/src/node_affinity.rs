@@ -47,10 +47,9 @@ fn preferred_terms(pod: &PodInfo) -> &[PreferredTerm] {
     pod.spec.node_affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
-/// Whether the pod's own selector and affinity let it on the node. A term that cannot be evaluated matches nothing.
+/// Whether the pod's own selector and affinity let it on the node.
 fn admits(pod: &PodInfo, node: &NodeRecord) -> bool {
-    pod.spec.node_selector.is_subset_of(&node.labels)
-        && required_terms(pod).is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
+    pod.spec.admits_node(node)
 }
 
 /// The same for hints, where a term that cannot be evaluated is an error unless another one matches.

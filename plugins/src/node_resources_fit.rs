@@ -19,8 +19,8 @@ use supercargo_framework::resource::names;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
-    ActionType, Code, Context, CycleState, EventResource, Features, NodeIndex, NodeInfo, Plugin, PodInfo,
-    Status, Text,
+    ActionType, Code, Context, CycleState, EventResource, Feature, Features, NodeIndex, NodeInfo, Plugin,
+    PodInfo, Status, Text,
 };
 
 use crate::unaffected::Unaffected;
@@ -32,12 +32,15 @@ pub const NAME: &str = "NodeResourcesFit";
 struct NodeResourcesFit {
     ignored: IgnoredResources,
     strategy: Strategy,
+    /// Whether running pods can shrink (`InPlacePodVerticalScaling`).
+    pods_shrink: bool,
 }
 
 /// Builds the plugin.
-pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let (ignored, strategy) = args::parse(args)?;
-    Ok(Arc::new(NodeResourcesFit { ignored, strategy }))
+    let pods_shrink = features.enabled(Feature::InPlacePodVerticalScaling);
+    Ok(Arc::new(NodeResourcesFit { ignored, strategy, pods_shrink }))
 }
 
 /// Extended resources that somebody else, such as an extender, looks after.
@@ -191,10 +194,11 @@ impl ScorePlugin for NodeResourcesFit {
 
 impl EnqueueExtensions for NodeResourcesFit {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let shrinks = if self.pods_shrink { ActionType::UPDATE_POD_SCALE_DOWN } else { ActionType::empty() };
         vec![
             EventRegistration::hinted(
                 EventResource::Pod,
-                ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN,
+                ActionType::DELETE | shrinks,
                 hint::after_pod_event,
             ),
             EventRegistration::hinted(

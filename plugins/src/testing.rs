@@ -5,9 +5,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::objects::Objects;
+use supercargo_framework::objects::{Body, Object, Objects, PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter};
 use supercargo_framework::signature::{Signature, Signer};
+use supercargo_framework::testing::{PodBuilder, object};
+use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{
     ActionType, ClusterEvent, Context, CycleState, EventResource, Features, NodeInfo, NodeRecord, Nodes, Now,
     PodInfo, QueueContext, Status,
@@ -56,6 +58,52 @@ pub(crate) fn node_updated(old: NodeRecord, new: NodeRecord) -> Change {
     Change::Node { old: Some(Arc::new(old)), new: Some(Arc::new(new)) }
 }
 
+/// These objects.
+pub(crate) fn objects(list: impl IntoIterator<Item = Object>) -> Objects {
+    let mut objects = Objects::default();
+    for object in list {
+        objects.insert(Arc::new(object));
+    }
+    objects
+}
+
+/// An object that is new.
+pub(crate) fn object_added(object: Object) -> Change {
+    Change::Object { old: None, new: Some(Arc::new(object)) }
+}
+
+/// An object that changed.
+pub(crate) fn object_updated(old: Object, new: Object) -> Change {
+    Change::Object { old: Some(Arc::new(old)), new: Some(Arc::new(new)) }
+}
+
+/// An object that is gone.
+pub(crate) fn object_deleted(object: Object) -> Change {
+    Change::Object { old: Some(Arc::new(object)), new: None }
+}
+
+/// The pod with these volumes.
+pub(crate) fn with_volumes(pod: PodBuilder, volumes: &[(&str, VolumeSource)]) -> PodInfo {
+    let volume =
+        |(name, source): &(&str, VolumeSource)| Volume { name: (*name).into(), source: source.clone() };
+    pod.with_spec(|spec| spec.volumes = volumes.iter().map(volume).collect()).build()
+}
+
+/// A volume of a claim.
+pub(crate) fn claim_source(name: &str) -> VolumeSource {
+    VolumeSource::Claim(name.into())
+}
+
+/// A claim `namespace/name`, bound to a volume unless its name is empty.
+pub(crate) fn claim(key: &str, class: &str, volume: &str) -> Object {
+    let body = PersistentVolumeClaim {
+        storage_class: class.into(),
+        volume_name: volume.into(),
+        ..PersistentVolumeClaim::default()
+    };
+    object(&resources::PERSISTENT_VOLUME_CLAIM, key, Body::PersistentVolumeClaim(body))
+}
+
 /// One plugin, built from arguments.
 pub(crate) struct Driver {
     pub(crate) points: ExtensionPoints,
@@ -71,6 +119,13 @@ impl Driver {
     pub(crate) fn with_args(plugin: &str, args: Value) -> Self {
         let factory = crate::registry().get(plugin).expect("tests name plugins that exist");
         let plugin = factory(&args, &Features::default()).unwrap_or_else(|error| panic!("{plugin}: {error}"));
+        Self { points: plugin.extension_points() }
+    }
+
+    /// The plugin with these features.
+    pub(crate) fn with_features(plugin: &str, features: &Features) -> Self {
+        let factory = crate::registry().get(plugin).expect("tests name plugins that exist");
+        let plugin = factory(&Value::Null, features).unwrap_or_else(|error| panic!("{plugin}: {error}"));
         Self { points: plugin.extension_points() }
     }
 

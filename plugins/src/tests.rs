@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
+use supercargo_framework::features::Version;
+use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{Normalize, Plugin, ScoreScope};
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{ActionType, EventResource, Features, NodeInfo, PodInfo, TaintEffect};
 
 use crate::testing::{Driver, node_info, nodes};
@@ -30,9 +33,22 @@ fn every_plugin_is_enabled_by_default_under_its_own_name() {
 }
 
 #[test]
+fn a_default_plugin_of_a_feature_that_is_off_is_left_out() {
+    let names = |minor| {
+        let features = Features::of(Version::new(minor).expect("a version that is known"));
+        let enabled = DEFAULT_PLUGINS.iter().filter(|plugin| plugin.is_enabled(&features));
+        enabled.map(|plugin| plugin.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(35).last(), Some(&"DefaultBinder"));
+    assert_eq!(names(36).last(), Some(&"NodeDeclaredFeatures"));
+}
+
+#[test]
 fn a_default_plugin_has_a_weight_exactly_when_it_scores() {
     for plugin in DEFAULT_PLUGINS {
-        let scores = build(plugin.name).extension_points().score.is_some();
+        // VolumeBinding scores only where a feature is on, and then counts as if it had the weight 1: upstream's list.
+        let scores = build(plugin.name).extension_points().score.is_some()
+            && plugin.name != crate::volume_binding::NAME;
         assert_eq!(plugin.weight > 0, scores, "{}", plugin.name);
     }
 }
@@ -67,6 +83,12 @@ fn plugins_take_part_where_upstreams_do() {
         ("NodeAffinity", "PF F PS Sc Ev Sg"),
         ("NodePorts", "PF F Ev Sg"),
         ("NodeResourcesFit", "PF F PS Sc Ev Sg"),
+        ("PodTopologySpread", "PF F PS Sc Ev Sg"),
+        ("InterPodAffinity", "PF F PS Sc Ev Sg"),
+        ("VolumeRestrictions", "PF F Ev Sg"),
+        ("NodeVolumeLimits", "PF F Ev Sg"),
+        ("VolumeZone", "PF F Ev Sg"),
+        ("NodeDeclaredFeatures", "PF F Ev Sg"),
         ("NodeResourcesBalancedAllocation", "PS Sc Sg"),
         ("ImageLocality", "Sc Sg"),
         ("DefaultBinder", "B"),
@@ -80,7 +102,8 @@ fn plugins_hear_of_what_upstreams_hear_of() {
     use EventResource::{Node, Pod};
     type Registered = (EventResource, ActionType, bool);
     const ADD: ActionType = ActionType::ADD;
-    let cases: [(&str, &[Registered]); 8] = [
+    let claims = || EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM);
+    let cases: [(&str, &[Registered]); 14] = [
         ("SchedulingGates", &[(Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, true)]),
         ("UnsupportedConstraints", &[(Pod, ActionType::UPDATE, true)]),
         (
@@ -107,6 +130,59 @@ fn plugins_hear_of_what_upstreams_hear_of() {
                 (Node, ADD.union(ActionType::UPDATE_NODE_ALLOCATABLE), true),
             ],
         ),
+        (
+            "PodTopologySpread",
+            &[
+                (
+                    Pod,
+                    ADD.union(ActionType::UPDATE_POD_LABEL)
+                        .union(ActionType::UPDATE_POD_TOLERATION)
+                        .union(ActionType::DELETE),
+                    true,
+                ),
+                (
+                    Node,
+                    ADD.union(ActionType::DELETE)
+                        .union(ActionType::UPDATE_NODE_LABEL)
+                        .union(ActionType::UPDATE_NODE_TAINT),
+                    true,
+                ),
+            ],
+        ),
+        (
+            "InterPodAffinity",
+            &[
+                (Pod, ADD.union(ActionType::UPDATE_POD_LABEL).union(ActionType::DELETE), true),
+                (Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true),
+            ],
+        ),
+        ("VolumeRestrictions", &[(Pod, ActionType::DELETE, true), (Node, ADD, false), (claims(), ADD, true)]),
+        (
+            "NodeVolumeLimits",
+            &[
+                (EventResource::Other(resources::CSI_NODE), ADD, false),
+                (EventResource::Other(resources::CSI_NODE), ActionType::UPDATE, true),
+                (Pod, ActionType::DELETE, true),
+                (claims(), ADD, true),
+                (EventResource::Other(resources::VOLUME_ATTACHMENT), ActionType::DELETE, true),
+            ],
+        ),
+        (
+            "VolumeZone",
+            &[
+                (EventResource::Other(resources::STORAGE_CLASS), ADD, true),
+                (Node, ADD.union(ActionType::UPDATE_NODE_LABEL), false),
+                (claims(), ADD.union(ActionType::UPDATE), true),
+                (EventResource::Other(resources::PERSISTENT_VOLUME), ADD.union(ActionType::UPDATE), true),
+            ],
+        ),
+        (
+            "NodeDeclaredFeatures",
+            &[
+                (Node, ADD.union(ActionType::UPDATE_NODE_DECLARED_FEATURE), true),
+                (Pod, ActionType::UPDATE, true),
+            ],
+        ),
     ];
     for (name, expected) in cases {
         let registered = Driver::new(name).events().into_iter().map(|registration| {
@@ -119,25 +195,31 @@ fn plugins_hear_of_what_upstreams_hear_of() {
 
 #[test]
 fn scores_say_what_they_depend_on_and_how_they_are_normalised() {
-    for (name, normalization) in [
-        ("TaintToleration", Normalize::ByMax { reverse: true }),
-        ("NodeAffinity", Normalize::ByMax { reverse: false }),
-        ("NodeResourcesFit", Normalize::None),
-        ("NodeResourcesBalancedAllocation", Normalize::None),
-        ("ImageLocality", Normalize::None),
+    for (name, normalization, scope) in [
+        ("TaintToleration", Normalize::ByMax { reverse: true }, ScoreScope::NodeLocal),
+        ("NodeAffinity", Normalize::ByMax { reverse: false }, ScoreScope::NodeLocal),
+        ("NodeResourcesFit", Normalize::None, ScoreScope::NodeLocal),
+        ("PodTopologySpread", Normalize::Custom, ScoreScope::Arbitrary),
+        ("InterPodAffinity", Normalize::Custom, ScoreScope::Arbitrary),
+        ("NodeResourcesBalancedAllocation", Normalize::None, ScoreScope::NodeLocal),
+        ("ImageLocality", Normalize::None, ScoreScope::NodeLocal),
     ] {
         let plugin = Driver::new(name).points.score.expect("the plugin scores");
         assert_eq!(plugin.normalization(), normalization, "{name}");
-        assert_eq!(plugin.scope(), ScoreScope::NodeLocal, "{name}");
+        assert_eq!(plugin.scope(), scope, "{name}");
     }
 }
+
+/// Plugins whose prepared state is made anew for every cycle, because other pods and nodes are in it.
+const REBUILT: &[&str] = &["PodTopologySpread", "InterPodAffinity"];
 
 #[test]
 fn whatever_prepares_state_keeps_it_current_and_whatever_judges_signs() {
     for plugin in DEFAULT_PLUGINS {
         let points = build(plugin.name).extension_points();
         let prepares = points.pre_filter.is_some() || points.pre_score.is_some();
-        assert_eq!(points.incremental.is_some(), prepares, "{}", plugin.name);
+        let keeps = prepares && !REBUILT.contains(&plugin.name);
+        assert_eq!(points.incremental.is_some(), keeps, "{}", plugin.name);
         let judges = prepares || points.filter.is_some() || points.score.is_some();
         assert_eq!(points.sign.is_some(), judges, "{}", plugin.name);
     }
@@ -170,17 +252,20 @@ const POD_CHANGES: &[PodChange] = &[
     |pod| pod.tolerates("k", "", TaintEffect::PreferNoSchedule),
     |pod| pod.tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoSchedule),
     |pod| pod.with_spec(|spec| spec.unsupported = ["spec.resourceClaims".into()].into()),
+    |pod| pod.label("app", "x"),
+    |pod| pod.namespace("elsewhere"),
+    |pod| pod.with_spec(|spec| spec.required_features = ["F".into()].into()),
+    |pod| {
+        pod.with_spec(|spec| {
+            let source = VolumeSource::AwsElasticBlockStore { volume_id: "vol-1".into(), read_only: true };
+            spec.volumes = [Volume { name: "v".into(), source }].into();
+        })
+    },
 ];
 
 /// A change that nothing may depend on once the pod is in a cycle.
-const BYSTANDERS: &[PodChange] = &[
-    |pod| pod,
-    |pod| pod.priority(7),
-    |pod| pod.label("app", "x"),
-    |pod| pod.gate("g"),
-    |pod| pod.nominated("b"),
-    |pod| pod.namespace("elsewhere"),
-];
+const BYSTANDERS: &[PodChange] =
+    &[|pod| pod, |pod| pod.priority(7), |pod| pod.gate("g"), |pod| pod.nominated("b")];
 
 type NodeChange = fn(NodeBuilder) -> NodeBuilder;
 
@@ -216,8 +301,13 @@ fn random_node(name: &'static str) -> impl Strategy<Value = NodeInfo> {
     })
 }
 
+/// Every plugin; without default constraints, because with any no pod is signed.
 fn drivers() -> Vec<Driver> {
-    DEFAULT_PLUGINS.iter().map(|plugin| Driver::new(plugin.name)).collect()
+    let args = |name: &str| match name {
+        "PodTopologySpread" => json!({"defaultingType": "List"}),
+        _ => Value::Null,
+    };
+    DEFAULT_PLUGINS.iter().map(|plugin| Driver::with_args(plugin.name, args(plugin.name))).collect()
 }
 
 /// The pod's signature over all plugins.
@@ -264,7 +354,7 @@ proptest! {
 
     /// What names the pod, and what only the queue looks at, is in no signature: equal pods share one.
     #[test]
-    fn names_labels_and_priorities_are_not_signed(
+    fn names_and_priorities_are_not_signed(
         changes in proptest::collection::vec(proptest::sample::select(POD_CHANGES), 0..3),
         bystander in proptest::sample::select(BYSTANDERS),
     ) {

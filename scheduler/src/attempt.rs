@@ -16,6 +16,7 @@ use crate::cycle::Cycle;
 use crate::diagnosis::FitError;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
 use crate::extender::Calls;
+use crate::extending::Extenders;
 use crate::failure::{Failure, FailureKind};
 use crate::observer::Observation;
 use crate::profile::{Named, Profile};
@@ -29,7 +30,7 @@ pub(crate) type Waits = SmallVec<[(Text, Duration); 2]>;
 impl Scheduler {
     /// Takes the next pod from the queue and tries to find a node for it. `false` when there was nothing to take.
     pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> bool {
-        if self.draining {
+        if self.draining || self.preemptions.held().is_some() {
             return false;
         }
         let Some(queued) = self.with_queue(now, SchedulingQueue::pop) else {
@@ -66,7 +67,7 @@ impl Scheduler {
                     self.unreserve(now, &queued, &node, &mut state);
                     self.forget(queued.uid());
                 }
-                self.fail(now, queued, failure);
+                self.fail_or_hold(now, queued, failure);
             }
         }
     }
@@ -125,11 +126,11 @@ impl Scheduler {
             profile,
             pod: &queued.pod,
             queue: &self.queue,
-            extenders: &self.extenders,
+            extenders: Extenders::of_pod(&self.extenders, &queued.pod, calls),
             sampling,
             running: &self.running,
         };
-        let (found, passed) = cycle.run(state, calls);
+        let (found, passed) = cycle.run(state);
         let result = match found {
             Ok(node) => Ok(Arc::clone(self.cache.node_at(node).name())),
             Err(FailureKind::Fit(mut error)) => {
@@ -138,6 +139,7 @@ impl Scheduler {
             }
             Err(kind) => Err(kind.into()),
         };
+        drop(cycle);
         let commands = cx.take_commands();
         if sampling.is_some() {
             let start = self.next_start_node + passed;
@@ -263,16 +265,7 @@ impl Scheduler {
         action: &'static str,
         note: String,
     ) {
-        self.effects.push(Effect::RecordEvent(PodEvent {
-            pod: pod.key(),
-            uid: pod.uid.clone(),
-            resource_version: Arc::clone(&pod.resource_version),
-            scheduler_name: Arc::clone(&pod.spec.scheduler_name),
-            kind,
-            reason: reason.into(),
-            action: action.into(),
-            note,
-        }));
+        self.effects.push(Effect::RecordEvent(PodEvent::about(pod, kind, reason, action, note)));
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::PreFlight;
-use supercargo_framework::{Code, Context, Now, PodInfo, Status, Uid};
+use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Uid};
 
 use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
 use crate::contain::contained;
 use crate::effect::{Effect, EventType, PreBindWork};
+use crate::extender::ExtenderSpec;
 use crate::failure::{Failure, FailureKind};
 use crate::input::PodRead;
 use crate::observer::{AttemptResult, Observation};
@@ -30,7 +31,8 @@ impl Scheduler {
         };
         let has_work = !work.is_empty();
         let is_held = binding.keep_for_later(work);
-        if is_held || has_work {
+        let says_where = self.features.enabled(Feature::NominatedNodeNameForExpectation);
+        if says_where && (is_held || has_work) {
             self.nominate(binding.pod(), &binding.node);
         }
         let uid = binding.queued.uid().clone();
@@ -99,7 +101,11 @@ impl Scheduler {
         }
         self.observe_wait(now, uid, status.code());
         if let Some(binding) = self.bindings.remove(uid) {
-            let kind = self.refused_node(&binding.node, status);
+            let kind = if status.is_rejected() {
+                self.refused_node(&binding.node, status)
+            } else {
+                FailureKind::Internal(format!("waiting on permit for pod: {}", status.message()))
+            };
             self.fail_binding(now, binding, kind);
         }
     }
@@ -151,26 +157,33 @@ impl Scheduler {
             return;
         };
         binding.stage = Stage::Binding;
+        let pod = Arc::clone(binding.pod());
+        let binds = |extender: &&ExtenderSpec| extender.binds && extender.is_interested(&pod);
         self.effects.push(Effect::Bind {
-            pod: Arc::clone(binding.pod()),
+            extenders: self.extenders.iter().filter(binds).cloned().collect(),
+            pod,
             node: Arc::clone(&binding.node),
             binders: Arc::clone(&self.profiles.get(binding.queued.profile).bind),
         });
     }
 
-    /// Bind ended.
-    pub(crate) fn bound(&mut self, now: Now, uid: &Uid, outcome: BindOutcome) {
+    /// Bind ended, by whom is said where it was a plugin.
+    pub(crate) fn bound(&mut self, now: Now, uid: &Uid, by: &str, outcome: BindOutcome) {
         if !matches!(self.bindings.get(uid).map(|binding| &binding.stage), Some(Stage::Binding)) {
             return;
         }
         match outcome {
             BindOutcome::Bound => self.succeed(now, uid),
-            BindOutcome::Skip => self.bind_failed(now, uid, "all Bind plugins skipped the pod"),
-            BindOutcome::Failed(ApiError { certainty, message }) => match certainty {
-                Certainty::Refused => self.bind_failed(now, uid, &message),
-                Certainty::NotFound => self.pod_is_gone(now, uid),
-                Certainty::Unknown => self.bind_uncertain(now, uid, message),
-            },
+            BindOutcome::Skip => self.bind_failed(now, uid, "all Bind plugins skipped the pod".to_owned()),
+            BindOutcome::Failed(ApiError { certainty, message }) => {
+                let message =
+                    if by.is_empty() { message } else { format!("running Bind plugin {by:?}: {message}") };
+                match certainty {
+                    Certainty::Refused => self.bind_failed(now, uid, message),
+                    Certainty::NotFound => self.pod_is_gone(now, uid),
+                    Certainty::Unknown => self.bind_uncertain(now, uid, message),
+                }
+            }
         }
     }
 
@@ -197,7 +210,7 @@ impl Scheduler {
             PodRead::Exists(Some(node)) => self.found_bound(now, uid, &node),
             PodRead::Exists(None) => {
                 let message = std::mem::take(&mut uncertain.message);
-                self.bind_failed(now, uid, &message);
+                self.bind_failed(now, uid, message);
             }
             PodRead::Gone => self.pod_is_gone(now, uid),
             PodRead::Failed => {
@@ -248,11 +261,8 @@ impl Scheduler {
         }
     }
 
-    fn bind_failed(&mut self, now: Now, uid: &Uid, message: &str) {
+    fn bind_failed(&mut self, now: Now, uid: &Uid, message: String) {
         if let Some(binding) = self.bindings.remove(uid) {
-            let binders = &self.profiles.get(binding.queued.profile).bind;
-            let name = binders.last().map_or("", |binder| &*binder.name);
-            let message = format!("running Bind plugin {name:?}: {message}");
             self.fail_binding(now, binding, FailureKind::Internal(message));
         }
     }

@@ -67,6 +67,11 @@ impl Cache {
         &self.nodes
     }
 
+    /// A pod that has a node, as it was when it got there or as the informer last saw it.
+    pub(crate) fn pod(&self, uid: &Uid) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).map(|cached| &cached.pod)
+    }
+
     /// The node that a pod is on, bound or assumed.
     pub fn node_of(&self, uid: &Uid) -> Option<&Arc<str>> {
         self.pods.get(uid).map(|cached| &cached.node)

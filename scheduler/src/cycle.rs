@@ -8,7 +8,8 @@ use supercargo_framework::plugin::{NodeNames, PreFilter};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
 use crate::diagnosis::{Diagnosis, FitError};
-use crate::extender::{Calls, EXTENDER, ExtenderSpec};
+use crate::extender::EXTENDER;
+use crate::extending::Extenders;
 use crate::failure::FailureKind;
 use crate::profile::{Named, Profile};
 use crate::queue::SchedulingQueue;
@@ -34,7 +35,7 @@ pub(crate) struct Cycle<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<PodInfo>,
     pub(crate) queue: &'a SchedulingQueue,
-    pub(crate) extenders: &'a [ExtenderSpec],
+    pub(crate) extenders: Extenders<'a>,
     /// `None` when all nodes are looked at, in visiting order.
     pub(crate) sampling: Option<Sampling>,
     pub(crate) running: &'a Running,
@@ -54,35 +55,26 @@ enum Prepared {
 
 impl Cycle<'_> {
     /// Finds the best node; and says how many nodes the search went past, which is where the next sampled one begins.
-    pub(crate) fn run(
-        &self,
-        state: &mut CycleState,
-        calls: &mut dyn Calls,
-    ) -> (Result<NodeIndex, FailureKind>, usize) {
+    pub(crate) fn run(&self, state: &mut CycleState) -> (Result<NodeIndex, FailureKind>, usize) {
         let mut passed = 0;
-        let result = self.find(state, calls, &mut passed);
+        let result = self.find(state, &mut passed);
         (result, passed)
     }
 
-    fn find(
-        &self,
-        state: &mut CycleState,
-        calls: &mut dyn Calls,
-        passed: &mut usize,
-    ) -> Result<NodeIndex, FailureKind> {
+    fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
         let all_nodes = self.cx.nodes().len();
         if all_nodes == 0 {
             return Err(FailureKind::no_nodes());
         }
         let mut diagnosis = Diagnosis::default();
         let feasible = match self.pre_filter(state, &mut diagnosis)? {
-            Prepared::Nodes(names) => self.find_feasible(names, state, calls, &mut diagnosis, passed)?,
+            Prepared::Nodes(names) => self.find_feasible(names, state, &mut diagnosis, passed)?,
             Prepared::Rejected => Vec::new(),
         };
         match feasible[..] {
             [] => Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis }))),
             [only] => Ok(only),
-            _ => self.best(state, calls, &feasible),
+            _ => self.best(state, &feasible),
         }
     }
 
@@ -139,11 +131,10 @@ impl Cycle<'_> {
         &self,
         names: Option<NodeNames>,
         state: &CycleState,
-        calls: &mut dyn Calls,
         diagnosis: &mut Diagnosis,
         passed: &mut usize,
     ) -> Result<Vec<NodeIndex>, FailureKind> {
-        if let Some(feasible) = self.try_nominated_node(state, calls, diagnosis) {
+        if let Some(feasible) = self.try_nominated_node(state, diagnosis) {
             return Ok(feasible);
         }
         diagnosis.start_over();
@@ -163,7 +154,7 @@ impl Cycle<'_> {
             return Err(error);
         }
         let found = feasible.len();
-        let feasible = self.extend_filter(calls, diagnosis, feasible)?;
+        let feasible = self.extend_filter(diagnosis, feasible)?;
         if feasible.len() != found {
             diagnosis.unschedulable_plugins.insert(EXTENDER.into());
         }
@@ -172,17 +163,12 @@ impl Cycle<'_> {
 
     /// Tries the node that the pod has been promised before any other. When it does not do, what was found out stays in
     /// the diagnosis.
-    fn try_nominated_node(
-        &self,
-        state: &CycleState,
-        calls: &mut dyn Calls,
-        diagnosis: &mut Diagnosis,
-    ) -> Option<Vec<NodeIndex>> {
+    fn try_nominated_node(&self, state: &CycleState, diagnosis: &mut Diagnosis) -> Option<Vec<NodeIndex>> {
         let name = self.pod.status.nominated_node_name.as_deref()?;
         let node = self.cx.nodes().index_of(name)?;
         let (feasible, _) = self.filter_nodes(state, diagnosis, &[node], 1, 0);
         // An error here is no failure yet: the full search follows.
-        let feasible = self.extend_filter(calls, diagnosis, feasible).ok()?;
+        let feasible = self.extend_filter(diagnosis, feasible).ok()?;
         (!feasible.is_empty()).then_some(feasible)
     }
 

@@ -1,6 +1,5 @@
 //! Why no node was found.
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -78,7 +77,7 @@ impl fmt::Display for FitError {
         write!(f, "0/{} nodes are available:", self.all_nodes)?;
         let diagnosis = &self.diagnosis;
         if diagnosis.pre_filter_message.is_empty() {
-            let histogram = self.histogram();
+            let histogram = diagnosis.statuses.histogram(self.all_nodes);
             if !histogram.is_empty() {
                 write!(f, " {}.", histogram.join(", "))?;
             }
@@ -104,21 +103,6 @@ impl FitError {
             None => diagnosis.statuses.absent = Some(status),
         }
         Self { all_nodes: 1, diagnosis }
-    }
-
-    fn histogram(&self) -> Vec<String> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let NodeStatuses { by_node, absent } = &self.diagnosis.statuses;
-        for reason in by_node.iter().flat_map(|(_, status)| status.reasons()) {
-            *counts.entry(reason).or_default() += 1;
-        }
-        let others = self.all_nodes.saturating_sub(by_node.len());
-        for reason in absent.iter().flat_map(Status::reasons).filter(|_| others > 0) {
-            *counts.entry(reason).or_default() += others;
-        }
-        let mut lines: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        lines.sort();
-        lines
     }
 }
 

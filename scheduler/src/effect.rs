@@ -9,6 +9,8 @@ use supercargo_framework::plugin::{BindPlugin, Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, Text, Uid};
 
+use crate::extender::ExtenderSpec;
+
 /// One plugin's part in PreBind.
 pub struct PreBindWork {
     /// The plugin's name.
@@ -50,6 +52,18 @@ pub enum EventType {
     Warning,
 }
 
+/// A pod that has to make room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VictimEviction {
+    /// The pod.
+    pub pod: PodKey,
+    /// Its UID: another pod of that name is to be spared.
+    pub uid: Uid,
+    /// The DisruptionTarget condition, to be written before the pod is deleted. Without a moment of transition the one
+    /// that is there stays.
+    pub condition: PodCondition,
+}
+
 /// An event about a pod (events.k8s.io/v1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodEvent {
@@ -71,6 +85,28 @@ pub struct PodEvent {
     pub note: String,
 }
 
+impl PodEvent {
+    /// An event about a pod, reported by the pod's profile.
+    pub(crate) fn about(
+        pod: &PodInfo,
+        kind: EventType,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) -> Self {
+        Self {
+            pod: pod.key(),
+            uid: pod.uid.clone(),
+            resource_version: Arc::clone(&pod.resource_version),
+            scheduler_name: Arc::clone(&pod.spec.scheduler_name),
+            kind,
+            reason: reason.into(),
+            action: action.into(),
+            note,
+        }
+    }
+}
+
 /// Something for the shell to carry out. Calls that end in an [`Input`](crate::Input) say so.
 pub enum Effect {
     /// Run PreBind: the groups one after the other, the plugins of a group side by side. Ends in `Input::PreBound`.
@@ -84,12 +120,15 @@ pub enum Effect {
     },
     /// Make PreBind of this pod give up.
     CancelPreBind(Uid),
-    /// Ask the plugins one after the other to bind, until one does not skip. Ends in `Input::Bound`.
+    /// Ask the extenders one after the other to bind, until one that may not be ignored has answered or one has bound,
+    /// and then the plugins, until one does not skip. Ends in `Input::Bound`.
     Bind {
         /// The pod.
         pod: Arc<PodInfo>,
         /// Its node.
         node: Arc<str>,
+        /// The extenders that bind such pods; one, if any.
+        extenders: Vec<ExtenderSpec>,
         /// The plugins.
         binders: Arc<[NamedBinder]>,
     },
@@ -102,6 +141,13 @@ pub enum Effect {
     },
     /// Patch the pod's status.
     PatchPodStatus(StatusPatch),
+    /// Delete pods side by side, each once it has been told why. Ends in `Input::Evicted`.
+    Evict {
+        /// For which preemption.
+        preemption: u64,
+        /// The pods.
+        victims: Vec<VictimEviction>,
+    },
     /// Record an event.
     RecordEvent(PodEvent),
 }
@@ -122,9 +168,13 @@ impl fmt::Debug for Effect {
                 )
             }
             Self::CancelPreBind(uid) => write!(f, "CancelPreBind {uid}"),
-            Self::Bind { pod, node, .. } => write!(f, "Bind {} {} to {node}", pod.key(), pod.uid),
+            Self::Bind { pod, node, extenders, .. } => {
+                write!(f, "Bind {} {} to {node}", pod.key(), pod.uid)?;
+                extenders.iter().try_for_each(|extender| write!(f, " by {}", extender.name))
+            }
             Self::ReadPod { pod, uid } => write!(f, "ReadPod {pod} {uid}"),
             Self::PatchPodStatus(patch) => write!(f, "{patch:?}"),
+            Self::Evict { preemption, victims } => write!(f, "Evict {preemption} {victims:?}"),
             Self::RecordEvent(event) => write!(f, "{event:?}"),
         }
     }

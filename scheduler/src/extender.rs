@@ -1,27 +1,31 @@
-//! Extenders: other processes that are asked within a cycle. The call itself is injected.
+//! Extenders: other processes that have a say in where pods go. The call itself is injected.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use supercargo_framework::{NodeIndex, PodInfo, Status};
-
-use crate::cycle::Cycle;
-use crate::diagnosis::Diagnosis;
-use crate::failure::FailureKind;
+use supercargo_framework::plugin::Candidate;
+use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
 /// The name under which extenders are blamed for a pod that they turned down.
 pub(crate) const EXTENDER: &str = "Extender";
 
-/// An extender as far as the cycle is concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An extender as far as the scheduler is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderSpec {
-    /// What names it in logs and to [`Calls`]; upstream uses the URL prefix.
+    /// What tells it from the others to whoever calls it: two may have one name.
+    pub id: usize,
+    /// Its name in logs and messages; upstream uses the URL prefix.
     pub name: Arc<str>,
     /// Whether it filters.
     pub filters: bool,
+    /// Whether it has a say in preemption.
+    pub preempts: bool,
     /// Its weight, if it prioritizes.
     pub weight: Option<i64>,
+    /// Whether it binds.
+    pub binds: bool,
     /// Whether scheduling goes on without it when it fails.
     pub ignorable: bool,
     /// The resources that make a pod its business; empty means every pod is.
@@ -29,30 +33,100 @@ pub struct ExtenderSpec {
 }
 
 impl ExtenderSpec {
-    /// Whether the pod is any business of the extender.
+    /// Whether the pod is any business of the extender: a container asks for one of its resources, be it for none of it.
     pub(crate) fn is_interested(&self, pod: &PodInfo) -> bool {
-        let requests = &pod.spec.requests.resource;
-        self.managed_resources.is_empty() || self.managed_resources.iter().any(|name| requests.get(name) != 0)
+        if self.managed_resources.is_empty() {
+            return true;
+        }
+        let manages = |name: &str| self.managed_resources.iter().any(|managed| **managed == *name);
+        match pod.raw.as_deref().map(serde_json::from_str::<WholePod<'_>>) {
+            Some(Ok(whole)) => whole.resource_names().any(manages),
+            _ => {
+                let requests = &pod.spec.requests.resource;
+                self.managed_resources.iter().any(|name| requests.get(name) != 0)
+            }
+        }
+    }
+}
+
+/// The names of the resources in a whole pod. (Of a request for none of a resource, a [`PodInfo`] knows nothing.)
+#[derive(Deserialize)]
+struct WholePod<'a> {
+    #[serde(borrow, default)]
+    spec: WholeSpec<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WholeSpec<'a> {
+    #[serde(borrow, default)]
+    containers: Option<Vec<Container<'a>>>,
+    #[serde(borrow, default)]
+    init_containers: Option<Vec<Container<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Container<'a> {
+    #[serde(borrow, default)]
+    resources: Option<Resources<'a>>,
+}
+
+#[expect(clippy::zero_sized_map_values, reason = "a map is what is read")]
+#[derive(Deserialize)]
+struct Resources<'a> {
+    #[serde(borrow, default)]
+    requests: Option<Amounts<'a>>,
+    #[serde(borrow, default)]
+    limits: Option<Amounts<'a>>,
+}
+
+#[expect(clippy::zero_sized_map_values, reason = "a map is what is read")]
+type Amounts<'a> = BTreeMap<std::borrow::Cow<'a, str>, IgnoredAny>;
+
+impl WholePod<'_> {
+    fn resource_names(&self) -> impl Iterator<Item = &str> {
+        let containers = self.spec.containers.iter().chain(&self.spec.init_containers).flatten();
+        let resources = containers.filter_map(|container| container.resources.as_ref());
+        let amounts = resources.flat_map(|resources| resources.requests.iter().chain(&resources.limits));
+        amounts.flat_map(|amounts| amounts.keys().map(|name| &**name))
     }
 }
 
 /// A question to an extender.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum ExtenderQuestion<'a> {
     /// Which of the nodes will do?
     Filter {
         /// The pod.
         pod: &'a Arc<PodInfo>,
         /// The nodes that have passed so far.
-        nodes: &'a [Arc<str>],
+        nodes: &'a [Arc<NodeRecord>],
     },
     /// How good are they?
     Prioritize {
         /// The pod.
         pod: &'a Arc<PodInfo>,
         /// The feasible nodes.
-        nodes: &'a [Arc<str>],
+        nodes: &'a [Arc<NodeRecord>],
     },
+    /// Where may room be made, and at whose expense?
+    Preempt {
+        /// The pod.
+        pod: &'a Arc<PodInfo>,
+        /// The nodes that would do without some pods.
+        candidates: &'a [Candidate],
+    },
+}
+
+/// A node where an extender agrees to preemption.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtenderVictims {
+    /// The node.
+    pub node: Arc<str>,
+    /// The pods that would have to go.
+    pub victims: Vec<Uid>,
+    /// How many of them a PodDisruptionBudget protects.
+    pub pdb_violations: i64,
 }
 
 /// An extender's answer.
@@ -69,6 +143,8 @@ pub enum ExtenderAnswer {
     },
     /// To Prioritize: nodes with scores from 0 to 10.
     Prioritized(Vec<(Arc<str>, i64)>),
+    /// To Preempt.
+    Preempted(Vec<ExtenderVictims>),
 }
 
 /// What a cycle waits for. The shell's implementation blocks the scheduler's thread on the network for a bounded time; a
@@ -92,75 +168,41 @@ impl Calls for NoCalls {
     }
 }
 
-impl Cycle<'_> {
-    /// Lets the extenders filter what is left, one after the other.
-    pub(crate) fn extend_filter(
-        &self,
-        calls: &mut dyn Calls,
-        diagnosis: &mut Diagnosis,
-        mut feasible: Vec<NodeIndex>,
-    ) -> Result<Vec<NodeIndex>, FailureKind> {
-        // A panic from here on is no plugin's.
-        self.running.take();
-        for extender in self.extenders.iter().filter(|e| e.filters && e.is_interested(self.pod)) {
-            if feasible.is_empty() {
-                break;
-            }
-            let names = self.names(&feasible);
-            let question = ExtenderQuestion::Filter { pod: self.pod, nodes: &names };
-            match calls.ask(extender, question) {
-                Ok(ExtenderAnswer::Filtered { nodes, failed, failed_and_unresolvable }) => {
-                    self.note_failed(diagnosis, failed, Status::unschedulable);
-                    self.note_failed(diagnosis, failed_and_unresolvable, Status::unresolvable);
-                    let kept: FxHashSet<Arc<str>> = nodes.into_iter().collect();
-                    feasible.retain(|index| kept.contains(self.cx.node(*index).name()));
-                }
-                Ok(ExtenderAnswer::Prioritized(_)) => {
-                    let message = format!("extender {} answered another question", extender.name);
-                    return Err(FailureKind::Internal(message));
-                }
-                Err(_) if extender.ignorable => {}
-                Err(reason) => return Err(FailureKind::Internal(reason)),
-            }
-        }
-        diagnosis.keep_last_word();
-        Ok(feasible)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_framework::testing::pod;
 
-    /// Notes the nodes that an extender turned down. No plugin is named: the extenders are blamed as one.
-    fn note_failed(
-        &self,
-        diagnosis: &mut Diagnosis,
-        failed: Vec<(Arc<str>, String)>,
-        status: impl Fn(String) -> Status,
-    ) {
-        for (name, reason) in failed {
-            if let Some(index) = self.cx.nodes().index_of(&name) {
-                diagnosis.set_again(index, status(reason));
-            }
+    #[test]
+    fn a_pod_is_an_extenders_business_when_a_container_names_one_of_its_resources() {
+        let spec = ExtenderSpec { managed_resources: vec!["example.com/gpu".into()], ..Default::default() };
+        let cases = [
+            (
+                "in requests",
+                r#"{"containers":[{},{"resources":{"requests":{"example.com/gpu":"1"}}}]}"#,
+                true,
+            ),
+            ("in limits", r#"{"containers":[{"resources":{"limits":{"example.com/gpu":"1"}}}]}"#, true),
+            ("asking for none", r#"{"containers":[{"resources":{"limits":{"example.com/gpu":"0"}}}]}"#, true),
+            (
+                "in an init container",
+                r#"{"containers":[],"initContainers":[{"resources":{"requests":{"example.com/gpu":1}}}]}"#,
+                true,
+            ),
+            ("of others", r#"{"containers":[{"resources":{"requests":{"example.com/tpu":"1"}}}]}"#, false),
+            ("of none", r#"{"containers":[{"resources":{"requests":null}}],"initContainers":null}"#, false),
+            ("elsewhere", r#"{"overhead":{"example.com/gpu":"1"},"containers":[{"resources":{}}]}"#, false),
+        ];
+        for (name, whole, expected) in cases {
+            let raw = format!(r#"{{"metadata":{{"name":"p"}},"spec":{whole}}}"#);
+            let pod = pod("p").with(|pod| pod.raw = Some(raw.into())).build();
+            assert_eq!(spec.is_interested(&pod), expected, "{name}");
         }
-    }
-
-    /// Adds what extenders think. One that fails is left out, as upstream does.
-    pub(crate) fn extend_scores(&self, calls: &mut dyn Calls, feasible: &[NodeIndex], totals: &mut [i64]) {
-        self.running.take();
-        for extender in self.extenders.iter().filter(|e| e.is_interested(self.pod)) {
-            let Some(weight) = extender.weight else { continue };
-            let names = self.names(feasible);
-            let question = ExtenderQuestion::Prioritize { pod: self.pod, nodes: &names };
-            let Ok(ExtenderAnswer::Prioritized(scores)) = calls.ask(extender, question) else {
-                continue;
-            };
-            let scores: FxHashMap<_, _> = scores.into_iter().collect();
-            for (name, total) in names.iter().zip(totals.iter_mut()) {
-                let score = scores.get(name).copied().unwrap_or(0);
-                // Extenders score from 0 to 10, plugins from 0 to 100.
-                *total = total.saturating_add(score.saturating_mul(weight).saturating_mul(10));
-            }
-        }
-    }
-
-    fn names(&self, nodes: &[NodeIndex]) -> Vec<Arc<str>> {
-        nodes.iter().map(|index| Arc::clone(self.cx.node(*index).name())).collect()
+        assert!(
+            spec.is_interested(&pod("p").request("example.com/gpu", "1").build()),
+            "without the whole pod"
+        );
+        assert!(!spec.is_interested(&pod("p").build()));
+        assert!(ExtenderSpec::default().is_interested(&pod("p").build()), "whose business every pod is");
     }
 }

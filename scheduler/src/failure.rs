@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{Now, PodInfo};
+use supercargo_framework::{Feature, Now, PodInfo};
 
 use crate::diagnosis::FitError;
 use crate::effect::{Effect, EventType, StatusPatch};
@@ -110,13 +110,14 @@ impl Scheduler {
     ) {
         let current = pod.status.pod_scheduled.as_ref();
         let still_false = current.filter(|condition| &*condition.status == "False");
+        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
         let unchanged = still_false
             .is_some_and(|condition| *condition.reason == *reason && *condition.message == *message);
         let condition = (!unchanged).then(|| PodCondition {
             status: "False".into(),
             reason: reason.into(),
             message: message.into(),
-            observed_generation: Some(pod.generation),
+            observed_generation: says_generation.then_some(pod.generation),
             // The moment tells when the status changed, not its reason.
             last_transition: still_false
                 .map_or(Some(now.wall.floor_to_second()), |condition| condition.last_transition),

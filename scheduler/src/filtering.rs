@@ -56,9 +56,8 @@ impl Cycle<'_> {
         node: &NodeInfo,
     ) -> Status {
         if !self.queue.nominator.is_empty() {
-            // This pod itself is in flight, so it is not among them.
             let mut promised = self.queue.nominated_on(node.name());
-            promised.retain(|pod| pod.priority >= self.pod.priority);
+            promised.retain(|pod| pod.priority >= self.pod.priority && pod.uid != self.pod.uid);
             if !promised.is_empty() {
                 let status = self.filter_trial(filters, state, node, &promised);
                 if !status.is_success() {
@@ -144,10 +143,10 @@ impl RunFilters for Cycle<'_> {
 
     fn extend_preemption(
         &self,
-        _: &Arc<PodInfo>,
+        pod: &Arc<PodInfo>,
         candidates: Vec<Candidate>,
     ) -> Result<Vec<Candidate>, Status> {
-        Ok(candidates)
+        self.extend_candidates(pod, candidates)
     }
 
     fn remove_pod(

@@ -20,8 +20,9 @@ impl Scheduler {
             Input::Node(notification) => self.node(now, notification),
             Input::Object(notification) => self.object(now, notification),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
-            Input::Bound { pod, outcome } => self.bound(now, &pod, outcome),
+            Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
+            Input::Evicted { preemption, outcomes } => self.evicted(now, preemption, &outcomes),
             Input::Tick => {}
             Input::Drain => self.draining = true,
         }
@@ -38,6 +39,9 @@ impl Scheduler {
             }
             Notification::Updated { old, new } => {
                 self.cache_pod(Arc::clone(&new));
+                if new.terminating {
+                    self.pod_leaves(&new.uid);
+                }
                 for event in cluster_events::pod_events(&old, &new) {
                     let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
@@ -64,6 +68,7 @@ impl Scheduler {
         // Should the pod have gone so soon after it was bound that nobody said that it has left the queue.
         self.pod_is_known_no_more(pod);
         self.cache.remove_pod(&pod.uid);
+        self.pod_leaves(&pod.uid);
         self.move_all_for_freed(now, pod, |_| true);
     }
 
@@ -149,6 +154,7 @@ impl Scheduler {
     /// A pod goes away while it is on its way to a node. One that Permit holds is turned down, which also forgets it.
     fn assumed_pod_deleted(&mut self, now: Now, pod: &Arc<PodInfo>) {
         let node = self.cache.node_of(&pod.uid).cloned();
+        self.pod_leaves(&pod.uid);
         if self.bindings.is_waiting(&pod.uid) {
             self.permit_rejected(now, &pod.uid, Status::unschedulable("removed"));
         } else {
@@ -209,6 +215,9 @@ impl Scheduler {
             (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
             (None, None) => {}
         }
-        self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+        // What is only read moves nothing, not even pods of plugins that hear of everything.
+        if self.heard.contains(&resource) {
+            self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::Object;
-use supercargo_framework::{NodeRecord, PodInfo, Status, Uid};
+use supercargo_framework::{NodeRecord, PodInfo, Status, Text, Uid};
 
 /// A change that an informer's handler saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,6 +34,17 @@ pub enum PodRead {
     Failed,
 }
 
+/// How the deletion of a victim went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Eviction {
+    /// The pod has been deleted, or will be when its grace period has ended.
+    Deleted,
+    /// There was no such pod any more.
+    Gone,
+    /// The server would not, or did not answer.
+    Failed(String),
+}
+
 /// Everything that changes the scheduler. Together with the time it was handled at, the log of inputs determines every
 /// decision.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,6 +68,9 @@ pub enum Input {
     Bound {
         /// The pod.
         pod: Uid,
+        /// The plugin whose outcome it is; empty when it was an extender, or none.
+        #[serde(default)]
+        by: Text,
         /// How.
         outcome: BindOutcome,
     },
@@ -66,6 +80,13 @@ pub enum Input {
         pod: Uid,
         /// What the server says.
         read: PodRead,
+    },
+    /// The answer to [`Effect::Evict`](crate::Effect::Evict).
+    Evicted {
+        /// The preemption.
+        preemption: u64,
+        /// One for each victim, in their order.
+        outcomes: Vec<Eviction>,
     },
     /// Time has passed: do what is due.
     Tick,

@@ -23,7 +23,8 @@ impl Scheduler {
     fn misplaced(&self, pod: &PodInfo) -> Option<String> {
         let uid = &pod.uid;
         let in_queue = self.queue.get(uid).is_some();
-        let on_its_way = self.bindings.get(uid).is_some();
+        let is_held = self.preemptions.held().is_some_and(|held| held.queued.uid() == uid);
+        let on_its_way = self.bindings.get(uid).is_some() || is_held;
         let on_a_node = self.cache.node_of(uid).is_some() && !on_its_way;
         let places = [in_queue, on_its_way, on_a_node].into_iter().filter(|here| *here).count();
         let is_left = self.cache.is_confirmed(uid) && places > 0;
@@ -53,7 +54,8 @@ impl Scheduler {
                 found.push(format!("pod {}: waits {waits}, in flight {in_flight}, {listed}", pod.key()));
             }
         }
-        if self.queue.lengths()[4] != self.bindings.waiting().len() {
+        let held = usize::from(self.preemptions.held().is_some());
+        if self.queue.lengths()[4] != self.bindings.waiting().len() + held {
             found.push("pods are in flight that nobody binds".to_owned());
         }
         found

@@ -1,8 +1,10 @@
 //! Profiles: a scheduler name and the plugins that serve it, per extension point.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use supercargo_framework::event::EventRegistration;
+use supercargo_framework::event::{EventRegistration, EventResource};
+use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
     EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
     PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
@@ -119,6 +121,10 @@ pub(crate) struct Profile {
     pub(crate) post_bind: Vec<Named<dyn PostBindPlugin>>,
     /// Every plugin of the profile once, with the events it wants; `None` means all.
     pub(crate) events: Vec<(Text, Option<Vec<EventRegistration>>)>,
+    /// The kinds whose events some plugin wants, beside pods and nodes.
+    heard: BTreeSet<Text>,
+    /// The kinds that some plugin reads.
+    read: BTreeSet<Text>,
     /// What signs a pod, in order; `None` as soon as one plugin whose answer counts does not sign.
     signers: Option<Vec<Arc<dyn SignPlugin>>>,
 }
@@ -154,6 +160,7 @@ impl Profile {
             return Err(ProfileError::NoBind { profile: name.clone() });
         }
         let every = lists.every_plugin();
+        let events: Vec<_> = every.iter().filter_map(events_of).collect();
         Ok(Self {
             scheduler_name: name.as_str().into(),
             percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
@@ -172,7 +179,9 @@ impl Profile {
                 .map(|Named { name, plugin }| NamedBinder { name: name.into(), plugin })
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
-            events: every.iter().filter_map(events_of).collect(),
+            heard: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
+            read: every.iter().flat_map(|plugin| plugin.reads()).collect(),
+            events,
             signers: lists.signers(),
         })
     }
@@ -197,6 +206,29 @@ fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistra
         || points.permit.is_some();
     let events = points.enqueue_extensions.map(EnqueueExtensions::events_to_register);
     (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events))
+}
+
+/// The kinds beside pods and nodes of which a plugin hears that names no events. Kinds that plugins only read, as upstream's
+/// do Services, are none of them.
+pub(crate) const EVENT_KINDS: [Text; 7] = [
+    resources::PERSISTENT_VOLUME,
+    resources::PERSISTENT_VOLUME_CLAIM,
+    resources::STORAGE_CLASS,
+    resources::CSI_NODE,
+    resources::CSI_DRIVER,
+    resources::CSI_STORAGE_CAPACITY,
+    resources::VOLUME_ATTACHMENT,
+];
+
+/// The kinds of these events; `None` are all.
+fn kinds_of(events: Option<&[EventRegistration]>) -> Vec<Text> {
+    let Some(events) = events else { return EVENT_KINDS.to_vec() };
+    let kinds = |registration: &EventRegistration| match &registration.event.resource {
+        EventResource::Other(kind) => vec![kind.clone()],
+        EventResource::Any => EVENT_KINDS.to_vec(),
+        _ => Vec::new(),
+    };
+    events.iter().flat_map(kinds).collect()
 }
 
 impl PluginLists {
@@ -284,6 +316,16 @@ impl Profiles {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.0.iter()
+    }
+
+    /// The kinds whose events some plugin of some profile wants, beside pods and nodes.
+    pub(crate) fn heard(&self) -> BTreeSet<Text> {
+        self.0.iter().flat_map(|profile| &profile.heard).cloned().collect()
+    }
+
+    /// The kinds that some plugin of some profile reads beside.
+    pub(crate) fn read(&self) -> BTreeSet<Text> {
+        self.0.iter().flat_map(|profile| &profile.read).cloned().collect()
     }
 
     /// The plugin that orders the active queue; configuration makes sure that all profiles have the same.

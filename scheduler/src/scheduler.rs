@@ -1,15 +1,19 @@
 //! The scheduler: one owner of all state, driven by inputs and time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
+use supercargo_framework::{
+    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
+};
 use thiserror::Error;
 
 use crate::bindings::Bindings;
@@ -18,7 +22,8 @@ use crate::cycle::Running;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
-use crate::profile::{ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::preemption::{Order, Preemptions};
+use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 
 /// Everything a scheduler is made from.
@@ -33,6 +38,8 @@ pub struct Options {
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Settings of the queue.
     pub queue: QueueOptions,
+    /// The features that are on. What they say of the queue is in `queue` and of plugins in the plugins.
+    pub features: Features,
 }
 
 /// Why a scheduler cannot be made.
@@ -52,14 +59,16 @@ pub struct Scheduler {
     pub(crate) profiles: Profiles,
     pub(crate) extenders: Vec<ExtenderSpec>,
     pub(crate) percentage_of_nodes_to_score: Option<i32>,
+    pub(crate) features: Features,
     pub(crate) cache: Cache,
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
+    /// The kinds whose events can move pods.
+    pub(crate) heard: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
-    /// The pods for which preemption makes room at the moment.
-    pub(crate) preempting: FxHashSet<Uid>,
+    pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) running: Running,
@@ -73,16 +82,23 @@ impl Scheduler {
     /// A scheduler that knows of nothing yet.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
+        let mut heard = profiles.heard();
+        if !options.extenders.is_empty() {
+            // They cannot say what they wait for.
+            heard.extend(EVENT_KINDS);
+        }
         Ok(Self {
+            heard,
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
+            features: options.features,
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),
             bindings: Bindings::default(),
-            preempting: FxHashSet::default(),
+            preemptions: Preemptions::default(),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
             running: Running::default(),
@@ -114,12 +130,12 @@ impl Scheduler {
 
     /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
     pub fn has_work(&self) -> bool {
-        !self.draining && self.queue.has_poppable()
+        !self.draining && self.preemptions.held().is_none() && self.queue.has_poppable()
     }
 
-    /// Whether it takes no more pods and no binding is under way.
+    /// Whether it takes no more pods and neither a binding nor a preemption is under way.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.bindings.len() == 0
+        self.draining && self.bindings.len() == 0 && self.preemptions.len() == 0
     }
 
     /// The number of bindings under way.
@@ -138,7 +154,13 @@ impl Scheduler {
         self.profiles.get(self.profile_of(pod)?).sign(pod)
     }
 
-    /// The objects of other kinds, for conditions that bindings wait for.
+    /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
+    /// reads. As plugins name them, sorted.
+    pub fn resources(&self) -> Vec<Text> {
+        self.heard.union(&self.profiles.read()).cloned().collect()
+    }
+
+    /// The objects of other kinds.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
@@ -179,7 +201,7 @@ impl Scheduler {
             now,
             profiles: &self.profiles,
             objects: &self.objects,
-            preempting: &self.preempting,
+            preempting: self.preemptions.preempting(),
             observer,
             panic: None,
         };
@@ -256,13 +278,30 @@ impl Scheduler {
                         ));
                     }
                 }
-                Command::Restore { resource, key } => self.objects.restore(&resource, &key),
-                Command::Preempt { .. } => {}
+                Command::Restore(object) => self.objects.restore(&object),
+                Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
+                    self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
+                }
                 Command::Reject { pod, plugin, message } => {
                     let status = supercargo_framework::Status::unschedulable(message).by(plugin);
                     self.permit_rejected(now, &pod, status);
                 }
             }
         }
+    }
+}
+
+/// What bindings wait for is looked at here.
+impl Cluster for Scheduler {
+    fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    fn node(&self, name: &str) -> Option<&NodeRecord> {
+        self.cache.nodes().get(name).map(|info| &**info.node())
+    }
+
+    fn has_pod(&self, pod: &PodKey, uid: &Uid) -> bool {
+        self.pending.get(pod).is_some_and(|known| known.uid == *uid) || self.cache.is_confirmed(uid)
     }
 }

@@ -5,23 +5,23 @@ use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
 use supercargo_framework::{CycleState, NodeIndex, PodInfo};
 
 use crate::cycle::Cycle;
-use crate::extender::Calls;
 use crate::failure::FailureKind;
 use crate::profile::{Named, Scorer};
 
 impl Cycle<'_> {
-    /// The feasible node with the highest total score; among equals the first in visiting order.
+    /// The feasible node with the highest total score; among equals the first in visiting order, unless an extender has
+    /// scored them.
     pub(crate) fn best(
         &self,
         state: &mut CycleState,
-        calls: &mut dyn Calls,
         feasible: &[NodeIndex],
     ) -> Result<NodeIndex, FailureKind> {
         let mut totals = self.scores(state, feasible)?;
-        self.extend_scores(calls, feasible, &mut totals);
+        let breakers = self.extend_scores(feasible, &mut totals);
+        let rank = |i: usize| (totals[i], breakers.get(i));
         let mut best = 0;
-        for (i, total) in totals.iter().enumerate() {
-            if *total > totals[best] {
+        for i in 1..totals.len() {
+            if rank(i) > rank(best) {
                 best = i;
             }
         }
@@ -30,7 +30,7 @@ impl Cycle<'_> {
 
     /// The weighted sum of all plugins' normalised scores, per feasible node.
     fn scores(&self, state: &mut CycleState, feasible: &[NodeIndex]) -> Result<Vec<i64>, FailureKind> {
-        if self.profile.score.is_empty() && self.extenders.is_empty() {
+        if self.profile.score.is_empty() && !self.extenders.are_configured {
             return Ok(vec![1; feasible.len()]);
         }
         let skipped = self.pre_score(state, feasible)?;

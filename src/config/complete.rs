@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use supercargo_framework::Features;
-use supercargo_framework::registry::{DefaultPlugin, Registry};
-
+use super::catalog::Catalog;
 use super::file::File;
 use super::points::Point;
 use super::profile;
@@ -16,16 +14,8 @@ use super::{
     ProfileConfig,
 };
 
-/// The plugins there are, and those that are on unless a profile says otherwise.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Catalog<'a> {
-    pub(super) registry: &'a Registry,
-    pub(super) defaults: &'a [DefaultPlugin],
-    pub(super) features: &'a Features,
-}
-
 /// Completes what a file says. The result is of use only when nothing was reported.
-pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Report<'_>) -> Config {
+pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Report<'_>) -> Config {
     if file.profiles.is_empty() {
         file.profiles.push(FileProfile::default());
     }
@@ -50,6 +40,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: Catalog<'_>, report: &mut Re
         pod_initial_backoff: seconds(file.initial_backoff_seconds, DEFAULT_INITIAL_BACKOFF),
         pod_max_backoff: seconds(file.max_backoff_seconds, DEFAULT_MAX_BACKOFF),
         client_connection: file.client_connection,
+        features: catalog.features.clone(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use supercargo_framework::Features;
 use supercargo_framework::registry::DefaultPlugin;
 use supercargo_plugins::unsupported_constraints;
 
@@ -28,9 +29,15 @@ impl Sets {
 }
 
 /// Merges a profile's plugins over the default ones, which are all at MultiPoint.
-pub(super) fn sets(user: &FilePlugins, defaults: &[DefaultPlugin], place: &Place) -> Sets {
+pub(super) fn sets(
+    user: &FilePlugins,
+    defaults: &[DefaultPlugin],
+    features: &Features,
+    place: &Place,
+) -> Sets {
     let defaults: Vec<Enabled> = defaults
         .iter()
+        .filter(|plugin| plugin.is_enabled(features))
         .map(|plugin| Enabled { name: plugin.name.to_owned(), weight: plugin.weight, place: place.clone() })
         .collect();
     let empty = FileSet::default();

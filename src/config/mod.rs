@@ -17,6 +17,7 @@
 //! nodes.
 
 mod args;
+mod catalog;
 mod complete;
 mod cursor;
 mod duration;
@@ -43,11 +44,11 @@ use std::time::Duration;
 
 use supercargo_framework::Features;
 use supercargo_framework::Plugin;
-use supercargo_framework::registry::{DefaultPlugin, Registry};
 
+pub use catalog::Catalog;
 pub use error::{ConfigError, ConfigErrors, Position, Problem};
 
-use complete::{Catalog, complete};
+use complete::complete;
 use cursor::Cursor;
 use file::File;
 use report::Report;
@@ -79,6 +80,8 @@ pub struct Config {
     pub pod_max_backoff: Duration,
     /// How to reach the API server.
     pub client_connection: ClientConnection,
+    /// The features that the plugins were built with.
+    pub features: Features,
 }
 
 /// How to reach the API server.
@@ -197,39 +200,29 @@ impl fmt::Debug for PluginSet {
 
 impl Config {
     /// Reads a file.
-    pub fn load(path: &Path, registry: &Registry, defaults: &[DefaultPlugin]) -> Result<Self, ConfigErrors> {
+    pub fn load(path: &Path, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let file_name = path.display().to_string();
         let text = read_text(path).map_err(|(position, problem)| whole(&file_name, position, problem))?;
-        Self::parse(&file_name, &text, registry, defaults)
+        Self::parse(&file_name, &text, catalog)
     }
 
     /// Reads the text of a file; `file_name` is for errors.
-    pub fn parse(
-        file_name: &str,
-        text: &str,
-        registry: &Registry,
-        defaults: &[DefaultPlugin],
-    ) -> Result<Self, ConfigErrors> {
+    pub fn parse(file_name: &str, text: &str, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let root = yaml::parse(text)
             .map_err(|error| whole(file_name, Some(error.at), Problem::Syntax(error.message)))?;
         let mut report = Report::new(file_name);
         let top = Cursor::top(&root);
         cursor::report_duplicates(&top, &mut report);
-        let file = file::read(&top, registry, &mut report);
-        let config =
-            complete(file, Catalog { registry, defaults, features: &Features::default() }, &mut report);
+        let file = file::read(&top, &catalog.registry, &mut report);
+        let config = complete(file, catalog, &mut report);
         report.finish(config)
     }
 
     /// The configuration without a file: one profile with the default plugins.
-    pub fn default_with(registry: &Registry, defaults: &[DefaultPlugin]) -> Result<Self, ConfigErrors> {
+    pub fn default_with(catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let mut report = Report::new("default configuration");
-        let config = complete(
-            File::default(),
-            Catalog { registry, defaults, features: &Features::default() },
-            &mut report,
-        );
+        let config = complete(File::default(), catalog, &mut report);
         report.finish(config)
     }
 }

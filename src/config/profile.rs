@@ -9,7 +9,7 @@ use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE};
 use supercargo_framework::registry::ArgsError;
 
 use super::args::{self, Args};
-use super::complete::Catalog;
+use super::catalog::Catalog;
 use super::error::Problem;
 use super::merge::{self, Sets};
 use super::points::Point;
@@ -28,12 +28,12 @@ pub(super) fn complete(
     profile: &FileProfile<'_>,
     scheduler_name: &str,
     percentage_of_nodes_to_score: Option<i32>,
-    catalog: Catalog<'_>,
+    catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> Option<ProfileConfig> {
     let before = report.count();
     let args = args::read(&profile.plugin_config, report);
-    let sets = merge::sets(&profile.plugins, catalog.defaults, &profile.place);
+    let sets = merge::sets(&profile.plugins, &catalog.defaults, &catalog.features, &profile.place);
     let built = build(&sets, &args, catalog, report);
     refuse_misplaced(&sets, &built, report);
     if profile.flawed || report.count() > before {
@@ -54,7 +54,7 @@ pub(super) fn complete(
 fn build(
     sets: &Sets,
     args: &BTreeMap<String, Args<'_>>,
-    catalog: Catalog<'_>,
+    catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> BTreeMap<String, Built> {
     let enabled: BTreeMap<&str, &Place> =
@@ -87,7 +87,7 @@ fn build(
 fn build_one(
     name: &str,
     args: Option<&Args<'_>>,
-    Catalog { registry, features, .. }: Catalog<'_>,
+    Catalog { registry, features, .. }: &Catalog,
 ) -> Result<Arc<dyn Plugin>, ArgsError> {
     // Names in the file have been checked, so that this is about the default plugins.
     let factory = registry.get(name).ok_or_else(|| ArgsError::new("", "it is not registered"))?;

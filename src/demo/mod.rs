@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::api::Api;
+use crate::config::Catalog;
 use crate::config::DEFAULT_SCHEDULER_NAME;
 use crate::logs::LogSink;
 use crate::run::{load_config, schedule, stop_signal};
@@ -195,7 +196,7 @@ impl Demo {
         go: CancellationToken,
         stop: CancellationToken,
     ) -> Result<JoinHandle<Result<()>>> {
-        let (config, connection) = (load_config(None)?, self.server.connection());
+        let (config, connection) = (load_config(None, &Catalog::in_tree())?, self.server.connection());
         Ok(tokio::spawn(async move {
             tokio::select! {
                 () = go.cancelled() => schedule(&config, connection, None, &stop).await,

@@ -3,6 +3,7 @@
 
 mod bed;
 mod gaps;
+mod objects;
 mod outages;
 mod pods;
 mod start;

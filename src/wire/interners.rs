@@ -12,7 +12,7 @@ use supercargo_framework::requests::ResourceList;
 use supercargo_framework::resource::names;
 
 use super::error::{Fault, Misfit};
-use super::json::Pairs;
+use super::json::{Pairs, Str};
 use super::metadata::{DeclaredKeys, OwnerReference};
 
 /// Texts and label sets.
@@ -37,6 +37,11 @@ impl Interners {
     /// The shared copy of a text that means nothing when empty.
     pub(super) fn optional_text(&mut self, text: &str) -> Option<Arc<str>> {
         (!text.is_empty()).then(|| self.text(text))
+    }
+
+    /// The shared copies of several texts.
+    pub(super) fn texts(&mut self, texts: &[Str<'_>]) -> Box<[Arc<str>]> {
+        texts.iter().map(|text| self.text(text)).collect()
     }
 
     /// A set of shared keys and values.

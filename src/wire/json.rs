@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Text, borrowed from the document unless that has escapes in it. Absent text is empty, as in Go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,6 +25,10 @@ pub(super) struct List<T>(pub(super) Vec<T>);
 /// An object of texts, in document order.
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
+
+/// The keys of an object, in document order; what is under them is passed over.
+#[derive(Debug, Default)]
+pub(super) struct Keys<'a>(pub(super) Vec<Str<'a>>);
 
 impl<T> Default for List<T> {
     fn default() -> Self {
@@ -183,6 +187,32 @@ impl<'de: 'a, 'a> Visitor<'de> for Make<Pairs<'a>> {
 
     fn visit_unit<E: Error>(self) -> Result<Pairs<'a>, E> {
         Ok(Pairs::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        make(deserializer)
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for Make<Keys<'a>> {
+    type Value = Keys<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys<'a>, A::Error> {
+        let mut keys = Vec::new();
+        while let Some((key, IgnoredAny)) = map.next_entry()? {
+            keys.push(key);
+        }
+        Ok(Keys(keys))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Keys<'a>, E> {
+        Ok(Keys::default())
     }
 }
 

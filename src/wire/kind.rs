@@ -28,7 +28,7 @@ impl Kind for PodKind {
     }
 
     fn accept(&self) -> Accept {
-        Accept { protobuf: self.protobuf, metadata_only: false }
+        Accept { protobuf: self.asks_for_protobuf(), metadata_only: false }
     }
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<PodInfo, DecodeError> {
@@ -57,7 +57,7 @@ impl Kind for NodeKind {
     }
 
     fn accept(&self) -> Accept {
-        Accept { protobuf: self.protobuf, metadata_only: false }
+        Accept { protobuf: self.asks_for_protobuf(), metadata_only: false }
     }
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<NodeRecord, DecodeError> {

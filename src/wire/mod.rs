@@ -1,4 +1,5 @@
-//! Pods and nodes from the API server's protobuf or JSON to the records that the scheduler keeps.
+//! Pods and nodes from the API server's protobuf or JSON, and other kinds from its JSON, to the records that the scheduler
+//! keeps.
 //!
 //! A typed pod weighs tens of kilobytes and most of it never matters to scheduling. So an object is read into a slim
 //! type that borrows its strings from the document and knows only the fields that a decision can depend on, and is
@@ -15,12 +16,17 @@ mod json;
 mod kind;
 mod metadata;
 mod node;
+mod objects;
 mod pod;
 mod proto;
+mod raw;
+mod selector;
 #[cfg(test)]
 mod tests;
+mod volume_source;
 
 pub use error::{Fault, WireError};
 pub use node::NodeKind;
+pub use objects::ObjectKind;
 pub use pod::PodKind;
 pub use proto::ProtoError;

@@ -14,19 +14,26 @@ use super::interners::{Interners, share};
 use super::json::{List, Obj, Pairs, Str};
 use super::metadata::{DeclaredKeys, Metadata, required};
 use super::proto::message;
+use super::raw::untyped_text;
 
 /// How nodes are decoded, and what they have in common.
 #[derive(Debug)]
 pub struct NodeKind {
     annotations: DeclaredKeys,
-    pub(super) protobuf: bool,
+    protobuf: bool,
+    keeps_raw: bool,
     shared: Mutex<Shared>,
 }
 
 impl NodeKind {
     /// A kind that keeps the annotations with these keys.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
-        Self { annotations: annotations.into_iter().collect(), protobuf: true, shared: Mutex::default() }
+        Self {
+            annotations: annotations.into_iter().collect(),
+            protobuf: true,
+            keeps_raw: false,
+            shared: Mutex::default(),
+        }
     }
 
     /// Whether to ask the server for protobuf, the default. A server that answers in JSON is understood in any case.
@@ -35,10 +42,26 @@ impl NodeKind {
         self
     }
 
+    /// Whether to keep each node whole, for extenders; not so by default. It is kept as JSON, so that is what the server is
+    /// asked for then.
+    pub const fn keep_raw(mut self, on: bool) -> Self {
+        self.keeps_raw = on;
+        self
+    }
+
+    /// Whether the server is asked for protobuf.
+    pub(super) const fn asks_for_protobuf(&self) -> bool {
+        self.protobuf && !self.keeps_raw
+    }
+
     /// The record of a node in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<NodeRecord, WireError> {
         let node: Obj<_> = parse("node", json)?;
-        self.record(&node)
+        let mut record = self.record(&node)?;
+        if self.keeps_raw {
+            record.raw = Some(untyped_text("node", json)?);
+        }
+        Ok(record)
     }
 
     /// The record of a node in protobuf: the node's own message.

@@ -5,4 +5,5 @@ mod dockerfile;
 mod image;
 mod install;
 mod kind;
+mod profiles;
 mod render;

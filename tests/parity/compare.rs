@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::observe::{PodSeen, Seen};
+use super::observe::{Condition, PodSeen, Seen};
 
 /// The closed list of what differs on purpose.
 const DIFFERENCES: &str = include_str!("differences.yaml");
@@ -79,6 +79,12 @@ pub(super) fn differences(scenario: &str, upstream: &Seen, ours: &Seen) -> Vec<D
             show_condition(upstream),
             show_condition(ours),
         );
+        compare(
+            "disruption",
+            upstream.disruption == ours.disruption && upstream.terminating == ours.terminating,
+            show_disruption(upstream),
+            show_disruption(ours),
+        );
         compare("events", upstream.events == ours.events, show_events(upstream), show_events(ours));
     }
     differences
@@ -100,7 +106,16 @@ fn show_node(pod: &PodSeen) -> String {
 }
 
 fn show_condition(pod: &PodSeen) -> String {
-    pod.condition.as_ref().map_or_else(none, |condition| {
+    show(pod.condition.as_ref())
+}
+
+fn show_disruption(pod: &PodSeen) -> String {
+    let terminating = if pod.terminating { "terminating, " } else { "" };
+    format!("{terminating}{}", show(pod.disruption.as_ref()))
+}
+
+fn show(condition: Option<&Condition>) -> String {
+    condition.map_or_else(none, |condition| {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let generation = condition.observed_generation.map_or_else(none, |seen| seen.to_string());
         format!(
@@ -123,12 +138,13 @@ fn show_events(pod: &PodSeen) -> String {
         .map(|event| {
             let oddities = event.oddities.iter().map(|odd| format!("\n! {odd}"));
             format!(
-                "{} {} {} {}x from {}: {}{}",
+                "{} {} {} {}x from {}{}: {}{}",
                 event.kind,
                 event.reason,
                 event.action,
                 event.times,
                 event.controller,
+                event.related.as_ref().map_or_else(String::new, |pod| format!(" with {pod}")),
                 event.note,
                 oddities.collect::<String>()
             )

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use supercargo::config::Config;
+use supercargo::config::{Catalog, Config};
 use supercargo::run::{Clients, schedule_by};
 use supercargo_apiserver::ApiServer;
 use supercargo_controlplane::{Method, Response};
@@ -180,7 +180,6 @@ impl Drop for Embedded {
 
 /// The configuration of the parity profiles, for as many schedulers as one likes: plugins keep no state.
 pub(super) fn config() -> Result<Arc<Config>> {
-    let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
-    let config = Config::parse("config.yaml", &Side::Supercargo.config(), &registry, defaults)?;
+    let config = Config::parse("config.yaml", &Side::Supercargo.config(), &Catalog::in_tree())?;
     Ok(Arc::new(config))
 }

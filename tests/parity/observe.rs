@@ -27,11 +27,17 @@ pub(super) struct PodSeen {
     pub(super) nominated_node_name: Option<String>,
     pub(super) generation: i64,
     pub(super) condition: Option<Condition>,
+    /// The condition DisruptionTarget, its message beginning as upstream's profile is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) disruption: Option<Condition>,
+    /// Whether it has been deleted and is still there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) terminating: bool,
     /// By time.
     pub(super) events: Vec<Event>,
 }
 
-/// The condition PodScheduled.
+/// A condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Condition {
@@ -52,8 +58,11 @@ pub(super) struct Event {
     pub(super) kind: String,
     pub(super) reason: String,
     pub(super) action: String,
-    /// With `{node}` for the pod's node in the note of an event that tells of its binding.
+    /// With `{node}` for the pod's node in the note of an event that tells of its binding, and `{uid of p}` for UIDs.
     pub(super) note: String,
+    /// The other pod that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) related: Option<String>,
     /// As upstream's profile is called.
     pub(super) controller: String,
     /// How often it happened, as its series says.
@@ -66,6 +75,11 @@ pub(super) struct Event {
 
 fn once() -> u64 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn is_once(times: &u64) -> bool {
@@ -102,6 +116,15 @@ impl PodSeen {
             && message.starts_with(event.note.strip_suffix(" ...").unwrap_or(&event.note))
     }
 
+    /// Puts names in the place of UIDs, which are never the same twice.
+    pub(super) fn name_pods(&mut self, uids: &BTreeMap<String, String>) {
+        for event in &mut self.events {
+            for (name, uid) in uids {
+                event.note = event.note.replace(uid, &format!("{{uid of {name}}}"));
+            }
+        }
+    }
+
     fn count(&self, of: impl Fn(&Event) -> bool) -> u64 {
         let events = self.events.iter().filter(|event| of(event));
         events.map(|event| event.times).sum()
@@ -127,7 +150,9 @@ pub(super) fn pod(cluster: &dyn Cluster, side: Side, name: &str, uid: &str) -> R
         scores: BTreeMap::new(),
         nominated_node_name: some_text(&pod, "/status/nominatedNodeName"),
         generation: pod.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default(),
-        condition: condition(&pod),
+        condition: condition(&pod, "PodScheduled"),
+        disruption: condition(&pod, "DisruptionTarget").map(|condition| by_profile(condition, side)),
+        terminating: pod.pointer("/metadata/deletionTimestamp").is_some(),
         events: events
             .into_iter()
             .map(|seen| event(seen, side, name, node.as_deref()))
@@ -141,11 +166,19 @@ pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.get("items").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn condition(pod: &Value) -> Option<Condition> {
+/// The condition as it would be on upstream's side.
+fn by_profile(mut condition: Condition, side: Side) -> Condition {
+    let message = condition.message.as_deref().and_then(|message| message.split_once(": "));
+    if let Some((scheduler, rest)) = message {
+        condition.message = Some(format!("{}: {rest}", side.profile(scheduler)));
+    }
+    condition
+}
+
+fn condition(pod: &Value, kind: &str) -> Option<Condition> {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array)?;
-    let condition = conditions
-        .iter()
-        .find(|condition| condition.get("type").and_then(Value::as_str) == Some("PodScheduled"))?;
+    let condition =
+        conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))?;
     Some(Condition {
         status: text(condition, "/status"),
         reason: some_text(condition, "/reason"),
@@ -167,6 +200,7 @@ fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Eve
         action: text(event, "/action"),
         note,
         controller: side.profile(&controller),
+        related: some_text(event, "/related/name"),
         times: event.pointer("/series/count").and_then(Value::as_u64).unwrap_or(1),
         oddities: oddities(event, pod, &controller)?,
     })
@@ -190,7 +224,7 @@ fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
         (some_text(event, "/regarding/resourceVersion").is_some(), "/regarding/resourceVersion"),
         (has("/reportingInstance", &format!("{controller}-{}", host.trim())), "/reportingInstance"),
         (micros(&text(event, "/eventTime")), "/eventTime"),
-        (event.get("related").is_none(), "/related"),
+        (event.get("related").is_none_or(is_whole_pod), "/related"),
         (event.get("deprecatedCount").is_none(), "/deprecatedCount"),
         (event.pointer("/deprecatedSource/component").is_none(), "/deprecatedSource/component"),
     ];
@@ -201,6 +235,15 @@ fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
             format!("{pointer} is {value}")
         })
         .collect())
+}
+
+/// Whether a reference is to a pod and leaves nothing out.
+fn is_whole_pod(reference: &Value) -> bool {
+    let fields = ["/name", "/uid", "/resourceVersion"];
+    text(reference, "/kind") == "Pod"
+        && text(reference, "/apiVersion") == "v1"
+        && text(reference, "/namespace") == NAMESPACE
+        && fields.iter().all(|field| some_text(reference, field).is_some())
 }
 
 fn text(value: &Value, pointer: &str) -> String {

@@ -66,7 +66,12 @@ impl Run<'_> {
         // The other scenario's nodes must be out of sight, and this one's in sight, before the first pod.
         self.wait_until_nodes_are_known(0)?;
         for object in &self.scenario.objects {
-            self.post(&object.path, &object.object)?;
+            let created = self.post(&object.path, &object.object)?;
+            if let Some(status) = &object.status {
+                let name = created.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+                let path = format!("{}/{name}/status", object.path);
+                self.send(Method::Patch, &path, Some(&json!({ "status": status })))?;
+            }
         }
         let mut nodes = 0;
         for node in &self.scenario.nodes {
@@ -96,7 +101,9 @@ impl Run<'_> {
     fn look(&self) -> Result<Seen> {
         let mut seen = Seen::new();
         for (name, uid) in &self.uids {
-            seen.insert(name.clone(), observe::pod(self.cluster, self.side, name, uid)?);
+            let mut pod = observe::pod(self.cluster, self.side, name, uid)?;
+            pod.name_pods(&self.uids);
+            seen.insert(name.clone(), pod);
         }
         Ok(seen)
     }

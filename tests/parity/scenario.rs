@@ -58,6 +58,8 @@ pub(super) struct Node {
 pub(super) struct Object {
     pub(super) path: String,
     pub(super) object: Value,
+    /// Patched in after the creation.
+    pub(super) status: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -22,6 +22,12 @@ impl Request {
         (200..300).contains(&self.code)
     }
 
+    /// Whether it asked what the server serves, which every authenticated user may know.
+    pub(super) fn is_discovery(&self) -> bool {
+        let path = self.uri.split('?').next().unwrap_or_default();
+        self.access.1.is_empty() && (path.starts_with("/api/") || path.starts_with("/apis/"))
+    }
+
     /// Whether the user may not do this, or is none.
     pub(super) fn is_denied(&self) -> bool {
         [401, 403].contains(&self.code)

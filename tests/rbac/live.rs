@@ -13,6 +13,7 @@ use super::cluster::{
 use super::manifests::{self, collection, text};
 use super::process::Scheduler;
 use super::rules::{Access, allowed};
+use super::work::{claim_with, complete_claim, create_class, create_priority, create_volume};
 
 pub(super) const NODES: &str = "/api/v1/nodes";
 
@@ -147,6 +148,45 @@ fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &
     wait_until_bound(plane, namespace, "doubtful");
 }
 
+/// Has volumes bound: one that is there, and one that is made for a claim.
+fn have_volumes_bound(plane: &ControlPlane, namespace: &str) {
+    create_class(plane, "there", "kubernetes.io/no-provisioner");
+    create_volume(plane, "ready", "there");
+    claim_with(plane, namespace, "there", pod("static", "10m"));
+    complete_claim(plane, namespace, "static", "there", Some("ready"));
+    wait_until_bound(plane, namespace, "static");
+    create_class(plane, "made", "example.com/none");
+    claim_with(plane, namespace, "made", pod("dynamic", "10m"));
+    complete_claim(plane, namespace, "dynamic", "made", None);
+    wait_until_bound(plane, namespace, "dynamic");
+}
+
+/// Has a pod make room for a more important one.
+fn have_a_pod_preempted(plane: &ControlPlane, namespace: &str) {
+    create_priority(plane, "important");
+    let mut small = node("small", false);
+    small["metadata"]["labels"] = json!({"chosen": "small"});
+    post(plane, NODES, &small);
+    let on_small = |name: &str| {
+        let mut pod = pod(name, "3");
+        pod["spec"]["nodeSelector"] = json!({"chosen": "small"});
+        pod
+    };
+    post(plane, &pods(namespace), &on_small("victim"));
+    wait_until_bound(plane, namespace, "victim");
+    let mut important = on_small("important");
+    important["spec"]["priorityClassName"] = json!("important");
+    post(plane, &pods(namespace), &important);
+    let victim = format!("{}/victim", pods(namespace));
+    eventually("the victim is deleted", || {
+        get(plane, &victim)["metadata"]["deletionTimestamp"].is_string().then_some(())
+    });
+    // No kubelet is there to say that it has ended.
+    let now = json!({"gracePeriodSeconds": 0});
+    send(plane, Method::Delete, &victim, Some(&now));
+    wait_until_bound(plane, namespace, "important");
+}
+
 #[test]
 fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     let Some(plane) = cluster_or_skip() else { return };
@@ -161,21 +201,21 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     have_a_pod_bound(plane, "rules");
     have_a_pod_fail_again_and_again(plane, &scheduler, "rules");
     have_a_binding_of_unknown_fate(plane, &user, "unknown-fate");
+    have_volumes_bound(plane, "rules");
+    have_a_pod_preempted(plane, "rules");
     let status = scheduler.terminate();
     assert!(status.success(), "{status}");
 
     let may: BTreeSet<Access> = allowed(&manifests::object("ClusterRole")).into_iter().collect();
+    let requests = || requests_of(plane, &user).into_iter().filter(|request| !request.is_discovery());
     let done = || -> BTreeSet<Access> {
-        let requests = requests_of(plane, &user).into_iter();
-        requests.filter(Request::is_success).map(|request| request.access).collect()
+        requests().filter(Request::is_success).map(|request| request.access).collect()
     };
     // A watch is in the log when it has ended, which is just after the scheduler has.
     within_patience(|| done().is_superset(&may));
     assert_eq!(done(), may, "left: done by the audit log, right: allowed by the role");
-    let denied: Vec<Request> = requests_of(plane, &user)
-        .into_iter()
-        .filter(|request| request.is_denied() || !may.contains(&request.access))
-        .collect();
+    let denied: Vec<Request> =
+        requests().filter(|request| request.is_denied() || !may.contains(&request.access)).collect();
     assert!(denied.is_empty(), "{denied:#?}");
     // The client itself calls it an error that the binding was answered with 500.
     let is_ours = |entry: &Value| !text(&entry["target"]).starts_with("kube_client");

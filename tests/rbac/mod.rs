@@ -10,3 +10,4 @@ mod needed;
 mod process;
 mod references;
 mod rules;
+mod work;

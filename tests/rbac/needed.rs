@@ -1,7 +1,7 @@
 //! Without any one of its rules the scheduler is refused something that it has to do.
 
 use serde_json::{Value, json};
-use supercargo_controlplane::{ControlPlane, assets_or_skip};
+use supercargo_controlplane::{ControlPlane, Method, assets_or_skip};
 
 use super::audit::{Request, requests_of};
 use super::cluster::{
@@ -11,6 +11,10 @@ use super::live::{NODES, break_bindings, node, pod, pods};
 use super::manifests;
 use super::process::Scheduler;
 use super::rules::{Access, allowed};
+use super::work::{claim_with, create_class, create_priority, create_volume};
+
+/// The priority of pods that others make room for.
+const IMPORTANT: &str = "important";
 
 /// Creates an account that may do all that the role allows but one thing.
 fn account_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value {
@@ -57,6 +61,24 @@ fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
     create_namespace(plane, &broken);
     break_bindings(plane, &broken);
     post(plane, &pods(&broken), &ours("doubtful", "10m"));
+    // No controller is there to complete these; that it is refused to begin is enough.
+    let (there, made) = (format!("{name}-there"), format!("{name}-made"));
+    create_class(plane, &there, "kubernetes.io/no-provisioner");
+    create_volume(plane, &there, &there);
+    claim_with(plane, name, &there, ours("static", "10m"));
+    create_class(plane, &made, "example.com/none");
+    claim_with(plane, name, &made, ours("dynamic", "10m"));
+    // A node of its own, so that the pods that stay count nowhere else.
+    let mut small = node(name, false);
+    small["metadata"]["labels"] = json!({"chosen": name});
+    post(plane, NODES, &small);
+    let mut victim = ours("victim", "3");
+    victim["spec"]["nodeName"] = json!(name);
+    post(plane, &pods(name), &victim);
+    let mut important = ours("important", "3");
+    important["spec"]["priorityClassName"] = json!(IMPORTANT);
+    important["spec"]["nodeSelector"] = json!({"chosen": name});
+    post(plane, &pods(name), &important);
 }
 
 #[test]
@@ -67,6 +89,7 @@ fn without_any_one_of_its_rules_it_is_refused_something() {
     let plane = &start().unwrap();
     post(plane, NODES, &node("other", false));
     post(plane, NODES, &node("chosen", true));
+    create_priority(plane, IMPORTANT);
     for (i, missing) in allowed(&manifests::object("ClusterRole")).iter().enumerate() {
         let name = format!("without-{i}");
         let account = account_without(plane, &name, missing);
@@ -82,5 +105,7 @@ fn without_any_one_of_its_rules_it_is_refused_something() {
             !refused.is_empty() && refused.iter().all(|access| access == missing),
             "{missing:?}: {refused:?}"
         );
+        // It is not there if the scheduler did not start.
+        let _ = plane.request(Method::Delete, &format!("{NODES}/{name}"), None).unwrap();
     }
 }

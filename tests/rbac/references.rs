@@ -2,13 +2,12 @@
 
 use clap::Parser as _;
 use supercargo::cli::Cli;
-use supercargo::config::Config;
+use supercargo::config::{Catalog, Config};
 
 use super::manifests::{self, text};
 
 fn parse(config: &str) -> Result<Config, String> {
-    let (registry, defaults) = (supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS);
-    Config::parse("config.yaml", config, &registry, defaults).map_err(|errors| errors.to_string())
+    Config::parse("config.yaml", config, &Catalog::in_tree()).map_err(|errors| errors.to_string())
 }
 
 #[test]

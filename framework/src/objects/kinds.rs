@@ -40,6 +40,20 @@ pub mod resources {
     pub const POD_DISRUPTION_BUDGET: Text = Text::Static("policy/PodDisruptionBudget");
 }
 
+/// The annotations of these kinds that plugins read.
+pub mod annotations {
+    /// On a claim: it is bound for good. The value does not matter.
+    pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+    /// On a volume or claim: it was bound by a controller, not by a user. The value does not matter.
+    pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+    /// On a claim: the node for which a volume is to be provisioned.
+    pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+    /// On a CSINode: the in-tree plugins that are migrated there, separated by commas.
+    pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+    /// All of them.
+    pub const ALL: &[&str] = &[BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
+}
+
 /// What an object of a kind says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {

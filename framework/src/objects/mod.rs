@@ -1,14 +1,16 @@
 //! The other kinds that plugins read: everything but pods and nodes.
 
+mod class_index;
 mod kinds;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::class_index::ClassIndex;
 pub use self::kinds::*;
 use crate::labels::Labels;
 use crate::pod::OwnerRef;
@@ -87,7 +89,7 @@ impl<'a, T: ObjectBody> Typed<'a, T> {
 #[derive(Clone, Debug)]
 struct Entry {
     from_api: Arc<Object>,
-    /// What a binding under way has made of it and the API does not show yet.
+    /// What a binding under way has made of it and the API does not show yet: always made of the version in `from_api`.
     assumed: Option<Arc<Object>>,
 }
 
@@ -98,22 +100,37 @@ impl Entry {
 }
 
 /// Objects by kind and key, with what is assumed of them.
+///
+/// Same as upstream's assume cache of the VolumeBinding plugin: what is assumed is a change of one version of an object,
+/// and holds as long as the API shows that version.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     kinds: FxHashMap<Text, BTreeMap<Arc<str>, Entry>>,
+    volumes: ClassIndex,
+    /// The keys of the objects that belong to a node, by kind and node.
+    on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
 }
 
 impl Objects {
     /// Takes an informer's word on an object and returns what it said before. What was assumed of the object ends,
-    /// unless this is an older version than the one assumed on.
+    /// unless this is the version it was assumed of, as after a resync.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        let old = self.put(Arc::clone(&object));
+        self.volumes.change(old.as_deref(), Some(&object));
+        if old.as_ref().and_then(|old| old.node_name.as_ref()) != object.node_name.as_ref() {
+            self.leave_node(old.as_ref());
+            self.join_node(&object);
+        }
+        old
+    }
+
+    fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let kind = self.kinds.entry(object.resource.clone()).or_default();
         let Some(entry) = kind.get_mut(&object.key) else {
             kind.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
             return None;
         };
-        let older = version(&object) < entry.assumed.as_ref().map_or(0, |assumed| version(assumed));
-        if !older {
+        if entry.from_api.resource_version != object.resource_version {
             entry.assumed = None;
         }
         Some(std::mem::replace(&mut entry.from_api, object))
@@ -121,26 +138,61 @@ impl Objects {
 
     /// Removes an object, and what was assumed of it.
     pub fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Object>> {
-        self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)
+        let gone = self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)?;
+        self.volumes.change(Some(&gone), None);
+        self.leave_node(Some(&gone));
+        Some(gone)
     }
 
-    /// Takes the object to be like this until the API says so, or something newer. `false` when the object is not there
+    fn join_node(&mut self, object: &Object) {
+        if let Some(node) = &object.node_name {
+            let nodes = self.on_nodes.entry(object.resource.clone()).or_default();
+            nodes.entry(Arc::clone(node)).or_default().insert(Arc::clone(&object.key));
+        }
+    }
+
+    fn leave_node(&mut self, object: Option<&Arc<Object>>) {
+        let Some((object, node)) = object.and_then(|object| Some((object, object.node_name.as_ref()?)))
+        else {
+            return;
+        };
+        if let Some(nodes) = self.on_nodes.get_mut(&object.resource)
+            && let Some(keys) = nodes.get_mut(node)
+        {
+            keys.remove(&object.key);
+            if keys.is_empty() {
+                nodes.remove(node);
+            }
+        }
+    }
+
+    /// Takes the object to be like this until the API shows another version of it. `false` when the object is not there
     /// or has changed since `object` was made of it.
     pub fn assume(&mut self, object: Arc<Object>) -> bool {
-        let entry = self.kinds.get_mut(&object.resource).and_then(|kind| kind.get_mut(&object.key));
-        let Some(entry) = entry.filter(|entry| entry.latest().resource_version == object.resource_version)
-        else {
+        let Some(entry) = self.entry_of(&object) else {
             return false;
         };
         entry.assumed = Some(object);
         true
     }
 
-    /// Takes the object to be what the API says.
-    pub fn restore(&mut self, resource: &str, key: &str) {
-        if let Some(entry) = self.kinds.get_mut(resource).and_then(|kind| kind.get_mut(key)) {
+    /// Takes the object to be what the API says again. Nothing happens when it has changed since `assumed` was made of
+    /// it: whatever is assumed now is somebody else's.
+    pub fn restore(&mut self, assumed: &Object) {
+        if let Some(entry) = self.entry_of(assumed) {
             entry.assumed = None;
         }
+    }
+
+    /// The entry of an object as long as the API shows this version.
+    fn entry_of(&mut self, object: &Object) -> Option<&mut Entry> {
+        let entry = self.kinds.get_mut(&object.resource)?.get_mut(&object.key)?;
+        Some(entry).filter(|entry| entry.from_api.resource_version == object.resource_version)
+    }
+
+    /// The PersistentVolumes of a storage class, ordered by name; the empty class is that of volumes without one.
+    pub fn volumes_of_class(&self, class: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.volumes.names(class).filter_map(|name| self.get(&resources::PERSISTENT_VOLUME, name))
     }
 
     /// One object, as it is taken to be.
@@ -158,6 +210,13 @@ impl Objects {
         self.kinds.get(resource).into_iter().flat_map(BTreeMap::values).map(Entry::latest)
     }
 
+    /// Every object of a kind that belongs to a node, ordered by key.
+    pub fn list_on(&self, resource: &str, node: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let keys = self.on_nodes.get(resource).and_then(|nodes| nodes.get(node));
+        let kind = self.kinds.get(resource);
+        keys.into_iter().flatten().filter_map(move |key| kind?.get(key)).map(Entry::latest)
+    }
+
     /// Every object of a kind in a namespace, ordered by key.
     pub fn list_in(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let prefix = format!("{namespace}/");
@@ -167,11 +226,6 @@ impl Objects {
             .take_while(move |(key, _)| key.starts_with(&prefix))
             .map(|(_, entry)| entry.latest())
     }
-}
-
-/// The version as a number; one that is none is older than all.
-fn version(object: &Object) -> u64 {
-    object.resource_version.parse().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -187,29 +241,104 @@ mod tests {
         })
     }
 
-    #[test]
-    fn what_is_assumed_holds_until_the_api_says_something_as_new() {
-        let mut objects = Objects::default();
-        let latest = |objects: &Objects| objects.get("PersistentVolume", "a").unwrap().terminating;
-        objects.insert(volume("a", "5"));
-        let assumed = Arc::new(Object { terminating: true, ..(*volume("a", "5")).clone() });
-        assert!(objects.assume(Arc::clone(&assumed)));
-        assert!(latest(&objects));
-        objects.insert(volume("a", "4"));
-        assert!(latest(&objects), "an older version is no news");
-        objects.insert(volume("a", "6"));
-        assert!(!latest(&objects));
-        assert!(!objects.assume(assumed), "the object has changed");
-        assert!(!objects.assume(volume("b", "1")));
+    fn changed(name: &str, version: &str) -> Arc<Object> {
+        Arc::new(Object { terminating: true, ..(*volume(name, version)).clone() })
+    }
+
+    fn is_assumed(objects: &Objects, name: &str) -> bool {
+        let latest = objects.get("PersistentVolume", name).unwrap();
+        assert!(!objects.from_api("PersistentVolume", name).unwrap().terminating);
+        assert_eq!(objects.list("PersistentVolume").find(|object| &*object.key == name), Some(latest));
+        latest.terminating
     }
 
     #[test]
-    fn what_is_assumed_can_be_taken_back() {
+    fn what_is_assumed_holds_as_long_as_the_api_shows_that_version() {
+        for (next, holds) in [("5", true), ("6", false), ("4", false)] {
+            let mut objects = Objects::default();
+            objects.insert(volume("a", "5"));
+            assert!(objects.assume(changed("a", "5")));
+            assert!(is_assumed(&objects, "a"));
+            objects.insert(volume("a", next));
+            assert_eq!(is_assumed(&objects, "a"), holds, "{next}");
+        }
+    }
+
+    #[test]
+    fn only_the_version_that_the_api_shows_can_be_assumed() {
         let mut objects = Objects::default();
         objects.insert(volume("a", "5"));
-        objects.assume(Arc::new(Object { terminating: true, ..(*volume("a", "5")).clone() }));
-        objects.restore("PersistentVolume", "a");
-        assert!(!objects.get("PersistentVolume", "a").unwrap().terminating);
+        for (name, version) in [("a", "4"), ("a", "6"), ("b", "5")] {
+            assert!(!objects.assume(changed(name, version)), "{name} {version}");
+        }
+        assert!(!is_assumed(&objects, "a"));
+        assert!(objects.assume(changed("a", "5")));
+        objects.remove("PersistentVolume", "a");
+        objects.insert(volume("a", "5"));
+        assert!(!is_assumed(&objects, "a"), "another object of that name");
+    }
+
+    #[test]
+    fn what_is_assumed_can_be_taken_back_by_whoever_assumed_it() {
+        let mut objects = Objects::default();
+        objects.insert(volume("a", "5"));
+        objects.assume(changed("a", "5"));
+        objects.restore(&changed("a", "5"));
+        assert!(!is_assumed(&objects, "a"));
+        objects.insert(volume("a", "6"));
+        objects.assume(changed("a", "6"));
+        objects.restore(&changed("a", "5"));
+        assert!(is_assumed(&objects, "a"), "what another binding has assumed since stays");
+        objects.restore(&changed("b", "5"));
+    }
+
+    #[test]
+    fn volumes_are_found_by_class_as_they_are_taken_to_be() {
+        let of_class = |name: &str, class: &str| {
+            let body = PersistentVolume { storage_class: class.into(), ..Default::default() };
+            Arc::new(object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body)))
+        };
+        let names = |objects: &Objects, class: &str| {
+            objects.volumes_of_class(class).map(|volume| volume.key.to_string()).collect::<Vec<_>>()
+        };
+        let mut objects = Objects::default();
+        for (name, class) in [("c", "fast"), ("a", "fast"), ("b", ""), ("d", "slow")] {
+            objects.insert(of_class(name, class));
+        }
+        assert_eq!(names(&objects, "fast"), ["a", "c"]);
+        assert_eq!(names(&objects, ""), ["b"]);
+        objects.insert(of_class("a", "slow"));
+        objects.remove("PersistentVolume", "c");
+        assert_eq!((names(&objects, "fast"), names(&objects, "slow").len()), (vec![], 2));
+        objects.assume(Arc::new(Object { terminating: true, ..(*of_class("a", "slow")).clone() }));
+        assert!(objects.volumes_of_class("slow").any(|volume| volume.terminating));
+    }
+
+    #[test]
+    fn a_nodes_objects_are_found_wherever_they_move() {
+        let attachment = |name: &str, node: Option<&str>| {
+            let body = Body::VolumeAttachment(VolumeAttachment::default());
+            let object = object(&resources::VOLUME_ATTACHMENT, name, body);
+            Arc::new(Object { node_name: node.map(Into::into), ..object })
+        };
+        let mut objects = Objects::default();
+        for (name, node) in [("b", Some("n1")), ("a", Some("n1")), ("c", Some("n2")), ("d", None)] {
+            objects.insert(attachment(name, node));
+        }
+        let on = |objects: &Objects, node: &str| {
+            let names = objects.list_on("storage.k8s.io/VolumeAttachment", node);
+            names.map(|object| object.name().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(on(&objects, "n1"), ["a", "b"]);
+        objects.insert(attachment("a", Some("n2")));
+        objects.insert(attachment("d", Some("n1")));
+        assert_eq!(
+            (on(&objects, "n1"), on(&objects, "n2")),
+            (vec!["b".into(), "d".into()], vec!["a".into(), "c".into()])
+        );
+        objects.remove("storage.k8s.io/VolumeAttachment", "b");
+        objects.insert(attachment("d", None));
+        assert_eq!(on(&objects, "n1"), [""; 0]);
     }
 
     #[test]

@@ -3,15 +3,12 @@
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::labels::is_label_key;
-use supercargo_framework::plugin::MAX_NODE_SCORE;
 use supercargo_framework::registry::ArgsError;
 
-use super::strategy::{Method, Point, Strategy};
+use super::strategy::{Method, Strategy};
 use super::{IgnoredResources, NAME};
 use crate::args::{ResourceSpec, decode, resources_or_default};
-
-/// The highest score of a shape's point, which stands for [`MAX_NODE_SCORE`].
-const MAX_POINT_SCORE: i64 = 10;
+use crate::shape::{Shape, ShapePoint};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -33,13 +30,6 @@ struct ScoringStrategy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RequestedToCapacityRatio {
     shape: Option<Vec<ShapePoint>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ShapePoint {
-    utilization: i32,
-    score: i32,
 }
 
 /// Decodes and checks the arguments.
@@ -94,7 +84,8 @@ fn parse_strategy(strategy: ScoringStrategy) -> Result<Strategy, ArgsError> {
     check_weights(&resources)?;
     let method = match (&*name, strategy.requested_to_capacity_ratio) {
         ("RequestedToCapacityRatio", Some(ratio)) => {
-            Method::RequestedToCapacityRatio(parse_shape(ratio.shape.unwrap_or_default())?)
+            let path = "scoringStrategy.requestedToCapacityRatio.shape";
+            Method::RequestedToCapacityRatio(Shape::parse(&ratio.shape.unwrap_or_default(), path)?)
         }
         ("RequestedToCapacityRatio", None) => {
             return Err(ArgsError::new(
@@ -125,44 +116,6 @@ fn check_weights(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
         )),
         None => Ok(()),
     }
-}
-
-fn parse_shape(shape: Vec<ShapePoint>) -> Result<Box<[Point]>, ArgsError> {
-    let path = |rest: &str| format!("scoringStrategy.requestedToCapacityRatio.shape{rest}");
-    if shape.is_empty() {
-        return Err(ArgsError::new(path(""), "must have at least one point"));
-    }
-    for (i, pair) in shape.windows(2).enumerate() {
-        if pair[0].utilization >= pair[1].utilization {
-            return Err(ArgsError::new(
-                path(&format!("[{}].utilization", i + 1)),
-                format!(
-                    "{} must be greater than that of the point before: points go up strictly",
-                    pair[1].utilization
-                ),
-            ));
-        }
-    }
-    for (i, point) in shape.iter().enumerate() {
-        for (field, value, max) in [
-            ("utilization", i64::from(point.utilization), 100),
-            ("score", i64::from(point.score), MAX_POINT_SCORE),
-        ] {
-            if !(0..=max).contains(&value) {
-                return Err(ArgsError::new(
-                    path(&format!("[{i}].{field}")),
-                    format!("{value} is out of range: must be from 0 to {max}"),
-                ));
-            }
-        }
-    }
-    Ok(shape
-        .into_iter()
-        .map(|point| Point {
-            utilization: i64::from(point.utilization),
-            score: i64::from(point.score) * (MAX_NODE_SCORE / MAX_POINT_SCORE),
-        })
-        .collect())
 }
 
 #[cfg(test)]

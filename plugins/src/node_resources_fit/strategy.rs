@@ -8,6 +8,7 @@ use supercargo_framework::{NodeInfo, PodInfo};
 
 use crate::args::ResourceSpec;
 use crate::resource_usage::{ScoredResource, Usage};
+use crate::shape::Shape;
 
 /// A scoring strategy: which resources, and how each is judged.
 pub(super) struct Strategy {
@@ -21,17 +22,8 @@ pub(super) enum Method {
     LeastAllocated,
     /// The fuller the better.
     MostAllocated,
-    /// By a line through these points; there is at least one.
-    RequestedToCapacityRatio(Box<[Point]>),
-}
-
-/// A corner of the line.
-#[derive(Clone, Copy)]
-pub(super) struct Point {
-    /// How full, in percent.
-    pub(super) utilization: i64,
-    /// The score there, up to [`MAX_NODE_SCORE`].
-    pub(super) score: i64,
+    /// By a line.
+    RequestedToCapacityRatio(Shape),
 }
 
 impl Strategy {
@@ -73,10 +65,10 @@ impl Method {
             Self::LeastAllocated if after > capacity => Some(0),
             Self::LeastAllocated => Some(share(capacity.wrapping_sub(after), capacity)),
             Self::MostAllocated => Some(share(after.min(capacity), capacity)),
-            Self::RequestedToCapacityRatio(points) => {
+            Self::RequestedToCapacityRatio(shape) => {
                 let utilization = if after > capacity { 100 } else { share(after, capacity) };
                 // Resources that score nothing do not pull the mean down.
-                Some(on_line(points, utilization)).filter(|score| *score > 0)
+                Some(shape.at(utilization)).filter(|score| *score > 0)
             }
         }
     }
@@ -85,19 +77,6 @@ impl Method {
 /// Which part of the capacity this is, of [`MAX_NODE_SCORE`].
 fn share(amount: i64, capacity: i64) -> i64 {
     amount.wrapping_mul(MAX_NODE_SCORE).wrapping_div(capacity)
-}
-
-/// The height of the line through the points; flat before the first and after the last.
-fn on_line(points: &[Point], utilization: i64) -> i64 {
-    match points.partition_point(|point| point.utilization < utilization) {
-        0 => points[0].score,
-        i if i == points.len() => points[i - 1].score,
-        i => {
-            let (left, right) = (points[i - 1], points[i]);
-            let run = right.utilization - left.utilization;
-            left.score + (right.score - left.score) * (utilization - left.utilization) / run
-        }
-    }
 }
 
 #[cfg(test)]

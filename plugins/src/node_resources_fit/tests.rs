@@ -322,3 +322,15 @@ fn a_node_that_offers_more_helps_when_it_is_of_what_the_pod_wants() {
         "a pod that asks for nothing is only helped by room for pods"
     );
 }
+
+#[test]
+fn while_pods_cannot_be_resized_only_their_end_helps() {
+    let off = Features::default().with(Feature::InPlacePodVerticalScaling, false);
+    let running = |cpu| pod("q").node("n").request("cpu", cpu).build();
+    let (waiting, change) = (pod("p").request("cpu", "1").build(), pod_updated(running("2"), running("1")));
+    let hint = |plugin: &Driver, action| plugin.hint(EventResource::AssignedPod, action, &waiting, &change);
+    let shrunk = ActionType::UPDATE_POD_SCALE_DOWN;
+    assert_eq!(hint(&Driver::with_features(NAME, &off), shrunk), None);
+    assert_eq!(hint(&Driver::new(NAME), shrunk), Some(Ok(QueueingHint::Queue)));
+    assert!(hint(&Driver::with_features(NAME, &off), ActionType::DELETE).is_some());
+}

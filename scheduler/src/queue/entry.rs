@@ -89,18 +89,48 @@ impl QueuedPod {
         };
     }
 
-    /// Whether the backoff has not ended. Seconds are compared, as upstream does: a pod whose backoff ends within
-    /// second X leaves when second X+1 begins.
-    pub(crate) fn is_backing_off(&self, now: Timestamp) -> bool {
-        self.backoff_until.is_some_and(|until| until >= now.floor_to_second())
+    /// Whether the backoff has not ended.
+    pub(crate) fn is_backing_off(&self, window: Window, now: Timestamp) -> bool {
+        self.backoff_until.is_some_and(|until| until >= window.align(now))
     }
 
     /// Works out when the backoff ends, from the counts and the timestamp.
-    pub(crate) fn set_backoff(&mut self, backoff: &Backoff) {
+    pub(crate) fn set_backoff(&mut self, backoff: &Backoff, window: Window) {
         let count =
             if self.consecutive_errors > 0 { self.consecutive_errors } else { self.unschedulable_count };
-        self.backoff_until =
-            backoff.after(count).map(|duration| self.timestamp.plus(duration).floor_to_second());
+        self.backoff_until = backoff.after(count).map(|duration| window.align(self.timestamp.plus(duration)));
+    }
+}
+
+/// How exactly ends of backoffs are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// By the second, so that pods of one second are ordered by priority: a pod whose backoff ends within second X
+    /// leaves when second X+1 begins. For popping from backoffQ.
+    Seconds,
+    /// To the moment.
+    Exact,
+}
+
+impl Window {
+    fn align(self, moment: Timestamp) -> Timestamp {
+        match self {
+            Self::Seconds => moment.floor_to_second(),
+            Self::Exact => moment,
+        }
+    }
+
+    /// Whether a backoff until then has ended.
+    pub(crate) fn is_over(self, until: Timestamp, now: Timestamp) -> bool {
+        until < self.align(now)
+    }
+
+    /// The first moment at which a backoff until then has ended.
+    pub(crate) fn end(self, until: Timestamp) -> Timestamp {
+        match self {
+            Self::Seconds => until.plus(Duration::from_secs(1)),
+            Self::Exact => until.plus(Duration::from_micros(1)),
+        }
     }
 }
 

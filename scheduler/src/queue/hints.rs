@@ -45,6 +45,14 @@ impl QueueingHints {
         Self { by_profile: by_profile.collect() }
     }
 
+    /// Whether any plugin has asked for new pods without a node. Upstream's events have them only for gangs.
+    pub(super) fn asks_for_unscheduled_pods(&self) -> bool {
+        let asks = |event: &ClusterEvent| {
+            event.resource == EventResource::UnschedulablePod && event.action.intersects(ActionType::ADD)
+        };
+        self.by_profile.iter().flatten().any(|wish| asks(&wish.event))
+    }
+
     /// Whether any plugin of any profile wants to hear of the event.
     pub(super) fn interested(&self, event: &ClusterEvent) -> bool {
         event.is_wildcard() || self.by_profile.iter().flatten().any(|wish| wish.event.matches(event))

@@ -21,12 +21,14 @@ use priority_queue::PriorityQueue;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
-use supercargo_framework::{Now, PodInfo, QueueContext, Text, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, QueueContext, Text, Uid};
 
+pub(crate) use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
 use self::guarded_sort::GuardedSort;
 use self::hints::{QueueingHints, Worth};
 use self::in_flight::InFlight;
+use self::nominator::Nominated;
 pub(crate) use self::nominator::Nominator;
 use self::rank::{ActiveRank, BackoffRank};
 use crate::cluster_events;
@@ -47,11 +49,23 @@ pub struct QueueOptions {
     pub backoff: Backoff,
     /// How long a pod stays in unschedulablePods at most.
     pub max_in_unschedulable: Duration,
+    /// Whether a pod in backoff is popped when there is no other (upstream's SchedulerPopFromBackoffQ).
+    pub pop_from_backoff: bool,
+}
+
+impl QueueOptions {
+    pub(crate) fn window(&self) -> Window {
+        if self.pop_from_backoff { Window::Seconds } else { Window::Exact }
+    }
 }
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self { backoff: Backoff::default(), max_in_unschedulable: Duration::from_mins(5) }
+        Self {
+            backoff: Backoff::default(),
+            max_in_unschedulable: Duration::from_mins(5),
+            pop_from_backoff: true,
+        }
     }
 }
 
@@ -154,11 +168,14 @@ impl SchedulingQueue {
         self.sort.take_panic()
     }
 
-    /// The pods promised to a node that wait in a queue. One that is in flight itself has a place of its own by now, or
-    /// will be judged again.
+    /// The pods promised to a node. Of one that is in no queue, as while it is being scheduled, no more is known than its
+    /// name: upstream's quirk.
     pub(crate) fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
-        let queued = |uid: &Uid| self.entries.get(uid).map(|entry| Arc::clone(&entry.pod));
-        self.nominator.on_node(node).iter().filter_map(queued).collect()
+        let resolve = |nominated: &Nominated| match self.entries.get(&nominated.uid) {
+            Some(entry) => Arc::clone(&entry.pod),
+            None => Arc::new(nominated.unknown()),
+        };
+        self.nominator.on_node(node).iter().map(resolve).collect()
     }
 
     /// What must always hold and does not.
@@ -214,8 +231,12 @@ impl QueueCx<'_> {
 impl SchedulingQueue {
     /// A new pod: straight into the active queue.
     pub(crate) fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
-        let entry = QueuedPod::new(pod, profile, cx.now.wall);
+        let entry = QueuedPod::new(Arc::clone(&pod), profile, cx.now.wall);
         self.move_to_active(cx, entry, &UNSCHEDULABLE_POD_ADD, false);
+        if self.hints.asks_for_unscheduled_pods() {
+            let event = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::ADD);
+            self.move_all(cx, &event, &Change::Pod { old: None, new: Some(pod) }, |_| true);
+        }
     }
 
     /// A pod without a node changed.
@@ -305,6 +326,7 @@ impl SchedulingQueue {
         loop {
             let uid = match self.active.pop() {
                 Some((uid, _)) => uid,
+                None if !self.options.pop_from_backoff => return None,
                 None => {
                     let (uid, _) = self.backoff.pop()?;
                     let event = &POP_FROM_BACKOFF_Q;
@@ -326,7 +348,7 @@ impl SchedulingQueue {
 
     /// Whether [`pop`](Self::pop) has something to give.
     pub(crate) fn has_poppable(&self) -> bool {
-        !self.active.is_empty() || !self.backoff.is_empty()
+        !self.active.is_empty() || (self.options.pop_from_backoff && !self.backoff.is_empty())
     }
 
     /// The attempt is over as far as events go: what happens from now on is not replayed for this pod.
@@ -350,7 +372,7 @@ impl SchedulingQueue {
         }
         entry.timestamp = cx.now.wall;
         entry.flushed = false;
-        entry.set_backoff(&self.options.backoff);
+        entry.set_backoff(&self.options.backoff, self.options.window());
         let worth = self.worth_of_events_in_flight(cx, &entry);
         self.done(&uid);
         self.requeue(cx, entry, worth, &SCHEDULE_ATTEMPT_FAILURE);

@@ -4,12 +4,44 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::{PodKey, PodStatus};
 use supercargo_framework::{PodInfo, Uid};
+
+/// A pod that has been promised a node, by name and identity alone: what else it is may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nominated {
+    pub(crate) key: PodKey,
+    pub(crate) uid: Uid,
+}
+
+impl Nominated {
+    /// What is left of a pod that is in no queue: it asks for nothing and has priority 0.
+    pub(crate) fn unknown(&self) -> PodInfo {
+        PodInfo {
+            namespace: Arc::clone(&self.key.namespace),
+            name: Arc::clone(&self.key.name),
+            uid: self.uid.clone(),
+            resource_version: "".into(),
+            generation: 0,
+            terminating: false,
+            labels: Arc::default(),
+            annotations: Arc::default(),
+            controller: None,
+            node_name: None,
+            priority: 0,
+            scheduling_gates: Box::default(),
+            spec: Arc::default(),
+            status_requests: None,
+            status: PodStatus::default(),
+            raw: None,
+        }
+    }
+}
 
 /// Nominated pods by node. Only pods that are not yet on a node are here.
 #[derive(Default)]
 pub(crate) struct Nominator {
-    by_node: FxHashMap<Arc<str>, Vec<Uid>>,
+    by_node: FxHashMap<Arc<str>, Vec<Nominated>>,
     nodes: FxHashMap<Uid, Arc<str>>,
 }
 
@@ -22,7 +54,10 @@ impl Nominator {
         };
         self.remove(&pod.uid);
         if let Some(node) = node {
-            self.by_node.entry(Arc::clone(&node)).or_default().push(pod.uid.clone());
+            self.by_node
+                .entry(Arc::clone(&node))
+                .or_default()
+                .push(Nominated { key: pod.key(), uid: pod.uid.clone() });
             self.nodes.insert(pod.uid.clone(), node);
         }
     }
@@ -43,7 +78,7 @@ impl Nominator {
             return;
         };
         if let Some(uids) = self.by_node.get_mut(&node) {
-            uids.retain(|nominated| nominated != uid);
+            uids.retain(|nominated| nominated.uid != *uid);
             if uids.is_empty() {
                 self.by_node.remove(&node);
             }
@@ -51,7 +86,7 @@ impl Nominator {
     }
 
     /// The pods promised to a node, in the order of the promises.
-    pub(crate) fn on_node(&self, node: &str) -> &[Uid] {
+    pub(crate) fn on_node(&self, node: &str) -> &[Nominated] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
@@ -71,7 +106,7 @@ mod tests {
         let silent = pod("a").build();
         nominator.add(&silent, &Nomination::Override(Some("n1".into())));
         nominator.update(&silent, &silent);
-        assert_eq!(nominator.on_node("n1"), std::slice::from_ref(&silent.uid));
+        assert_eq!(nominator.on_node("n1")[0].uid, silent.uid);
         let nominated = pod("a").nominated("n2").build();
         nominator.update(&silent, &nominated);
         assert!(nominator.on_node("n1").is_empty());

@@ -59,7 +59,7 @@ impl PartialEq for ActiveRank {
 
 impl Eq for ActiveRank {}
 
-/// A pod's place in a backoff queue: by the second in which its backoff ends, then as in the active queue.
+/// A pod's place in a backoff queue: by when its backoff ends, then as in the active queue.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BackoffRank {
     until: std::cmp::Reverse<Timestamp>,
@@ -68,7 +68,7 @@ pub(super) struct BackoffRank {
 
 impl BackoffRank {
     pub(super) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
-        let until = entry.backoff_until.unwrap_or_default().floor_to_second();
+        let until = entry.backoff_until.unwrap_or_default();
         Self { until: std::cmp::Reverse(until), then: ActiveRank::new(entry, sort) }
     }
 

@@ -105,10 +105,10 @@ impl SchedulingQueue {
     pub(crate) fn next_deadline(&self, now: Now) -> Duration {
         let flush = self.next_flush.map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
         let heads = [self.backoff.peek(), self.error_backoff.peek()];
-        let backoff = heads.into_iter().flatten().map(|(_, rank)| {
-            let leaves = rank.until().plus(Duration::from_secs(1));
-            leaves.since(now.wall)
-        });
+        let backoff = heads
+            .into_iter()
+            .flatten()
+            .map(|(_, rank)| self.options.window().end(rank.until()).since(now.wall));
         backoff.chain([flush]).min().unwrap_or(flush)
     }
 
@@ -124,7 +124,7 @@ impl SchedulingQueue {
     fn completed(&self, now: Timestamp) -> Option<Uid> {
         [&self.backoff, &self.error_backoff].into_iter().find_map(|heap| {
             let (uid, rank) = heap.peek()?;
-            (rank.until() < now.floor_to_second()).then(|| uid.clone())
+            self.options.window().is_over(rank.until(), now).then(|| uid.clone())
         })
     }
 
@@ -150,14 +150,14 @@ impl SchedulingQueue {
     pub(super) fn requeue(&mut self, cx: &mut QueueCx<'_>, entry: QueuedPod, worth: Worth, cause: &Text) {
         match worth {
             Worth::Skip => self.insert_unschedulable(cx, entry, cause),
-            Worth::AfterBackoff if entry.is_backing_off(cx.now.wall) => {
+            Worth::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
                 self.move_to_backoff(cx, entry, cause);
             }
             Worth::AfterBackoff | Worth::Immediately => self.move_to_active(cx, entry, cause, false),
         }
     }
 
-    /// PreEnqueue runs on the way in, except for pods that come from backoff: they passed it on their way there.
+    /// PreEnqueue runs on the way in, except for pods that passed it on their way to backoff.
     pub(super) fn move_to_active(
         &mut self,
         cx: &mut QueueCx<'_>,
@@ -165,7 +165,8 @@ impl SchedulingQueue {
         cause: &Text,
         from_backoff: bool,
     ) {
-        if !from_backoff && !run_pre_enqueue(cx, &mut entry) {
+        let has_passed = from_backoff && self.options.pop_from_backoff;
+        if !has_passed && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }
@@ -180,7 +181,8 @@ impl SchedulingQueue {
     }
 
     fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
-        if !run_pre_enqueue(cx, &mut entry) {
+        // Whoever is in backoffQ may be popped there.
+        if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }

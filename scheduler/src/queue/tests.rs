@@ -219,6 +219,16 @@ fn nominations_follow_the_pods_in_the_queue() {
 }
 
 #[test]
+fn of_a_promised_pod_that_is_in_no_queue_only_the_name_is_known() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a").nominated("n1").priority(7).request("cpu", "2"));
+    assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
+    bed.pop();
+    let [a] = &bed.queue.nominated_on("n1")[..] else { panic!("it is promised still") };
+    assert_eq!((&a.uid, a.priority, a.requests().resource.milli_cpu), (&"a".into(), 0, 0));
+}
+
+#[test]
 fn ten_thousand_pods_come_and_go_quickly() {
     let mut bed = Bed::new(QueueOptions::default());
     let observer = &mut Unobserved;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use supercargo_framework::{Now, Plugin, PodInfo, Status, Timestamp};
+use supercargo_framework::{Features, Now, Plugin, PodInfo, Status, Timestamp};
+use supercargo_plugins::default_preemption;
 
 use crate::{
     Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place, PluginLists,
-    PodRead, ProfileSpec, QueueOptions, QueuedPod, Scheduler,
+    PodRead, ProfileSpec, QueuedPod, Scheduler,
 };
 
 pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -23,14 +24,34 @@ pub(super) struct Bed {
     observed: Arc<Mutex<Vec<String>>>,
 }
 
-/// The in-tree plugins, and then the given ones, wherever they take part.
+/// The in-tree plugins without preemption, and then the given ones, wherever they take part.
 pub(super) fn plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
+    configured_plugins(|_| serde_json::Value::Null, more)
+}
+
+/// The same with arguments by name.
+pub(super) fn configured_plugins(
+    args: impl Fn(&str) -> serde_json::Value,
+    more: Vec<Arc<dyn Plugin>>,
+) -> PluginLists {
+    in_tree(&Features::default(), |name| name != default_preemption::NAME, args, more)
+}
+
+/// The in-tree plugins, and then the given ones, wherever they take part.
+pub(super) fn all_plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
+    in_tree(&Features::default(), |_| true, |_| serde_json::Value::Null, more)
+}
+
+pub(super) fn in_tree(
+    features: &Features,
+    wanted: impl Fn(&str) -> bool,
+    args: impl Fn(&str) -> serde_json::Value,
+    more: Vec<Arc<dyn Plugin>>,
+) -> PluginLists {
     let registry = supercargo_plugins::registry();
-    let build = |name| {
-        registry.get(name).unwrap()(&serde_json::Value::Null, &supercargo_framework::Features::default())
-            .unwrap()
-    };
-    let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|p| (build(p.name), p.weight));
+    let build = |name| registry.get(name).unwrap()(&args(name), features).unwrap();
+    let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter().filter(|p| wanted(p.name));
+    let defaults = defaults.map(|p| (build(p.name), p.weight));
     PluginLists::multi_point(defaults.chain(more.into_iter().map(|plugin| (plugin, 1))))
 }
 
@@ -43,7 +64,7 @@ pub(super) fn options(plugins: PluginLists) -> Options {
         }],
         extenders: Vec::new(),
         percentage_of_nodes_to_score: None,
-        queue: QueueOptions::default(),
+        ..Options::default()
     }
 }
 
@@ -157,7 +178,7 @@ impl Bed {
     }
 
     pub(super) fn bound(&mut self, uid: &str, outcome: BindOutcome) {
-        self.handle(Input::Bound { pod: uid.into(), outcome });
+        self.handle(Input::Bound { pod: uid.into(), by: "DefaultBinder".into(), outcome });
     }
 
     pub(super) fn pre_bound(&mut self, uid: &str, status: Status) {
@@ -220,6 +241,10 @@ pub(super) fn line(effect: &Effect) -> String {
         Effect::Bind { pod, node, .. } => format!("{} bind to {node}", pod.uid),
         Effect::ReadPod { uid, .. } => format!("{uid} read"),
         Effect::CancelPreBind(uid) => format!("{uid} cancel"),
+        Effect::Evict { preemption, victims } => {
+            let uids: Vec<_> = victims.iter().map(|victim| &*victim.uid.0).collect();
+            format!("evict {} for {preemption}", uids.join(" "))
+        }
         Effect::StartPreBind { pod, groups, .. } => {
             let names = groups
                 .iter()

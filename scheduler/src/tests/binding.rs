@@ -10,7 +10,7 @@ use supercargo_framework::{Code, Status};
 
 use super::bed::{Bed, failed};
 use super::fake::{Fake, Log};
-use crate::{Input, Place};
+use crate::{Input, Place, PodRead};
 
 /// A plugin that logs what it is asked to give back, and that the pod is bound.
 fn reserver(name: &'static str, log: &Log) -> Fake {
@@ -108,7 +108,44 @@ fn a_binding_whose_pod_is_not_found_is_undone_without_a_word() {
 #[test]
 fn all_bind_plugins_may_skip() {
     let mut bed = tried(vec![]);
+    bed.said();
     bed.bound("a", BindOutcome::Skip);
+    assert_eq!(bed.said()[1], "a patch False SchedulerError: all Bind plugins skipped the pod");
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+}
+
+#[test]
+fn the_bind_plugin_that_failed_is_named_also_when_it_takes_a_while_to_say_so() {
+    for certainty in [Certainty::Refused, Certainty::Unknown] {
+        let mut bed = tried(vec![]);
+        bed.said();
+        bed.handle(Input::Bound { pod: "a".into(), by: "Second".into(), outcome: failed(certainty, "no") });
+        if certainty == Certainty::Unknown {
+            assert_eq!(bed.said(), ["a read"]);
+            bed.read("a", PodRead::Exists(None));
+        }
+        assert_eq!(bed.said()[1], "a patch False SchedulerError: running Bind plugin \"Second\": no");
+    }
+}
+
+#[test]
+fn a_pod_that_permit_holds_may_be_preempted_and_is_then_no_unschedulable_pod() {
+    let log = Log::default();
+    let mut bed = tried(vec![holder("H1", 60), reserver("R", &log)]);
+    bed.said();
+    let now = bed.now;
+    bed.scheduler.permit_rejected(now, &"a".into(), Status::error("preempted").by("P"));
+    bed.handle(Input::Tick);
+    let message = "waiting on permit for pod: preempted";
+    assert_eq!(
+        bed.said(),
+        [
+            format!("a Warning FailedScheduling Scheduling: {message}"),
+            format!("a patch False SchedulerError: {message}"),
+        ]
+    );
+    assert_eq!(log.take(), ["R unreserve"]);
+    assert!(bed.observed().iter().any(|line| line.starts_with("permit Error after")));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
 }
 

@@ -180,13 +180,7 @@ impl Calls for Panics {
 
 #[test]
 fn a_panic_while_an_extender_is_asked_is_blamed_on_no_plugin() {
-    let spec = ExtenderSpec {
-        name: "x".into(),
-        filters: true,
-        weight: None,
-        ignorable: false,
-        managed_resources: Vec::new(),
-    };
+    let spec = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
     let mut bed = Bed::extended(vec![spec]);
     bed.node(node("n1"));
     bed.pod(pod("a"));

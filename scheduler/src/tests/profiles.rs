@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Plugin, Status};
 
-use super::bed::{Bed, options, plugins};
+use super::bed::{Bed, configured_plugins, options, plugins};
 use super::fake::Fake;
 use crate::{BuildError, Options, PluginLists, ProfileError, ProfileSpec, Scheduler};
 
@@ -79,8 +80,13 @@ fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
 }
 
 #[test]
-fn pods_of_one_template_have_one_signature() {
-    let bed = Bed::new();
+fn pods_of_one_template_have_one_signature_unless_they_are_spread_by_default() {
+    assert_eq!(Bed::new().scheduler.signature(&pod("a").build()), None);
+    let unspread = |name: &str| match name {
+        "PodTopologySpread" => json!({"defaultingType": "List"}),
+        _ => json!(null),
+    };
+    let bed = Bed::of(options(configured_plugins(unspread, Vec::new())));
     let sign = |pod: supercargo_framework::testing::PodBuilder| bed.scheduler.signature(&pod.build());
     let first = sign(pod("a").request("cpu", "1"));
     assert!(first.is_some());

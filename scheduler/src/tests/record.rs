@@ -14,13 +14,7 @@ use crate::{
 };
 
 fn scheduler() -> Scheduler {
-    let extender = ExtenderSpec {
-        name: "x".into(),
-        filters: true,
-        weight: None,
-        ignorable: false,
-        managed_resources: Vec::new(),
-    };
+    let extender = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
     Scheduler::new(Options { extenders: vec![extender], ..options(plugins(Vec::new())) }).unwrap()
 }
 
@@ -36,11 +30,11 @@ impl Calls for Last {
     fn ask(&mut self, _: &ExtenderSpec, question: ExtenderQuestion<'_>) -> Result<ExtenderAnswer, String> {
         match question {
             ExtenderQuestion::Filter { nodes, .. } => Ok(ExtenderAnswer::Filtered {
-                nodes: nodes.last().cloned().into_iter().collect(),
+                nodes: nodes.last().map(|node| Arc::clone(&node.name)).into_iter().collect(),
                 failed: Vec::new(),
                 failed_and_unresolvable: Vec::new(),
             }),
-            ExtenderQuestion::Prioritize { .. } => Err("it does not".to_owned()),
+            _ => Err("it does not".to_owned()),
         }
     }
 }
@@ -56,7 +50,12 @@ fn record() -> String {
     recorded.handle(at(1), Input::QueuedPod(Notification::Added(Arc::new(a)))).unwrap();
     let effects = recorded.schedule_one(at(2), &mut Last).unwrap();
     assert_eq!(format!("{effects:?}"), "[Bind default/a a to n2]");
-    recorded.handle(at(3), Input::Bound { pod: "a".into(), outcome: BindOutcome::Bound }).unwrap();
+    recorded
+        .handle(
+            at(3),
+            Input::Bound { pod: "a".into(), by: "DefaultBinder".into(), outcome: BindOutcome::Bound },
+        )
+        .unwrap();
     recorded.flush().unwrap();
     assert!(!recorded.scheduler().has_work());
     String::from_utf8(log).unwrap()

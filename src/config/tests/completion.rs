@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use supercargo_framework::registry::{DefaultPlugin, Registry};
 
-use super::super::{ClientConnection, Config, MediaType};
-use super::fakes::{DEFAULTS, registry};
-use super::valid;
+use super::super::{Catalog, ClientConnection, Config, MediaType};
+use super::{catalog, valid};
 
 /// What of a configuration can be compared.
 fn shown(config: &Config) -> String {
@@ -16,7 +15,7 @@ fn shown(config: &Config) -> String {
 
 #[test]
 fn without_a_file_there_is_one_profile_with_the_defaults() {
-    let config = Config::default_with(&registry(), DEFAULTS).expect("the defaults are valid");
+    let config = Config::default_with(&catalog()).expect("the defaults are valid");
     assert_eq!(config.profiles.len(), 1);
     assert_eq!(&*config.profiles[0].scheduler_name, "supercargo");
     assert_eq!(config.parallelism, 16);
@@ -130,8 +129,9 @@ profiles:
 
 #[test]
 fn the_defaults_must_be_there() {
-    let defaults = [DefaultPlugin { name: "PrioritySort", weight: 0 }];
-    let errors = Config::default_with(&Registry::new(), &defaults).expect_err("nothing is registered");
+    let defaults = [DefaultPlugin::new("PrioritySort", 0)];
+    let errors =
+        Config::default_with(&Catalog::new(Registry::new(), &defaults)).expect_err("nothing is registered");
     assert_eq!(
         errors.to_string(),
         "default configuration: PrioritySort cannot be built: it is not registered"

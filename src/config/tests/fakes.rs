@@ -30,7 +30,7 @@ pub(super) const DEFAULTS: &[DefaultPlugin] = &[
 ];
 
 const fn default(name: &'static str, weight: i32) -> DefaultPlugin {
-    DefaultPlugin { name, weight }
+    DefaultPlugin::new(name, weight)
 }
 
 /// The default plugins, and some more: `Everywhere` implements all points, `OtherSort` sorts too.

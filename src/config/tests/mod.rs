@@ -8,15 +8,20 @@ mod plugin_refusals;
 mod refusals;
 mod text;
 
-use super::{Config, ConfigErrors};
+use super::{Catalog, Config, ConfigErrors};
 use fakes::{DEFAULTS, registry};
 
 /// What every file begins with; three lines, so that what is under test begins on the fourth.
 const HEADER: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\n";
 
+/// The plugins of the tests.
+fn catalog() -> Catalog {
+    Catalog::new(registry(), DEFAULTS)
+}
+
 /// Parses exactly this text.
 fn parse(text: &str) -> Result<Config, ConfigErrors> {
-    Config::parse("c.yaml", text, &registry(), DEFAULTS)
+    Config::parse("c.yaml", text, &catalog())
 }
 
 /// Parses a header and this text, which must be valid.

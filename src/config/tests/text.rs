@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::super::yaml::{Content, parse as parse_yaml};
 use super::super::{Config, duration};
-use super::fakes::{DEFAULTS, registry};
-use super::{HEADER, errors, errors_of, parse, valid};
+use super::{HEADER, catalog, errors, errors_of, parse, valid};
 
 #[test]
 fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
@@ -240,7 +239,7 @@ fn a_file_is_read_from_disk() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.yaml");
     std::fs::write(&path, format!("{HEADER}parallelism: 5\n")).expect("written");
-    let config = Config::load(&path, &registry(), DEFAULTS).expect("valid");
+    let config = Config::load(&path, &catalog()).expect("valid");
     assert_eq!(config.parallelism, 5);
 }
 
@@ -248,7 +247,7 @@ fn a_file_is_read_from_disk() {
 fn a_file_that_cannot_be_read_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.yaml");
-    let load = || Config::load(&path, &registry(), DEFAULTS).expect_err("invalid").to_string();
+    let load = || Config::load(&path, &catalog()).expect_err("invalid").to_string();
     let shown = path.display();
 
     assert_eq!(load(), format!("{shown}: cannot be read: No such file or directory (os error 2)"));

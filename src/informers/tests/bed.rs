@@ -29,9 +29,11 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::api::Api;
 use crate::binder::Binder;
+use crate::config::Catalog;
 use crate::events::Writer;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
+use crate::preemptor::Preemptor;
 use crate::run::load_config;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
@@ -152,9 +154,15 @@ impl Bed {
         let (recorder, events) = Writer::new(api.clone(), "here".to_owned());
         let (patches, statuses) = StatusWriter::new(api.clone());
         let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
-        let shell =
-            Shell { runtime: Handle::current(), binder: Binder::new(api, mailbox), recorder, patches };
-        let scheduler = Scheduler::new(scheduler_options(&load_config(None).unwrap())).unwrap();
+        let shell = Shell {
+            runtime: Handle::current(),
+            binder: Binder::new(api.clone(), mailbox.clone()),
+            preemptor: Preemptor::new(api, mailbox),
+            recorder,
+            patches,
+        };
+        let scheduler =
+            Scheduler::new(scheduler_options(&load_config(None, &Catalog::in_tree()).unwrap())).unwrap();
         let began = Instant::now();
         let mut bed =
             Self { server, link, scheduler, pods, nodes: log, informers, inboxes, shell, began, writers };

@@ -17,6 +17,7 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use super::bed::{Link, PODS, scheduler_names};
 use crate::clock::{Clock as _, SystemClock};
+use crate::config::Catalog;
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use crate::run::load_config;
@@ -99,7 +100,8 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
     assert!(matches!(all.pop(), Some(Message::Start)), "the word to begin comes last");
 
     // As the owner of the scheduler would have it at that moment.
-    let mut scheduler = Scheduler::new(scheduler_options(&load_config(None).unwrap())).unwrap();
+    let mut scheduler =
+        Scheduler::new(scheduler_options(&load_config(None, &Catalog::in_tree()).unwrap())).unwrap();
     let clock = SystemClock::default();
     for message in all {
         let Message::Input(input) = message else { panic!("what exists, and nothing else") };

@@ -1,9 +1,11 @@
 //! Pods from the wire.
 
+mod pod_affinity;
 mod requests;
 mod slim;
 mod spec;
 mod status;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -16,19 +18,26 @@ use super::error::{Misfit, WireError, parse, parse_protobuf};
 use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
+use super::raw::untyped_text;
 
 /// How pods are decoded, and what they have in common.
 #[derive(Debug)]
 pub struct PodKind {
     annotations: DeclaredKeys,
-    pub(super) protobuf: bool,
+    protobuf: bool,
+    keeps_raw: bool,
     shared: Mutex<Shared>,
 }
 
 impl PodKind {
     /// A kind that keeps the annotations with these keys.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
-        Self { annotations: annotations.into_iter().collect(), protobuf: true, shared: Mutex::default() }
+        Self {
+            annotations: annotations.into_iter().collect(),
+            protobuf: true,
+            keeps_raw: false,
+            shared: Mutex::default(),
+        }
     }
 
     /// Whether to ask the server for protobuf, the default. A server that answers in JSON is understood in any case.
@@ -37,10 +46,26 @@ impl PodKind {
         self
     }
 
+    /// Whether to keep each pod whole, for extenders; not so by default. It is kept as JSON, so that is what the server is
+    /// asked for then.
+    pub const fn keep_raw(mut self, on: bool) -> Self {
+        self.keeps_raw = on;
+        self
+    }
+
+    /// Whether the server is asked for protobuf.
+    pub(super) const fn asks_for_protobuf(&self) -> bool {
+        self.protobuf && !self.keeps_raw
+    }
+
     /// The record of a pod in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<PodInfo, WireError> {
         let pod: Obj<_> = parse("pod", json)?;
-        self.record(&pod)
+        let mut record = self.record(&pod)?;
+        if self.keeps_raw {
+            record.raw = Some(untyped_text("pod", json)?);
+        }
+        Ok(record)
     }
 
     /// The record of a pod in protobuf: the pod's own message.

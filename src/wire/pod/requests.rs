@@ -21,15 +21,17 @@ pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) 
 /// The request with what the kubelet reports, when that makes a difference.
 pub(super) fn with_status(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
     let mut containers = inputs.containers.iter().chain(&inputs.init_containers);
-    containers.find(|container| container.status.is_some())?;
+    if inputs.pod_level_status.is_none() && !containers.any(|container| container.status.is_some()) {
+        return None;
+    }
     let options = RequestOptions { use_status: true, ..Default::default() };
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
-/// What the kubelet reports of one container's resources, and where in the document.
+/// What the kubelet reports of the resources of one container or of the pod, and where in the document.
 struct Report<'p> {
-    list: &'static str,
-    index: usize,
+    /// The list of containers and the place in it; `None` for the pod.
+    container: Option<(&'static str, usize)>,
     actual: &'p Pairs<'p>,
     allocated: &'p Pairs<'p>,
 }
@@ -48,8 +50,7 @@ fn reports<'p>(status: &'p Status<'_>) -> HashMap<&'p str, Report<'p>> {
     statuses
         .filter_map(|(list, index, status)| {
             let report = Report {
-                list,
-                index,
+                container: Some((list, index)),
                 actual: &status.resources.as_ref()?.requests,
                 allocated: &status.allocated_resources,
             };
@@ -71,6 +72,7 @@ impl Interners {
             containers: self
                 .containers("containers", &spec.containers, |container| reports.get(&*container.name))?,
             pod_level: Some(pod_level).filter(|list| !list.is_empty()),
+            pod_level_status: self.pod_report(&pod.status)?,
             overhead: self.resource_list(&spec.overhead, format_args!("spec.overhead"))?,
             resize_infeasible: pod.status.is_resize_infeasible(),
         })
@@ -97,12 +99,22 @@ impl Interners {
             .collect()
     }
 
+    /// What the kubelet reports of the pod's own resources. Like a container's it counts only with `resources`.
+    fn pod_report(&mut self, status: &Status<'_>) -> Result<Option<ContainerStatusRequests>, Misfit> {
+        let report = status.resources.as_ref().map(|resources| Report {
+            container: None,
+            actual: &resources.requests,
+            allocated: &status.allocated_resources,
+        });
+        report.map(|report| self.report(&report)).transpose()
+    }
+
     fn report(&mut self, report: &Report<'_>) -> Result<ContainerStatusRequests, Misfit> {
-        let Report { list, index, actual, allocated } = report;
+        let Report { container, actual, allocated } = report;
+        let place = container.map_or_else(String::new, |(list, index)| format!("{list}[{index}]."));
         Ok(ContainerStatusRequests {
-            actual: self.resource_list(actual, format_args!("status.{list}[{index}].resources.requests"))?,
-            allocated: self
-                .resource_list(allocated, format_args!("status.{list}[{index}].allocatedResources"))?,
+            actual: self.resource_list(actual, format_args!("status.{place}resources.requests"))?,
+            allocated: self.resource_list(allocated, format_args!("status.{place}allocatedResources"))?,
         })
     }
 }

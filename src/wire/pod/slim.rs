@@ -5,9 +5,12 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::pod_affinity::{SpreadConstraint, WirePodAffinity};
+use super::volumes::WireVolume;
 use crate::wire::json::{List, Obj, Pairs, Str};
 use crate::wire::metadata::Metadata;
-use crate::wire::proto::{Field as _, Message, Taken, Value, merge, message};
+use crate::wire::proto::message;
+use crate::wire::selector::{NodeSelector, SelectorTerm};
 
 /// Whether a field is there at all; what is in it does not matter.
 pub(super) type Presence = Option<IgnoredAny>;
@@ -52,14 +55,16 @@ pub(super) struct Spec<'a> {
     #[serde(borrow)]
     pub(super) resources: Obj<Resources<'a>>,
     #[serde(borrow)]
-    pub(super) volumes: List<Obj<Volume<'a>>>,
+    pub(super) volumes: List<Obj<WireVolume<'a>>>,
     #[serde(borrow)]
-    pub(super) topology_spread_constraints: List<Obj<TopologySpreadConstraint<'a>>>,
+    pub(super) topology_spread_constraints: List<Obj<SpreadConstraint<'a>>>,
     pub(super) resource_claims: List<IgnoredAny>,
     pub(super) scheduling_group: Presence,
+    pub(super) host_network: Option<bool>,
+    pub(super) host_users: Option<bool>,
 }
 
-message!(Spec { 1 => volumes, 2 => containers, 7 => node_selector, 10 => node_name, 18 => affinity, 19 => scheduler_name, 20 => init_containers, 22 => tolerations, 25 => priority, 31 => preemption_policy, 32 => overhead as quantities, 33 => topology_spread_constraints, 38 => scheduling_gates, 39 => resource_claims, 40 => resources, 43 => scheduling_group });
+message!(Spec { 1 => volumes, 2 => containers, 7 => node_selector, 10 => node_name, 11 => host_network, 18 => affinity, 19 => scheduler_name, 20 => init_containers, 22 => tolerations, 25 => priority, 31 => preemption_policy, 32 => overhead as quantities, 33 => topology_spread_constraints, 37 => host_users, 38 => scheduling_gates, 39 => resource_claims, 40 => resources, 43 => scheduling_group });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -75,8 +80,10 @@ message!(SchedulingGate { 1 => name });
 pub(super) struct Affinity<'a> {
     #[serde(borrow)]
     pub(super) node_affinity: Option<Obj<WireNodeAffinity<'a>>>,
-    pub(super) pod_affinity: Obj<PodAffinity>,
-    pub(super) pod_anti_affinity: Obj<PodAffinity>,
+    #[serde(borrow)]
+    pub(super) pod_affinity: Obj<WirePodAffinity<'a>>,
+    #[serde(borrow)]
+    pub(super) pod_anti_affinity: Obj<WirePodAffinity<'a>>,
 }
 
 message!(Affinity { 1 => node_affinity, 2 => pod_affinity, 3 => pod_anti_affinity });
@@ -93,15 +100,6 @@ pub(super) struct WireNodeAffinity<'a> {
 message!(WireNodeAffinity { 1 => required, 2 => preferred });
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct NodeSelector<'a> {
-    #[serde(borrow)]
-    pub(super) node_selector_terms: List<Obj<SelectorTerm<'a>>>,
-}
-
-message!(NodeSelector { 1 => node_selector_terms });
-
-#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PreferredSchedulingTerm<'a> {
     pub(super) weight: Option<i32>,
@@ -110,48 +108,6 @@ pub(super) struct PreferredSchedulingTerm<'a> {
 }
 
 message!(PreferredSchedulingTerm { 1 => weight, 2 => preference });
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct SelectorTerm<'a> {
-    #[serde(borrow)]
-    pub(super) match_expressions: List<Obj<SelectorRequirement<'a>>>,
-    #[serde(borrow)]
-    pub(super) match_fields: List<Obj<SelectorRequirement<'a>>>,
-}
-
-message!(SelectorTerm { 1 => match_expressions, 2 => match_fields });
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct SelectorRequirement<'a> {
-    #[serde(borrow)]
-    pub(super) key: Str<'a>,
-    #[serde(borrow)]
-    pub(super) operator: Str<'a>,
-    #[serde(borrow)]
-    pub(super) values: List<Str<'a>>,
-}
-
-message!(SelectorRequirement { 1 => key, 2 => operator, 3 => values });
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PodAffinity {
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub(super) required: List<IgnoredAny>,
-}
-
-message!(PodAffinity, owned { 1 => required });
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct TopologySpreadConstraint<'a> {
-    #[serde(borrow)]
-    pub(super) when_unsatisfiable: Str<'a>,
-}
-
-message!(TopologySpreadConstraint { 3 => when_unsatisfiable });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -181,14 +137,30 @@ pub(super) struct Container<'a> {
     pub(super) resources: Obj<Resources<'a>>,
     #[serde(borrow)]
     restart_policy: Str<'a>,
+    #[serde(borrow)]
+    restart_policy_rules: List<Obj<RestartRule<'a>>>,
 }
 
-message!(Container { 1 => name, 2 => image, 6 => ports, 8 => resources, 24 => restart_policy });
+message!(Container { 1 => name, 2 => image, 6 => ports, 8 => resources, 24 => restart_policy, 25 => restart_policy_rules });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RestartRule<'a> {
+    #[serde(borrow)]
+    action: Str<'a>,
+}
+
+message!(RestartRule { 1 => action });
 
 impl Container<'_> {
     /// Whether an init container keeps running beside the others. Only these have this policy.
     pub(super) fn is_sidecar(&self) -> bool {
         &*self.restart_policy == "Always"
+    }
+
+    /// Whether the end of this container can restart all of the pod's.
+    pub(super) fn restarts_all(&self) -> bool {
+        self.restart_policy_rules.iter().any(|rule| &*rule.action == "RestartAllContainers")
     }
 }
 
@@ -216,60 +188,6 @@ message!(Resources { 2 => requests as quantities });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Volume<'a> {
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-    #[serde(borrow)]
-    pub(super) image: Obj<ImageVolume<'a>>,
-    pub(super) persistent_volume_claim: Presence,
-    pub(super) ephemeral: Presence,
-    pub(super) gce_persistent_disk: Presence,
-    pub(super) aws_elastic_block_store: Presence,
-    pub(super) iscsi: Presence,
-    pub(super) rbd: Presence,
-}
-
-impl<'a> Message<'a> for Volume<'a> {
-    fn field(&mut self, number: u32, value: Value<'a>) -> Taken {
-        match (number, value) {
-            (1, value) => self.name.set(value),
-            (2, Value::Bytes(bytes)) => Some(merge(&mut Sources(self), bytes)),
-            (2, _) => None,
-            _ => Some(Ok(())),
-        }
-    }
-}
-
-/// What in JSON is in the volume itself.
-struct Sources<'v, 'a>(&'v mut Volume<'a>);
-
-impl<'a> Message<'a> for Sources<'_, 'a> {
-    fn field(&mut self, number: u32, value: Value<'a>) -> Taken {
-        let volume = &mut *self.0;
-        match number {
-            3 => volume.gce_persistent_disk.set(value),
-            4 => volume.aws_elastic_block_store.set(value),
-            8 => volume.iscsi.set(value),
-            10 => volume.persistent_volume_claim.set(value),
-            11 => volume.rbd.set(value),
-            29 => volume.ephemeral.set(value),
-            30 => volume.image.set(value),
-            _ => Some(Ok(())),
-        }
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ImageVolume<'a> {
-    #[serde(borrow)]
-    pub(super) reference: Str<'a>,
-}
-
-message!(ImageVolume { 1 => reference });
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
 pub(super) struct Status<'a> {
     #[serde(borrow)]
     pub(super) phase: Str<'a>,
@@ -287,9 +205,13 @@ pub(super) struct Status<'a> {
     pub(super) resource_claim_statuses: List<Obj<ClaimStatus<'a>>>,
     #[serde(borrow)]
     pub(super) extended_resource_claim_status: Option<Obj<ExtendedClaimStatus<'a>>>,
+    #[serde(borrow)]
+    pub(super) allocated_resources: Pairs<'a>,
+    #[serde(borrow)]
+    pub(super) resources: Option<Obj<Resources<'a>>>,
 }
 
-message!(Status { 1 => phase, 2 => conditions, 7 => start_time as time, 8 => container_statuses, 10 => init_container_statuses, 11 => nominated_node_name, 15 => resource_claim_statuses, 18 => extended_resource_claim_status });
+message!(Status { 1 => phase, 2 => conditions, 7 => start_time as time, 8 => container_statuses, 10 => init_container_statuses, 11 => nominated_node_name, 15 => resource_claim_statuses, 18 => extended_resource_claim_status, 19 => allocated_resources as quantities, 20 => resources });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirement};
+use supercargo_framework::affinity::{NodeAffinity, PreferredTerm};
 use supercargo_framework::pod::{PodSpec, normalized_image_name};
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::requests::{RequestInputs, RequestOptions};
 use supercargo_framework::taint::{TaintEffect, Toleration, TolerationOperator};
+use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
 use super::requests;
-use super::slim::{
-    Container, ContainerPort, SelectorRequirement, SelectorTerm, Spec, Volume, WireNodeAffinity,
-    WireToleration,
-};
+use super::slim::{Container, ContainerPort, Spec, WireNodeAffinity, WireToleration};
 use crate::wire::interners::Interners;
 use crate::wire::json::Obj;
 
@@ -20,13 +18,15 @@ impl Interners {
     /// The spec, and how much it asks for.
     pub(super) fn pod_spec(&mut self, spec: &Spec<'_>, inputs: &RequestInputs) -> PodSpec {
         let requests = inputs.effective(RequestOptions::default());
+        let mut unsupported = self.unsupported(spec);
+        let topology_spread = self.topology_spread(spec, &mut unsupported);
         PodSpec {
             scheduler_name: self.text(&spec.scheduler_name),
             never_preempts: &*spec.preemption_policy == "Never",
-            pod_affinity: None,
-            topology_spread: Box::default(),
-            volumes: Box::default(),
-            required_features: Box::default(),
+            pod_affinity: self.pod_affinity(&spec.affinity),
+            topology_spread,
+            volumes: self.volumes(&spec.volumes),
+            required_features: self.required_features(spec),
             node_selector: self.labels(spec.node_selector.iter()),
             node_affinity: spec.affinity.node_affinity.as_ref().map(|a| self.node_affinity(a)),
             tolerations: spec.tolerations.iter().map(|t| self.toleration(t)).collect(),
@@ -35,38 +35,56 @@ impl Interners {
             image_containers: spec.init_containers.len() + spec.containers.len(),
             container_requests: requests::without_pod_level(inputs, &requests).map(Box::new),
             requests,
-            unsupported: self.unsupported(spec),
+            unsupported: unsupported.into(),
         }
     }
 
     fn node_affinity(&mut self, affinity: &WireNodeAffinity<'_>) -> NodeAffinity {
         let required = affinity.required.as_ref();
         NodeAffinity {
-            required: required.map(|s| s.node_selector_terms.iter().map(|t| self.term(t)).collect()),
+            required: required.map(|selector| self.node_selector(selector)),
             preferred: affinity
                 .preferred
                 .iter()
                 .map(|preferred| PreferredTerm {
                     weight: preferred.weight.unwrap_or_default(),
-                    term: self.term(&preferred.preference),
+                    term: self.node_selector_term(&preferred.preference),
                 })
                 .collect(),
         }
     }
 
-    fn term(&mut self, term: &SelectorTerm<'_>) -> NodeSelectorTerm {
-        let mut raw = |requirements: &[Obj<SelectorRequirement<'_>>]| {
-            requirements.iter().map(|r| self.requirement(r)).collect()
-        };
-        NodeSelectorTerm::parse(raw(&term.match_expressions), raw(&term.match_fields))
+    /// The constraints. One that cannot be evaluated is left out and listed among what is not supported, so that the pod is
+    /// not placed as if it were not there.
+    fn topology_spread(
+        &mut self,
+        spec: &Spec<'_>,
+        unsupported: &mut Vec<Arc<str>>,
+    ) -> Box<[TopologySpreadConstraint]> {
+        let mut kept = Vec::with_capacity(spec.topology_spread_constraints.len());
+        for (i, constraint) in spec.topology_spread_constraints.iter().enumerate() {
+            match self.spread_constraint(constraint) {
+                Ok(constraint) => kept.push(constraint),
+                Err(_) => {
+                    let path = format!("spec.topologySpreadConstraints[{i}].labelSelector");
+                    unsupported.push(self.text(&path));
+                }
+            }
+        }
+        kept.into()
     }
 
-    fn requirement(&mut self, requirement: &SelectorRequirement<'_>) -> RawRequirement {
-        RawRequirement {
-            key: self.text(&requirement.key),
-            operator: self.text(&requirement.operator),
-            values: requirement.values.iter().map(|value| self.text(value)).collect(),
-        }
+    /// What a node must declare to run the pod: those of upstream's `nodedeclaredfeatures` that matter for placing pods.
+    fn required_features(&mut self, spec: &Spec<'_>) -> Box<[Arc<str>]> {
+        let mut containers = spec.containers.iter().chain(&*spec.init_containers);
+        let features = [
+            ("RestartAllContainersOnContainerExits", containers.any(|container| container.restarts_all())),
+            (
+                "UserNamespacesHostNetworkSupport",
+                spec.host_network == Some(true) && spec.host_users == Some(false),
+            ),
+        ];
+        present(features).map(|feature| self.text(feature)).collect()
     }
 
     fn toleration(&mut self, toleration: &WireToleration<'_>) -> Toleration {
@@ -107,46 +125,13 @@ impl Interners {
 
     /// The constraints that no plugin evaluates yet. Preferences are left out: ignoring one places a pod worse, ignoring
     /// a demand places it wrongly.
-    fn unsupported(&mut self, spec: &Spec<'_>) -> Box<[Arc<str>]> {
-        let affinity = &spec.affinity;
-        let spread = &spec.topology_spread_constraints;
+    fn unsupported(&mut self, spec: &Spec<'_>) -> Vec<Arc<str>> {
         let demands = [
-            (
-                "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution",
-                !affinity.pod_affinity.required.is_empty(),
-            ),
-            (
-                "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
-                !affinity.pod_anti_affinity.required.is_empty(),
-            ),
-            (
-                "spec.topologySpreadConstraints",
-                spread.iter().any(|c| &*c.when_unsatisfiable == "DoNotSchedule"),
-            ),
             ("spec.resourceClaims", !spec.resource_claims.is_empty()),
             ("spec.schedulingGroup", spec.scheduling_group.is_some()),
         ];
-        let mut paths: Vec<_> = present(demands).map(|path| self.text(path)).collect();
-        for volume in &*spec.volumes {
-            paths.extend(
-                present(constraining_sources(volume))
-                    .map(|source| self.text(&format!("spec.volumes[{}].{source}", &*volume.name))),
-            );
-        }
-        paths.into()
+        present(demands).map(|path| self.text(path)).collect()
     }
-}
-
-/// Volume sources that tie a pod to certain nodes, and whether the volume has them.
-fn constraining_sources(volume: &Volume<'_>) -> [(&'static str, bool); 6] {
-    [
-        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some()),
-        ("ephemeral", volume.ephemeral.is_some()),
-        ("gcePersistentDisk", volume.gce_persistent_disk.is_some()),
-        ("awsElasticBlockStore", volume.aws_elastic_block_store.is_some()),
-        ("iscsi", volume.iscsi.is_some()),
-        ("rbd", volume.rbd.is_some()),
-    ]
 }
 
 fn present<const N: usize>(fields: [(&'static str, bool); N]) -> impl Iterator<Item = &'static str> {

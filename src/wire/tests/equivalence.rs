@@ -24,10 +24,11 @@ fn full_node(json: &[u8]) -> NodeRecord {
 }
 
 /// Maps that users fill; nothing may be added to them without a change of meaning.
-const MAPS: [&str; 9] = [
+const MAPS: [&str; 10] = [
     "labels",
     "annotations",
     "nodeSelector",
+    "matchLabels",
     "requests",
     "limits",
     "overhead",

@@ -2,6 +2,8 @@
 //!
 //! Only the fingerprint of claims is left out; here it is 1 where there are claims.
 
+pub(super) mod constraints;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -200,11 +202,12 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         let reference = volume.image.as_ref().and_then(|image| image.reference.clone());
         images.extend(reference.filter(|reference| !reference.is_empty()));
     }
+    let (topology_spread, faulty) = constraints::topology_spread(spec);
     PodSpec {
-        pod_affinity: None,
-        topology_spread: Box::default(),
-        volumes: Box::default(),
-        required_features: Box::default(),
+        pod_affinity: constraints::pod_affinity(spec.affinity.as_ref()),
+        topology_spread,
+        volumes: volumes.iter().filter_map(constraints::volume).collect(),
+        required_features: constraints::required_features(spec),
         scheduler_name: text(spec.scheduler_name.as_ref()),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         node_selector: (*labels(spec.node_selector.as_ref())).clone(),
@@ -215,44 +218,19 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         image_containers: init_containers.len() + spec.containers.len(),
         container_requests: (container_requests != requests).then(|| Box::new(container_requests)),
         requests,
-        unsupported: unsupported(spec, &volumes),
+        unsupported: unsupported(spec, faulty),
     }
 }
 
-fn unsupported(spec: &k8s::PodSpec, volumes: &[k8s::Volume]) -> Box<[Arc<str>]> {
+fn unsupported(spec: &k8s::PodSpec, faulty: Vec<String>) -> Box<[Arc<str>]> {
     let mut paths = Vec::new();
-    let affinity = spec.affinity.clone().unwrap_or_default();
-    let pod_affinity = affinity.pod_affinity.unwrap_or_default();
-    let anti_affinity = affinity.pod_anti_affinity.unwrap_or_default();
-    if pod_affinity.required_during_scheduling_ignored_during_execution.is_some_and(|terms| !terms.is_empty())
-    {
-        paths.push("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned());
-    }
-    if anti_affinity
-        .required_during_scheduling_ignored_during_execution
-        .is_some_and(|terms| !terms.is_empty())
-    {
-        paths.push("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned());
-    }
-    let mut spread = spec.topology_spread_constraints.iter().flatten();
-    if spread.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
-        paths.push("spec.topologySpreadConstraints".to_owned());
-    }
     if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
         paths.push("spec.resourceClaims".to_owned());
     }
     if spec.scheduling_group.is_some() {
         paths.push("spec.schedulingGroup".to_owned());
     }
-    for volume in volumes {
-        let mut add = |source: &str| paths.push(format!("spec.volumes[{}].{source}", volume.name));
-        volume.persistent_volume_claim.iter().for_each(|_| add("persistentVolumeClaim"));
-        volume.ephemeral.iter().for_each(|_| add("ephemeral"));
-        volume.gce_persistent_disk.iter().for_each(|_| add("gcePersistentDisk"));
-        volume.aws_elastic_block_store.iter().for_each(|_| add("awsElasticBlockStore"));
-        volume.iscsi.iter().for_each(|_| add("iscsi"));
-        volume.rbd.iter().for_each(|_| add("rbd"));
-    }
+    paths.extend(faulty);
     paths.into_iter().map(Arc::from).collect()
 }
 

@@ -1,16 +1,15 @@
 //! Random pods and nodes in k8s-openapi's complete types.
 
+pub(super) mod constraints;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    AWSElasticBlockStoreVolumeSource, Affinity, Container, ContainerExtendedResourceRequest, ContainerImage,
-    ContainerPort, ContainerStatus, EmptyDirVolumeSource, EphemeralVolumeSource,
-    GCEPersistentDiskVolumeSource, ISCSIVolumeSource, ImageVolumeSource, Node, NodeAffinity, NodeCondition,
-    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, NodeStatus,
-    PersistentVolumeClaimVolumeSource, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity, PodCondition,
-    PodExtendedResourceClaimStatus, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate,
-    PodSchedulingGroup, PodSpec, PodStatus, PreferredSchedulingTerm, RBDVolumeSource, ResourceRequirements,
-    Taint, Toleration, TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
+    Container, ContainerExtendedResourceRequest, ContainerImage, ContainerPort, ContainerRestartRule,
+    ContainerStatus, Node, NodeAffinity, NodeCondition, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, NodeSpec, NodeStatus, Pod, PodCondition, PodExtendedResourceClaimStatus,
+    PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
+    PreferredSchedulingTerm, ResourceRequirements, Taint, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -18,6 +17,8 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+use constraints::{affinity, spread, volume};
 
 type Amounts = BTreeMap<String, Quantity>;
 
@@ -128,26 +129,6 @@ fn node_affinity() -> impl Strategy<Value = NodeAffinity> {
     })
 }
 
-fn affinity() -> impl Strategy<Value = Affinity> {
-    let required = || list(Just(PodAffinityTerm::default()));
-    let preferred = || list(Just(WeightedPodAffinityTerm::default()));
-    let attract = (required(), preferred()).prop_map(|(required, preferred)| PodAffinity {
-        required_during_scheduling_ignored_during_execution: required,
-        preferred_during_scheduling_ignored_during_execution: preferred,
-    });
-    let repel = (required(), preferred()).prop_map(|(required, preferred)| PodAntiAffinity {
-        required_during_scheduling_ignored_during_execution: required,
-        preferred_during_scheduling_ignored_during_execution: preferred,
-    });
-    (of(node_affinity()), of(attract), of(repel)).prop_map(
-        |(node_affinity, pod_affinity, pod_anti_affinity)| Affinity {
-            node_affinity,
-            pod_affinity,
-            pod_anti_affinity,
-        },
-    )
-}
-
 fn toleration() -> impl Strategy<Value = Toleration> {
     let operator = of(one_of(&["", "Equal", "Exists", "Gt"]));
     let effect = of(one_of(&["", "NoSchedule", "PreferNoSchedule", "NoExecute", "Other"]));
@@ -176,44 +157,31 @@ fn port() -> impl Strategy<Value = ContainerPort> {
 fn container() -> impl Strategy<Value = Container> {
     let image = of(one_of(&["", "nginx", "nginx:1", "localhost:5000/x", "y@sha256:00"]));
     let policy = of(one_of(&["Always", "Never"]));
-    (one_of(&["c1", "c2", "c3"]), image, list(port()), resources(), policy).prop_map(
-        |(name, image, ports, resources, restart_policy)| Container {
+    let rule = one_of(&["RestartAllContainers", "Restart", ""])
+        .prop_map(|action| ContainerRestartRule { action, ..Default::default() });
+    (one_of(&["c1", "c2", "c3"]), image, list(port()), resources(), policy, list(rule)).prop_map(
+        |(name, image, ports, resources, restart_policy, restart_policy_rules)| Container {
             name,
             image,
             ports,
             resources,
             restart_policy,
+            restart_policy_rules,
             command: Some(vec!["/bin/true".into()]),
             ..Default::default()
         },
     )
 }
 
-fn volume() -> impl Strategy<Value = Volume> {
-    (text(), 0..9, of(text())).prop_map(|(name, source, reference)| Volume {
-        name,
-        image: (source == 0).then(|| ImageVolumeSource { reference, ..Default::default() }),
-        persistent_volume_claim: (source == 1).then(PersistentVolumeClaimVolumeSource::default),
-        ephemeral: (source == 2).then(EphemeralVolumeSource::default),
-        gce_persistent_disk: (source == 3).then(GCEPersistentDiskVolumeSource::default),
-        aws_elastic_block_store: (source == 4).then(AWSElasticBlockStoreVolumeSource::default),
-        iscsi: (source == 5).then(ISCSIVolumeSource::default),
-        rbd: (source == 6).then(RBDVolumeSource::default),
-        empty_dir: (source > 6).then(EmptyDirVolumeSource::default),
-        ..Default::default()
-    })
-}
-
 fn pod_spec() -> impl Strategy<Value = PodSpec> {
     let gate = text().prop_map(|name| PodSchedulingGate { name });
-    let spread = one_of(&["DoNotSchedule", "ScheduleAnyway", "Other"])
-        .prop_map(|when_unsatisfiable| TopologySpreadConstraint { when_unsatisfiable, ..Default::default() });
     let policy = of(one_of(&["Never", "PreemptLowerPriority", "Other"]));
     let names = (of(text()), of(text()), of(any::<i32>()), policy);
-    let placement = (some_texts(), of(affinity()), list(toleration()), list(gate), list(spread));
+    let placement = (some_texts(), of(affinity()), list(toleration()), list(gate), list(spread()));
     let workload = (vec(container(), 0..3), list(container()), list(volume()), resources(), amounts());
     let claims = (list(Just(PodResourceClaim::default())), of(Just(PodSchedulingGroup::default())));
-    (names, placement, workload, claims).prop_map(|(names, placement, workload, claims)| {
+    let host = (of(any::<bool>()), of(any::<bool>()));
+    (names, placement, workload, claims, host).prop_map(|(names, placement, workload, claims, host)| {
         let (scheduler_name, node_name, priority, preemption_policy) = names;
         let (node_selector, affinity, tolerations, scheduling_gates, topology_spread_constraints) = placement;
         let (containers, init_containers, volumes, resources, overhead) = workload;
@@ -235,7 +203,8 @@ fn pod_spec() -> impl Strategy<Value = PodSpec> {
             overhead,
             resource_claims,
             scheduling_group,
-            host_network: Some(true),
+            host_network: host.0,
+            host_users: host.1,
             ..Default::default()
         }
     })

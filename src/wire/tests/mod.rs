@@ -5,8 +5,10 @@ mod errors;
 mod full;
 mod generate;
 mod nodes;
+mod objects;
 mod pods;
 mod protobuf;
+mod raw;
 mod sharing;
 
 use super::{NodeKind, PodKind};

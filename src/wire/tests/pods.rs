@@ -3,13 +3,19 @@
 use serde_json::json;
 use supercargo_framework::pod::PodInfo;
 use supercargo_framework::ports::Protocol;
+use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::taint::{TaintEffect, TolerationOperator};
 use supercargo_framework::time::Timestamp;
+use supercargo_framework::volume::VolumeSource;
 
 use super::{PENDING_POD, RUNNING_POD, pod_json, pod_kind};
 
 fn running() -> PodInfo {
     pod_kind().decode(RUNNING_POD).unwrap()
+}
+
+fn decoded(spec: serde_json::Value) -> PodInfo {
+    pod_kind().decode(&pod_json(spec, json!({}))).unwrap()
 }
 
 fn pending() -> PodInfo {
@@ -122,6 +128,29 @@ fn an_infeasible_resize_does_not_count() {
 }
 
 #[test]
+fn a_resize_of_the_pod_as_a_whole_counts_too() {
+    let spec = json!({
+        "resources": {"requests": {"cpu": "400m"}},
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
+    });
+    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+    let cases = [
+        ("no report", json!({}), 400),
+        ("a larger amount in force", json!({"resources": cpu("500m")}), 500),
+        ("a smaller amount in force", json!({"resources": cpu("200m")}), 400),
+        (
+            "a larger amount allocated",
+            json!({"resources": cpu("100m"), "allocatedResources": {"cpu": "600m"}}),
+            600,
+        ),
+        ("allocated alone", json!({"allocatedResources": {"cpu": "600m"}}), 400),
+    ];
+    for (name, status, expected) in cases {
+        assert_eq!(counted_cpu(spec.clone(), status), expected, "{name}");
+    }
+}
+
+#[test]
 fn reports_count_for_sidecars_but_not_for_other_init_containers() {
     for (policy, expected) in [(json!("Always"), 500), (json!(null), 100)] {
         let init = json!({"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": "100m"}}});
@@ -138,37 +167,126 @@ fn reports_count_for_sidecars_but_not_for_other_init_containers() {
 fn demands_that_no_plugin_evaluates_are_listed_by_path() {
     assert_eq!(
         pending().spec.unsupported.iter().map(|path| &**path).collect::<Vec<_>>(),
-        [
-            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution",
-            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
-            "spec.topologySpreadConstraints",
-            "spec.resourceClaims",
-            "spec.schedulingGroup",
-            "spec.volumes[data].persistentVolumeClaim",
-            "spec.volumes[scratch].ephemeral",
-            "spec.volumes[gce].gcePersistentDisk",
-            "spec.volumes[aws].awsElasticBlockStore",
-            "spec.volumes[iscsi].iscsi",
-            "spec.volumes[rbd].rbd",
-        ]
+        ["spec.resourceClaims", "spec.schedulingGroup"]
     );
     assert!(running().spec.unsupported.is_empty());
+    let spec = json!({"resourceClaims": null, "schedulingGroup": null});
+    assert!(decoded(spec).spec.unsupported.is_empty());
 }
 
 #[test]
-fn preferences_and_nulls_are_supported() {
-    let spec = json!({
-        "affinity": {
-            "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]},
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}
-        },
-        "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": null}],
-        "resourceClaims": null,
-        "schedulingGroup": null
-    });
-    let pod = pod_kind().decode(&pod_json(spec, json!({}))).unwrap();
-    assert!(pod.spec.unsupported.is_empty(), "{:?}", pod.spec.unsupported);
+fn other_pods_are_spoken_of_in_parsed_terms() {
+    let affinity = pending().spec.pod_affinity.clone().unwrap();
+    let [term] = &*affinity.required_affinity else { panic!("{affinity:?}") };
+    assert_eq!(&*term.topology_key, "zone");
+    assert!(term.selector.as_ref().is_some_and(LabelSelector::is_empty));
+    assert_eq!((term.namespaces.len(), &term.namespace_selector), (0, &None));
+    let [term] = &*affinity.required_anti_affinity else { panic!("{affinity:?}") };
+    assert_eq!(term.selector, None);
+    assert_eq!(affinity.invalid, None);
+    assert!(
+        decoded(json!({"affinity": {"podAffinity": {}, "podAntiAffinity": null}}))
+            .spec
+            .pod_affinity
+            .is_none()
+    );
+}
+
+#[test]
+fn namespaces_of_a_term_are_a_set() {
+    let term = json!({"topologyKey": "k", "namespaces": ["b", "a", "b"], "namespaceSelector": {}});
+    let preferred = json!([{"weight": 7, "podAffinityTerm": term}]);
+    let affinity = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+    let affinity = decoded(json!({"affinity": affinity})).spec.pod_affinity.clone().unwrap();
+    let [preference] = &*affinity.preferred_anti_affinity else { panic!("{affinity:?}") };
+    assert_eq!(preference.weight, 7);
+    assert_eq!(preference.term.namespaces.iter().map(|name| &**name).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(preference.term.namespace_selector.as_ref().is_some_and(LabelSelector::is_empty));
+}
+
+#[test]
+fn why_terms_cannot_be_parsed_is_said_in_upstreams_form() {
+    let terms =
+        json!([{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}}]);
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+    let reason = r#"requiredAffinityTerms: "Gt" is not a valid label selector operator"#;
+    let invalid = |affinity| {
+        let affinity = decoded(json!({"affinity": affinity})).spec.pod_affinity.clone().unwrap();
+        assert!(affinity.required_affinity.is_empty());
+        affinity.invalid.unwrap().to_string()
+    };
+    assert_eq!(invalid(json!({"podAffinity": required})), reason);
+    assert_eq!(
+        invalid(json!({"podAffinity": required, "podAntiAffinity": required})),
+        format!("[{reason}, {}]", reason.replace("requiredAff", "requiredAntiAff"))
+    );
+}
+
+#[test]
+fn spreading_has_its_defaults() {
+    let constraints = json!([
+        {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+         "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"], "minDomains": 3},
+        {"maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "ScheduleAnyway",
+         "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    ]);
+    let pod = decoded(json!({"topologySpreadConstraints": constraints}));
+    let [zone, host] = &*pod.spec.topology_spread else { panic!("{:?}", pod.spec.topology_spread) };
+    assert_eq!((zone.max_skew, &*zone.topology_key, zone.hard, zone.min_domains), (2, "zone", true, Some(3)));
+    assert_eq!((zone.honors_affinity, zone.honors_taints, zone.match_label_keys.len()), (true, false, 1));
+    assert_eq!(zone.selector.as_ref().map(|selector| selector.requirements().len()), Some(1));
+    assert_eq!((host.hard, host.honors_affinity, host.honors_taints), (false, false, true));
+    assert_eq!((&host.selector, host.min_domains), (&None, None));
+}
+
+#[test]
+fn a_spread_constraint_that_cannot_be_evaluated_is_not_supported() {
+    let faulty = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]});
+    let constraints = json!([{"labelSelector": {}}, {"labelSelector": faulty}]);
+    let spec = decoded(json!({"topologySpreadConstraints": constraints})).spec;
+    assert_eq!(spec.topology_spread.len(), 1);
+    assert_eq!(
+        spec.unsupported.iter().map(|path| &**path).collect::<Vec<_>>(),
+        ["spec.topologySpreadConstraints[1].labelSelector"]
+    );
+}
+
+#[test]
+fn only_volumes_that_say_something_about_nodes_are_kept() {
+    let volumes = pending().spec.volumes.clone();
+    let names: Vec<_> = volumes.iter().map(|volume| &*volume.name).collect();
+    assert_eq!(names, ["data", "scratch", "gce", "aws", "iscsi", "rbd", "inline"]);
+    assert_eq!(volumes[0].source, VolumeSource::Claim("data".into()));
+    assert_eq!(volumes[1].claim_name("trainer").as_deref(), Some("trainer-scratch"));
+    assert_eq!(volumes[6].source, VolumeSource::Csi("secrets.example.com".into()));
+    let lun = VolumeSource::Iscsi { target_portal: "t".into(), iqn: "i".into(), lun: 0, read_only: false };
+    assert_eq!(volumes[4].source, lun);
+    assert!(
+        decoded(json!({"volumes": [{"name": "v", "persistentVolumeClaim": null}]})).spec.volumes.is_empty()
+    );
+}
+
+#[test]
+fn features_are_needed_for_what_not_every_node_can() {
+    let rules = |action| json!([{"name": "c", "restartPolicyRules": [{"action": action}]}]);
+    let restart = "RestartAllContainersOnContainerExits";
+    let user = "UserNamespacesHostNetworkSupport";
+    let cases = [
+        (json!({"containers": rules("Restart")}), vec![]),
+        (json!({"containers": rules("RestartAllContainers")}), vec![restart]),
+        (json!({"initContainers": rules("RestartAllContainers")}), vec![restart]),
+        (json!({"hostNetwork": true, "hostUsers": false}), vec![user]),
+        (json!({"hostNetwork": true}), vec![]),
+        (json!({"hostNetwork": false, "hostUsers": false}), vec![]),
+        (
+            json!({"hostNetwork": true, "hostUsers": false, "containers": rules("RestartAllContainers")}),
+            vec![restart, user],
+        ),
+    ];
+    for (spec, expected) in cases {
+        let found = decoded(spec.clone()).spec;
+        assert_eq!(found.required_features.iter().map(|f| &**f).collect::<Vec<_>>(), expected, "{spec}");
+    }
 }
 
 #[test]

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"reflect"
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -174,13 +173,13 @@ func (r *recorder) RunFilterPluginsWithNominatedPods(
 	return status
 }
 
-// RunScorePlugins also breaks ties: where upstream's heap happens to prefer one of the best, the first is preferred.
+// RunScorePlugins also breaks ties: where upstream's heap happens to prefer one of the best, the first in snapshot order is
+// preferred.
 func (r *recorder) RunScorePlugins(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := r.Framework.RunScorePlugins(ctx, state, pod, nodes)
 	for i := range scores {
-		scores[i].Randomizer = len(scores) - i
 		plugins := map[string]int64{}
 		for _, score := range scores[i].Scores {
 			plugins[score.Name] = score.Score
@@ -188,13 +187,36 @@ func (r *recorder) RunScorePlugins(
 		r.cycle.Scores[scores[i].Name] = plugins
 		r.scored = append(r.scored, scores[i].Name)
 	}
+	ranks := map[string]int{}
+	for i, name := range r.inOrder(r.scored) {
+		ranks[name] = i
+	}
+	for i := range scores {
+		scores[i].Randomizer = len(scores) - ranks[scores[i].Name]
+	}
 	return scores, status
 }
 
-// feasible gives the feasible nodes in the order in which they were found.
+// feasible gives the feasible nodes.
 func (r *recorder) feasible(count int) []string {
 	if r.scored != nil {
-		return r.scored
+		return r.inOrder(r.scored)
 	}
-	return slices.Clone(r.passed[:min(count, len(r.passed))])
+	return r.inOrder(r.passed[:min(count, len(r.passed))])
+}
+
+// inOrder gives nodes in snapshot order.
+func (r *recorder) inOrder(names []string) []string {
+	wanted := sets.New(names...)
+	ordered := make([]string, 0, len(names))
+	nodes, err := r.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return names
+	}
+	for _, node := range nodes {
+		if name := node.Node().Name; wanted.Has(name) {
+			ordered = append(ordered, name)
+		}
+	}
+	return ordered
 }

@@ -98,6 +98,7 @@ func (p *player) start(
 ) (informers.SharedInformerFactory, error) {
 	clientset := &client{Interface: p.cluster.clientset, cluster: p.cluster}
 	factory := scheduler.NewInformerFactory(clientset, 0)
+	order(factory)
 	sched, err := scheduler.New(ctx, clientset, factory, nil,
 		func(string) events.EventRecorderLogger { return p.events },
 		scheduler.WithProfiles(configuration.Profiles...),
@@ -288,6 +289,9 @@ func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
 		answer.Place = place
 	} else if pod.Spec.NodeName != "" {
 		answer.Place = "bound"
+	} else if assumed, err := p.sched.Cache.IsAssumedPod(pod); err == nil && assumed {
+		// The queue is done with a pod once Permit is, but the binding cycle is not.
+		answer.Place = "inflight"
 	}
 	if answer.Place == "inflight" {
 		answer.Attempts = p.watcher.attempts[key(pod)]

@@ -99,6 +99,7 @@ impl Program {
                 "oracle/log.go",
                 "oracle/main.go",
                 "oracle/oracle.s",
+                "oracle/order.go",
                 "oracle/preemption.go",
                 "oracle/supervisor.go",
             ],

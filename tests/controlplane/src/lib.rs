@@ -1,6 +1,7 @@
 //! A real Kubernetes control plane for tests: etcd, kube-apiserver and, when a test asks for them,
 //! kube-scheduler, kube-controller-manager and kwok (simulated kubelets). The clients that tests run against it, or against
-//! any other server, are built in the same way: kubectl, and client-go's informers in a small program (`clientgo/`).
+//! any other server, are built in the same way: kubectl, and client-go's informers in a small program (`clientgo/`), and upstream's scheduler
+//! package, which says what it does with a history (`oracle/`).
 //!
 //! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`) into a cache
 //! outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the
@@ -44,6 +45,7 @@ mod http;
 mod kubeconfig;
 mod kwok;
 mod manager;
+mod oracle;
 mod ports;
 mod process;
 mod scheduler;
@@ -58,6 +60,7 @@ pub use controlplane::{ControlPlane, Options};
 pub use http::{Method, Response};
 pub use kubeconfig::User;
 pub use kwok::KwokOptions;
+pub use oracle::Oracle;
 pub use scheduler::SchedulerOptions;
 pub use shared::{assets_or_skip, required, shared, shared_or_skip};
 pub use tool::{run_tool, run_tool_or_skip};

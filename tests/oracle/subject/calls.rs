@@ -6,10 +6,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
+use supercargo_framework::binding::Cluster;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Predicate, WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Cluster, Predicate, WaitError,
 };
-use supercargo_framework::objects::Objects;
 
 use super::world::World;
 
@@ -59,11 +59,11 @@ impl Calls {
     }
 
     /// A second has passed: ends the waits that it ends. Upstream looks once a second, too.
-    pub(super) fn tick(&self, now: Duration, objects: &Objects) {
+    pub(super) fn tick(&self, now: Duration, cluster: &dyn Cluster) {
         let mut shared = lock(&self.shared);
         shared.now = now;
         shared.waits.retain(|wait| {
-            let end = if (wait.predicate)(objects) {
+            let end = if (wait.predicate)(cluster) {
                 Ok(())
             } else if wait.deadline <= now {
                 Err(WaitError::TimedOut)

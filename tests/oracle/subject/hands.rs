@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use supercargo_framework::binding::{BindOutcome, BoxFuture};
-use supercargo_framework::objects::Objects;
+use supercargo_framework::binding::{BindOutcome, BoxFuture, Cluster};
 use supercargo_framework::plugin::Nomination;
-use supercargo_framework::{Status, Timestamp, Uid};
-use supercargo_scheduler::{Effect, EventType, Input, PodRead, StatusPatch};
+use supercargo_framework::pod::PodCondition;
+use supercargo_framework::{Status, Text, Timestamp, Uid};
+use supercargo_scheduler::{Effect, EventType, Eviction, Input, PodRead, StatusPatch, VictimEviction};
 
 use super::calls::{Calls, lock};
 use super::world::{World, remove, set_condition};
@@ -58,8 +58,8 @@ impl Hands {
     }
 
     /// A second has passed.
-    pub(super) fn tick(&mut self, now: Duration, objects: &Objects) {
-        self.calls.tick(now, objects);
+    pub(super) fn tick(&mut self, now: Duration, cluster: &dyn Cluster) {
+        self.calls.tick(now, cluster);
     }
 
     pub(super) fn carry_out(&mut self, effect: Effect) {
@@ -88,17 +88,19 @@ impl Hands {
                     *lock(&binding.cancelled) = true;
                 }
             }
-            Effect::Bind { pod, node, binders } => {
+            Effect::Bind { pod, node, binders, .. } => {
                 let cx = self.calls.context(Arc::default());
                 let mut outcome = BindOutcome::Skip;
+                let mut by = Text::EMPTY;
                 for binder in &*binders {
                     let bind = binder.plugin.bind(cx.clone(), Arc::clone(&pod), Arc::clone(&node));
                     outcome = poll_once(bind).unwrap_or(BindOutcome::Skip);
                     if outcome != BindOutcome::Skip {
+                        by = binder.name.clone();
                         break;
                     }
                 }
-                self.ended.push(Input::Bound { pod: pod.uid.clone(), outcome });
+                self.ended.push(Input::Bound { pod: pod.uid.clone(), by, outcome });
             }
             Effect::ReadPod { pod, uid } => {
                 let world = lock(&self.world);
@@ -107,6 +109,11 @@ impl Hands {
                     PodRead::Exists(pod["spec"]["nodeName"].as_str().map(Into::into))
                 });
                 self.ended.push(Input::PodRead { pod: uid, read });
+            }
+            Effect::Evict { preemption, victims } => {
+                let mut world = lock(&self.world);
+                let outcomes = victims.iter().map(|victim| evict(&mut world, victim)).collect();
+                self.ended.push(Input::Evicted { preemption, outcomes });
             }
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
@@ -149,6 +156,30 @@ fn poll_once<T>(mut future: BoxFuture<T>) -> Option<T> {
     }
 }
 
+/// Tells a pod why, and deletes it; there is no kubelet that would take its time.
+fn evict(world: &mut World, victim: &VictimEviction) -> Eviction {
+    let pod = Reference::pod(&victim.pod.namespace, &victim.pod.name);
+    if world.pod_of(&pod, &victim.uid.0).is_none() {
+        return Eviction::Gone;
+    }
+    world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", &victim.condition)));
+    world.deleted.push(victim.pod.to_string());
+    world.delete(&pod);
+    Eviction::Deleted
+}
+
+fn condition(kind: &str, condition: &PodCondition) -> Value {
+    let transition = condition.last_transition.map(rfc3339);
+    json!({
+        "type": kind,
+        "status": &*condition.status,
+        "reason": &*condition.reason,
+        "message": &*condition.message,
+        "observedGeneration": condition.observed_generation,
+        "lastTransitionTime": transition,
+    })
+}
+
 /// Patches a pod's status, unless the pod is gone or another.
 fn patch_status(world: &mut World, patch: &StatusPatch) {
     let pod = Reference::pod(&patch.pod.namespace, &patch.pod.name);
@@ -156,19 +187,8 @@ fn patch_status(world: &mut World, patch: &StatusPatch) {
         return;
     }
     world.write(&pod, |pod| {
-        if let Some(condition) = &patch.condition {
-            let transition = condition.last_transition.map(rfc3339);
-            set_condition(
-                pod,
-                json!({
-                    "type": "PodScheduled",
-                    "status": &*condition.status,
-                    "reason": &*condition.reason,
-                    "message": &*condition.message,
-                    "observedGeneration": condition.observed_generation,
-                    "lastTransitionTime": transition,
-                }),
-            );
+        if let Some(patched) = &patch.condition {
+            set_condition(pod, condition("PodScheduled", patched));
         }
         match &patch.nomination {
             Nomination::Keep => {}

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use supercargo::config::Config;
+use supercargo::config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo_framework::{Context, Now, Timestamp, Uid};
-use supercargo_plugins::{DEFAULT_PLUGINS, registry};
 use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
 
 use self::calls::lock;
@@ -49,7 +48,7 @@ pub(super) struct Subject {
 impl Subject {
     /// A scheduler with this configuration and nothing in its cluster.
     pub(super) fn new(config: &Value) -> Result<Self> {
-        let config = Config::parse("history", &config.to_string(), &registry(), DEFAULT_PLUGINS)
+        let config = Config::parse("history", &config.to_string(), &Catalog::in_tree())
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
         ensure!(options.profiles.len() == 1, "a history has one profile");
@@ -117,7 +116,7 @@ impl Subject {
             self.now = Now { wall: START.plus(next), monotonic: next };
             if next == next_second {
                 self.scheduler.handle(self.now, Input::Tick);
-                self.hands.tick(next, self.scheduler.objects());
+                self.hands.tick(next, &self.scheduler);
                 self.settle()?;
             }
         }

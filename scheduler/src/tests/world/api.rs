@@ -139,6 +139,17 @@ impl Api {
         }
     }
 
+    /// Preempts a pod, which goes at once or has a while to go.
+    pub(super) fn evict(&mut self, name: usize, at_once: bool) {
+        if at_once {
+            return self.delete(name);
+        }
+        self.change(name, |pod| {
+            pod.terminating = true;
+            pod.status.disruption_reason = Some("PreemptionByScheduler".into());
+        });
+    }
+
     /// Adds a node, or changes the one of that name.
     pub(super) fn set_node(&mut self, name: usize, cpu: usize, cordoned: bool) {
         let version = self.version();

@@ -36,6 +36,9 @@ impl World {
             for _ in 0..self.binds.len() {
                 self.answer_bind(0, Bind::Answered);
             }
+            for _ in 0..self.evictions.len() {
+                self.answer_eviction(0, 0);
+            }
             for _ in 0..self.reads.len() {
                 self.answer_read(0, false);
             }
@@ -57,6 +60,8 @@ impl World {
             );
         }
         assert_eq!(self.scheduler().bindings_in_flight(), 0);
+        assert_eq!(self.scheduler().preemptions.len(), 0);
+        assert!(self.scheduler().preemptions.preempting().is_empty());
         assert_eq!(self.scheduler().cache().pod_counts().1, 0, "every binding has been confirmed");
         let [active, backoff, unschedulable, _, in_flight] = self.scheduler().queue_lengths();
         assert_eq!([active, backoff, unschedulable, in_flight], [0; 4]);

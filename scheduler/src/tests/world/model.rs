@@ -11,9 +11,9 @@ use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
 use super::api::{Api, Change};
 use crate::record::{Recorded, replay};
-use crate::tests::bed::{WALL, options, plugins};
+use crate::tests::bed::{WALL, all_plugins, options};
 use crate::tests::fake::Fake;
-use crate::{Effect, Input, NoCalls, Notification, Scheduler, StatusPatch};
+use crate::{Effect, Input, NoCalls, Notification, Scheduler, StatusPatch, VictimEviction};
 
 /// Where a record goes to.
 #[derive(Clone, Default)]
@@ -45,6 +45,7 @@ pub(super) struct World {
     pub(super) reads: Vec<Uid>,
     pub(super) pre_binds: Vec<Uid>,
     pub(super) patches: Vec<StatusPatch>,
+    pub(super) evictions: Vec<(u64, Vec<VictimEviction>)>,
 }
 
 const GATEKEEPER: Text = Text::Static("Gatekeeper");
@@ -72,7 +73,7 @@ fn gatekeeper() -> Arc<dyn Plugin> {
 }
 
 fn scheduler() -> Scheduler {
-    Scheduler::new(options(plugins(vec![gatekeeper()]))).unwrap()
+    Scheduler::new(options(all_plugins(vec![gatekeeper()]))).unwrap()
 }
 
 impl World {
@@ -90,6 +91,7 @@ impl World {
             reads: Vec::new(),
             pre_binds: Vec::new(),
             patches: Vec::new(),
+            evictions: Vec::new(),
         }
     }
 
@@ -146,6 +148,7 @@ impl World {
                 }
                 Effect::ReadPod { uid, .. } => self.reads.push(uid),
                 Effect::PatchPodStatus(patch) => self.patches.push(patch),
+                Effect::Evict { preemption, victims } => self.evictions.push((preemption, victims)),
                 Effect::RecordEvent(event) if event.reason == *"FailedScheduling" => {
                     self.claims.remove(&event.uid);
                 }

@@ -10,7 +10,7 @@ use supercargo_framework::{Now, PodInfo, Status};
 use super::api::{Change, Flavour, node_name};
 use super::model::World;
 use crate::tests::bed::failed;
-use crate::{Input, PodRead};
+use crate::{Eviction, Input, PodRead};
 
 /// How a call to bind ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,11 @@ pub(super) enum Step {
     Patch {
         carried_out: bool,
     },
+    /// Victims of a preemption are deleted, at once or after a while, or cannot be.
+    Evict {
+        which: usize,
+        how: usize,
+    },
     Pass(u64),
 }
 
@@ -122,6 +127,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         4 => (0..4_usize, prop::bool::weighted(0.3)).prop_map(|(which, fails)| Step::Read { which, fails }),
         4 => (0..4_usize, 0..4_usize).prop_map(|(which, how)| Step::PreBind { which, how }),
         3 => prop::bool::weighted(0.8).prop_map(|carried_out| Step::Patch { carried_out }),
+        4 => (0..4_usize, 0..4_usize).prop_map(|(which, how)| Step::Evict { which, how }),
         6 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
     ]
 }
@@ -152,6 +158,7 @@ impl World {
                     }
                 }
             }
+            Step::Evict { which, how } => self.answer_eviction(which, how),
             Step::Pass(millis) => self.pass(Duration::from_millis(millis)),
         }
         self.check();
@@ -231,7 +238,7 @@ impl World {
                 failed(Certainty::NotFound, "not found")
             }
         };
-        self.handle(Input::Bound { pod: uid, outcome });
+        self.handle(Input::Bound { pod: uid, by: "DefaultBinder".into(), outcome });
     }
 
     pub(super) fn answer_read(&mut self, which: usize, fails: bool) {
@@ -253,6 +260,29 @@ impl World {
             PodRead::Exists(Some(node)) => self.claim(&uid, Some(node)),
         }
         self.handle(Input::PodRead { pod: uid, read });
+    }
+
+    pub(super) fn answer_eviction(&mut self, which: usize, how: usize) {
+        if self.evictions.is_empty() {
+            return;
+        }
+        let (preemption, victims) = self.evictions.remove(which % self.evictions.len());
+        let mut outcomes = Vec::new();
+        for victim in victims {
+            outcomes.push(match self.api.name_of(&victim.uid) {
+                None => Eviction::Gone,
+                Some(_) if how == 3 => Eviction::Failed("it broke".to_owned()),
+                Some(name) => {
+                    self.api.evict(name, how == 0);
+                    Eviction::Deleted
+                }
+            });
+        }
+        // The watch may tell of it before the answer comes.
+        if how == 1 {
+            while self.deliver() {}
+        }
+        self.handle(Input::Evicted { preemption, outcomes });
     }
 
     pub(super) fn answer_pre_bind(&mut self, which: usize, how: usize) {

@@ -1,0 +1,13 @@
+//! supercargo with two plugins more. A configuration enables them; see `config.yaml` beside the sources.
+
+use std::process::ExitCode;
+
+use example_scheduler::{gang, node_cost};
+use supercargo::SchedulerCommand;
+
+fn main() -> ExitCode {
+    SchedulerCommand::new()
+        .with_plugin(node_cost::NAME, node_cost::from_args)
+        .with_plugin(gang::NAME, gang::from_args)
+        .main()
+}

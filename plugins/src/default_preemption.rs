@@ -1,0 +1,218 @@
+//! Makes room for a pod that fits nowhere, by removing pods of lower priority.
+//!
+//! PostFilter tries on a copy of each node that could help which pods would have to go, and takes the node where that
+//! does the least harm. Carrying it out is the scheduler's; until that is under way, PreEnqueue holds the pod.
+
+mod args;
+mod budgets;
+mod candidates;
+#[cfg(test)]
+mod tests;
+mod victims;
+
+use std::hash::Hasher as _;
+use std::sync::Arc;
+
+use rustc_hash::FxHasher;
+use serde_json::Value;
+use supercargo_framework::context::Command;
+use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::features::Feature;
+use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
+use supercargo_framework::plugin::{
+    Candidate, EnqueueExtensions, ExtensionPoints, NodeStatuses, Nomination, PostFilterPlugin,
+    PreEnqueuePlugin, RunFilters,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::{
+    ActionType, Code, Context, CycleState, EventResource, Features, Plugin, PodInfo, QueueContext, Status,
+    Text,
+};
+
+use self::args::Args;
+use self::budgets::Budgets;
+use self::candidates::{DryRun, Found};
+
+/// The plugin's name.
+pub const NAME: &str = "DefaultPreemption";
+
+/// The reason of the condition DisruptionTarget that preemption sets.
+const PREEMPTED: &str = "PreemptionByScheduler";
+
+struct DefaultPreemption {
+    args: Args,
+    /// Whether victims are deleted beside scheduling.
+    asynchronous: bool,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let asynchronous = features.enabled(Feature::SchedulerAsyncPreemption);
+    Ok(Arc::new(DefaultPreemption { args: args::parse(args)?, asynchronous }))
+}
+
+impl Plugin for DefaultPreemption {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().post_filter(&self).pre_enqueue(&self).enqueue_extensions(&self)
+    }
+
+    fn reads(&self) -> Vec<Text> {
+        vec![POD_DISRUPTION_BUDGET]
+    }
+}
+
+impl PreEnqueuePlugin for DefaultPreemption {
+    fn pre_enqueue(&self, cx: &QueueContext<'_>, pod: &PodInfo) -> Status {
+        if self.asynchronous && cx.preempting.contains(&pod.uid) {
+            return Status::unresolvable("waiting for the preemption for this pod to be finished");
+        }
+        Status::success()
+    }
+}
+
+impl EnqueueExtensions for DefaultPreemption {
+    /// A deleted pod is reason enough to look again at a pod held here, but never to try it: that is for the plugins to say
+    /// that turned it down.
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        if !self.asynchronous {
+            return Vec::new();
+        }
+        vec![EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, |_, _| Ok(QueueingHint::Skip))]
+    }
+}
+
+impl PostFilterPlugin for DefaultPreemption {
+    fn post_filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Arc<PodInfo>,
+        statuses: &NodeStatuses,
+        filters: &dyn RunFilters,
+    ) -> (Nomination, Status) {
+        match self.preempt(cx, state, pod, statuses, filters) {
+            Ok(node) => (Nomination::Override(Some(node)), Status::success()),
+            Err((nomination, status)) => {
+                (nomination, Status::new(status.code(), format!("preemption: {}", status.message())))
+            }
+        }
+    }
+}
+
+impl DefaultPreemption {
+    /// Makes room on a node and names it; or says why not, and what becomes of the pod's nomination then.
+    fn preempt(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Arc<PodInfo>,
+        statuses: &NodeStatuses,
+        filters: &dyn RunFilters,
+    ) -> Result<Arc<str>, (Nomination, Status)> {
+        let keeping = |status| (Nomination::Keep, status);
+        eligible(cx, pod, statuses).map_err(|reason| keeping(Status::unschedulable(reason)))?;
+        let candidates = self.find(cx, state, pod, statuses, filters)?;
+        let candidates = filters.extend_preemption(pod, candidates).map_err(keeping)?;
+        let Some(Candidate { node, victims, .. }) = candidates::best(candidates, cx.now().wall) else {
+            return Err(keeping(Status::unschedulable("no candidate node for preemption")));
+        };
+        cx.command(Command::Preempt {
+            preemptor: Arc::clone(pod),
+            node: Arc::clone(&node),
+            victims,
+            plugin: Text::Static(NAME),
+            asynchronous: self.asynchronous,
+        });
+        Ok(node)
+    }
+
+    /// The nodes on which removing pods helps; at least one.
+    fn find(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        statuses: &NodeStatuses,
+        filters: &dyn RunFilters,
+    ) -> Result<Vec<Candidate>, (Nomination, Status)> {
+        let nodes = candidates::potential_nodes(cx.nodes(), statuses);
+        let budgets = Budgets::new(cx.list(&POD_DISRUPTION_BUDGET));
+        let dry_run = DryRun { cx, state, pod, filters, budgets: &budgets };
+        let wanted = self.args.candidates_wanted(nodes.len());
+        let Found { candidates, mut statuses, errors } =
+            dry_run.over(&nodes, offset(pod, nodes.len()), wanted);
+        if !candidates.is_empty() {
+            return Ok(candidates);
+        }
+        if !errors.is_empty() {
+            return Err((Nomination::Keep, Status::error(aggregate(errors))));
+        }
+        statuses.absent = Some(Status::unresolvable("Preemption is not helpful for scheduling"));
+        let all_nodes = cx.node_count();
+        let histogram = statuses.histogram(all_nodes).join(", ");
+        let text = format!("0/{all_nodes} nodes are available: {histogram}.");
+        // What the pod was promised before is worth nothing any more.
+        Err((Nomination::Override(None), Status::unschedulable(text)))
+    }
+}
+
+/// Whether the pod may preempt others at all.
+fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<(), &'static str> {
+    if pod.spec.never_preempts {
+        return Err("not eligible due to preemptionPolicy=Never.");
+    }
+    let Some(nominated) = &pod.status.nominated_node_name else {
+        return Ok(());
+    };
+    let nodes = cx.nodes();
+    let Some(index) = nodes.index_of(nominated) else {
+        return Ok(());
+    };
+    // A node that no victim can make fit is not worth waiting for.
+    if code_of(statuses, index) == Code::UnschedulableAndUnresolvable {
+        return Ok(());
+    }
+    let leaves_for_us = |victim: &PodInfo| {
+        victim.priority < pod.priority
+            && victim.terminating
+            && victim.status.disruption_reason.as_deref() == Some(PREEMPTED)
+    };
+    if nodes.at(index).pods().iter().any(|victim| leaves_for_us(victim)) {
+        return Err("not eligible due to a terminating pod on the nominated node.");
+    }
+    Ok(())
+}
+
+/// What the filters made of a node. One of which nothing is known counts as beyond help.
+fn code_of(statuses: &NodeStatuses, node: supercargo_framework::NodeIndex) -> Code {
+    statuses.get(node).map_or(Code::UnschedulableAndUnresolvable, Status::code)
+}
+
+/// Where the search begins. Upstream throws a die; here the pod is the die, so that a recorded run can be repeated, and its
+/// version turns it from one attempt to the next.
+fn offset(pod: &PodInfo, nodes: usize) -> usize {
+    let mut hasher = FxHasher::default();
+    hasher.write(pod.uid.0.as_bytes());
+    hasher.write(pod.resource_version.as_bytes());
+    let nodes = nodes as u64;
+    // Less than a number of nodes, so it is an index.
+    hasher.finish().checked_rem(nodes).map_or(0, |offset| offset as usize)
+}
+
+/// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.
+fn aggregate(errors: Vec<String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match &distinct[..] {
+        [only] => only.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}

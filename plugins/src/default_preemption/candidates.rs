@@ -1,0 +1,114 @@
+//! The nodes on which preemption could help, and the best of them.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use supercargo_framework::plugin::{Candidate, NodeStatuses, RunFilters};
+use supercargo_framework::{
+    Code, Context, CycleState, NodeIndex, NodeInfo, Nodes, PodInfo, Status, Timestamp,
+};
+
+use super::budgets::Budgets;
+use super::victims::{self, Trial, Victims};
+
+/// What it takes to try nodes out.
+pub(super) struct DryRun<'a> {
+    pub(super) cx: &'a Context<'a>,
+    pub(super) state: &'a CycleState,
+    pub(super) pod: &'a PodInfo,
+    pub(super) filters: &'a dyn RunFilters,
+    pub(super) budgets: &'a Budgets<'a>,
+}
+
+/// What trying nodes out has come to.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Those that violate no budget first.
+    pub(super) candidates: Vec<Candidate>,
+    /// Why the others are none.
+    pub(super) statuses: NodeStatuses,
+    /// What failed.
+    pub(super) errors: Vec<String>,
+}
+
+/// The nodes whose filters said that removing pods may help.
+pub(super) fn potential_nodes(nodes: &Nodes, statuses: &NodeStatuses) -> Vec<NodeIndex> {
+    let by_default = statuses.absent.as_ref().is_some_and(may_be_helped);
+    let exceptions: FxHashSet<_> = statuses
+        .by_node
+        .iter()
+        .filter(|(_, status)| may_be_helped(status) != by_default)
+        .map(|(node, _)| *node)
+        .collect();
+    nodes.order().iter().copied().filter(|node| exceptions.contains(node) != by_default).collect()
+}
+
+fn may_be_helped(status: &Status) -> bool {
+    status.code() == Code::Unschedulable
+}
+
+impl DryRun<'_> {
+    /// Tries nodes from `offset` on, round, until enough are found, one of which violates no budget.
+    pub(super) fn over(&self, nodes: &[NodeIndex], offset: usize, wanted: usize) -> Found {
+        let (mut clean, mut violating) = (Vec::new(), Vec::new());
+        let mut found = Found::default();
+        for index in nodes[offset..].iter().chain(&nodes[..offset]) {
+            let node = self.cx.node(*index);
+            match self.victims_on(node) {
+                Ok(Victims { pods, pdb_violations }) => {
+                    let list = if pdb_violations == 0 { &mut clean } else { &mut violating };
+                    if list.len() < wanted {
+                        list.push(Candidate { node: Arc::clone(node.name()), victims: pods, pdb_violations });
+                    }
+                    if !clean.is_empty() && clean.len() + violating.len() >= wanted {
+                        break;
+                    }
+                }
+                Err(status) => {
+                    if status.code() == Code::Error {
+                        found.errors.push(status.message());
+                    }
+                    found.statuses.by_node.push((*index, status));
+                }
+            }
+        }
+        clean.append(&mut violating);
+        found.candidates = clean;
+        found
+    }
+
+    fn victims_on(&self, node: &NodeInfo) -> Result<Victims, Status> {
+        let potential = victims::potential(self.pod, node);
+        if potential.is_empty() {
+            return Err(Status::unresolvable("No preemption victims found for incoming pod"));
+        }
+        let trial =
+            Trial { filters: self.filters, pod: self.pod, state: self.state.clone(), node: node.clone() };
+        let victims = trial.select(potential, self.budgets)?;
+        if victims.pods.is_empty() {
+            let text = format!("expected at least one victim pod on node {:?}", &**node.name());
+            return Err(Status::error(text));
+        }
+        Ok(victims)
+    }
+}
+
+/// The candidate that does the least harm; of equals the first, where upstream takes any.
+pub(super) fn best(candidates: Vec<Candidate>, now: Timestamp) -> Option<Candidate> {
+    candidates.into_iter().min_by_key(|candidate| {
+        let Candidate { victims, pdb_violations, .. } = candidate;
+        let highest = victims.first().map(|victim| victim.priority);
+        // So that more victims of a negative priority do not look like less.
+        let above_lowest = |victim: &Arc<PodInfo>| i64::from(victim.priority) - i64::from(i32::MIN);
+        let sum: i64 = victims.iter().map(above_lowest).sum();
+        (*pdb_violations, highest, sum, victims.len(), Reverse(earliest_start(victims, now)))
+    })
+}
+
+/// When the first of the most important victims started.
+fn earliest_start(victims: &[Arc<PodInfo>], now: Timestamp) -> Option<Timestamp> {
+    let highest = victims.iter().map(|victim| victim.priority).max()?;
+    let most_important = victims.iter().filter(|victim| victim.priority == highest);
+    most_important.map(|victim| victim.status.start_time.unwrap_or(now)).min()
+}

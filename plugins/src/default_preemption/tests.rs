@@ -1,0 +1,372 @@
+//! The plugin on clusters where a pod fits when its CPU does.
+
+mod choice;
+mod minimality;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use serde_json::{Value, json};
+use supercargo_framework::context::Command;
+use supercargo_framework::event::QueueingHint;
+use supercargo_framework::features::{Feature, Features};
+use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
+use supercargo_framework::objects::{Body, Object, Objects, PodDisruptionBudget};
+use supercargo_framework::plugin::{Candidate, ExtensionPoints, NodeStatuses, Nomination, RunFilters};
+use supercargo_framework::selector::LabelSelector;
+use supercargo_framework::testing::{PodBuilder, node, object, pod};
+use supercargo_framework::{
+    Context, CycleState, EventResource, Labels, NodeInfo, Nodes, Now, PodInfo, QueueContext, Status,
+    Timestamp,
+};
+
+use super::{NAME, from_args};
+use crate::testing::{Driver, node_info, nodes, pod_deleted};
+
+/// Filters that let a pod in when the node's CPU suffices.
+pub(super) struct ByCpu;
+
+impl RunFilters for ByCpu {
+    fn run_filters(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let free = node.allocatable().milli_cpu - node.requested().milli_cpu;
+        if node.node().unschedulable {
+            Status::unresolvable("node(s) were unschedulable")
+        } else if pod.requests().resource.milli_cpu > free {
+            Status::unschedulable("Insufficient cpu")
+        } else {
+            Status::success()
+        }
+    }
+
+    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        Status::success()
+    }
+
+    fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        Status::success()
+    }
+
+    fn extend_preemption(
+        &self,
+        _: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        Ok(candidates)
+    }
+}
+
+/// What came of PostFilter.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) nomination: Nomination,
+    pub(super) status: Status,
+    /// The node and the victims of the order that was given, if any.
+    pub(super) order: Option<(String, Vec<String>)>,
+}
+
+impl Answer {
+    /// Nodes and victims, in short.
+    pub(super) fn order(&self) -> Option<(&str, Vec<&str>)> {
+        let (node, victims) = self.order.as_ref()?;
+        Some((node, victims.iter().map(String::as_str).collect()))
+    }
+}
+
+/// Runs the filters and then PostFilter.
+pub(super) fn post_filter(pod: PodBuilder, nodes: &Nodes, objects: &Objects) -> Answer {
+    run(&Driver::new(NAME).points, pod, nodes, objects, &ByCpu, None)
+}
+
+fn run(
+    points: &ExtensionPoints,
+    pod: PodBuilder,
+    nodes: &Nodes,
+    objects: &Objects,
+    filters: &dyn RunFilters,
+    statuses: Option<NodeStatuses>,
+) -> Answer {
+    let pod = Arc::new(pod.build());
+    let now = Now { wall: at(100), ..Now::default() };
+    let cx = Context::new(nodes, objects, &[], now);
+    let state = CycleState::new();
+    let of_filters = || NodeStatuses {
+        by_node: nodes.iter().map(|(i, node)| (i, ByCpu.run_filters(&state, &pod, node))).collect(),
+        absent: None,
+    };
+    let statuses = statuses.unwrap_or_else(of_filters);
+    let plugin = points.post_filter.as_ref().unwrap();
+    let (nomination, status) = plugin.post_filter(&cx, &state, &pod, &statuses, filters);
+    let order = cx.take_commands().into_iter().map(|command| match command {
+        Command::Preempt { node, victims, plugin, preemptor, asynchronous: true } => {
+            assert_eq!((&*plugin, &preemptor.uid), (NAME, &pod.uid));
+            (node.to_string(), victims.iter().map(|victim| victim.name.to_string()).collect())
+        }
+        other => panic!("{other:?}"),
+    });
+    Answer { nomination, status, order: order.last() }
+}
+
+/// A node with four CPUs.
+pub(super) fn four(name: &str, pods: impl IntoIterator<Item = PodBuilder>) -> NodeInfo {
+    let pods = pods.into_iter().map(PodBuilder::build);
+    node_info(node(name).allocatable("cpu", "4").build(), pods)
+}
+
+/// A pod that asks for so many CPUs.
+pub(super) fn cpus(name: &str, cpus: u32) -> PodBuilder {
+    pod(name).request("cpu", &cpus.to_string())
+}
+
+pub(super) fn started(pod: PodBuilder, seconds: i64) -> PodBuilder {
+    pod.with(|pod| pod.status.start_time = Some(at(seconds)))
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000_000)
+}
+
+/// A budget for the pods labelled `app`.
+pub(super) fn budget(app: &str, allowed: i32) -> Object {
+    let labels: Labels = [("app", app)].into_iter().collect();
+    let budget = PodDisruptionBudget {
+        selector: Some(LabelSelector::parse(&labels, []).unwrap()),
+        disruptions_allowed: allowed,
+        disrupted_pods: Box::default(),
+    };
+    of_budget("default/budget", budget)
+}
+
+fn of_budget(key: &str, budget: PodDisruptionBudget) -> Object {
+    object(&POD_DISRUPTION_BUDGET, key, Body::PodDisruptionBudget(budget))
+}
+
+pub(super) fn objects(all: impl IntoIterator<Item = Object>) -> Objects {
+    let mut objects = Objects::default();
+    for object in all {
+        objects.insert(Arc::new(object));
+    }
+    objects
+}
+
+fn none_found(text: &str) -> Status {
+    Status::unschedulable(format!("preemption: {text}"))
+}
+
+#[test]
+fn a_pod_is_nominated_to_the_node_where_room_is_made() {
+    let cluster = nodes([four("n1", [cpus("low", 4)])]);
+    let answer = post_filter(cpus("high", 3).priority(1), &cluster, &Objects::default());
+    assert_eq!(answer.nomination, Nomination::Override(Some("n1".into())));
+    assert!(answer.status.is_success() && answer.status.message().is_empty());
+    assert_eq!(answer.order(), Some(("n1", vec!["low"])));
+}
+
+#[test]
+fn who_never_preempts_says_so_and_keeps_its_nomination() {
+    let cluster = nodes([four("n1", [cpus("low", 4)])]);
+    let patient = cpus("high", 3).priority(1).with_spec(|spec| spec.never_preempts = true);
+    let answer = post_filter(patient, &cluster, &Objects::default());
+    let status = none_found("not eligible due to preemptionPolicy=Never.");
+    assert_eq!(answer, Answer { nomination: Nomination::Keep, status, order: None });
+}
+
+#[test]
+fn the_second_fit_error_tells_of_every_node() {
+    let cordoned = node_info(node("cordoned").unschedulable().build(), []);
+    let cluster = nodes([
+        cordoned,
+        four("equals", [cpus("equal", 4).priority(1)]),
+        four("both", [cpus("same", 3).priority(1), cpus("lower", 1)]),
+    ]);
+    let answer = post_filter(cpus("high", 3).priority(1), &cluster, &Objects::default());
+    let status = none_found(
+        "0/3 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, \
+         1 Preemption is not helpful for scheduling.",
+    );
+    assert_eq!(answer, Answer { nomination: Nomination::Override(None), status, order: None });
+}
+
+#[test]
+fn where_preemption_helps_nowhere_all_nodes_are_counted() {
+    let cordoned = |name: &str| node_info(node(name).unschedulable().build(), []);
+    let answer = post_filter(pod("p"), &nodes([cordoned("a"), cordoned("b")]), &Objects::default());
+    let text = "0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    assert_eq!(answer.status, none_found(text));
+}
+
+#[test]
+fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
+    let cluster = nodes([four("n1", [cpus("a", 4)]), four("n2", [started(cpus("b", 4), 5)])]);
+    let points = Driver::new(NAME).points;
+    let preempt = |absent, by_node| {
+        let statuses = NodeStatuses { absent, by_node };
+        let high = cpus("high", 4).priority(1);
+        run(&points, high, &cluster, &Objects::default(), &ByCpu, Some(statuses))
+    };
+    let first = cluster.order()[0];
+    let beyond_help = || Status::unresolvable("never");
+    let answer = preempt(Some(Status::unschedulable("no")), vec![(first, beyond_help())]);
+    assert_eq!(answer.order(), Some(("n2", vec!["b"])));
+    let answer = preempt(Some(beyond_help()), vec![(first, Status::unschedulable("no"))]);
+    assert_eq!(answer.order(), Some(("n1", vec!["a"])));
+    let answer = preempt(None, Vec::new());
+    assert_eq!(answer.order(), None, "nothing is known of any node");
+}
+
+#[test]
+fn a_pod_waits_for_a_victim_that_terminates_on_its_nominated_node() {
+    let leaving = |reason: Option<&str>| {
+        cpus("low", 4).terminating().with(|pod| pod.status.disruption_reason = reason.map(Into::into))
+    };
+    let waits = Some("preemption: not eligible due to a terminating pod on the nominated node.");
+    let cases = [
+        ("ours", leaving(Some("PreemptionByScheduler")), "n1", waits),
+        ("not preempted", leaving(None), "n1", None),
+        ("evicted", leaving(Some("EvictionByEvictionAPI")), "n1", None),
+        ("elsewhere", leaving(Some("PreemptionByScheduler")), "n2", None),
+        ("on a node that is gone", leaving(Some("PreemptionByScheduler")), "n9", None),
+        ("as important as the pod", leaving(Some("PreemptionByScheduler")).priority(1), "n1", None),
+    ];
+    for (name, victim, nominated, expected) in cases {
+        let cluster = nodes([four("n1", [victim]), four("n2", [cpus("other", 4)])]);
+        let high = cpus("high", 4).priority(1).nominated(nominated);
+        let answer = post_filter(high, &cluster, &Objects::default());
+        match expected {
+            Some(text) => {
+                assert_eq!(answer.status, Status::unschedulable(text), "{name}");
+                assert_eq!((answer.nomination, answer.order), (Nomination::Keep, None), "{name}");
+            }
+            None => assert!(answer.order.is_some(), "{name}: {:?}", answer.status),
+        }
+    }
+}
+
+#[test]
+fn a_nominated_node_beyond_help_is_not_waited_for() {
+    let victim =
+        cpus("low", 4).terminating().with(|pod| pod.status.disruption_reason = Some(super::PREEMPTED.into()));
+    let mut cordoned = four("n1", [victim]);
+    cordoned.set_node(Arc::new(node("n1").unschedulable().build()));
+    let cluster = nodes([cordoned, four("n2", [cpus("other", 4)])]);
+    let answer = post_filter(cpus("high", 4).priority(1).nominated("n1"), &cluster, &Objects::default());
+    assert_eq!(answer.order(), Some(("n2", vec!["other"])));
+}
+
+/// Filters of which something fails.
+struct Broken(&'static str);
+
+impl RunFilters for Broken {
+    fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        match self.0 {
+            "filter" => Status::error("it broke"),
+            "always fits" => Status::success(),
+            _ => ByCpu.run_filters(state, pod, node),
+        }
+    }
+
+    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        if self.0 == "add" { Status::unschedulable("cannot add") } else { Status::success() }
+    }
+
+    fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, node: &NodeInfo) -> Status {
+        if self.0 == "remove" { Status::error(format!("no {}", node.name())) } else { Status::success() }
+    }
+
+    fn extend_preemption(
+        &self,
+        _: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        match self.0 {
+            "extender" => Err(Status::error("the extender broke")),
+            "strict extender" => Ok(Vec::new()),
+            _ => Ok(candidates),
+        }
+    }
+}
+
+#[test]
+fn what_fails_is_told_and_leaves_the_nomination_alone() {
+    let cluster = nodes([four("n1", [cpus("a", 4)])]);
+    let error = Status::error;
+    let cases = [
+        ("filter", error("preemption: it broke")),
+        ("add", error("preemption: cannot add")),
+        ("remove", error("preemption: no n1")),
+        ("always fits", error("preemption: expected at least one victim pod on node \"n1\"")),
+        ("extender", error("preemption: the extender broke")),
+        ("strict extender", Status::unschedulable("preemption: no candidate node for preemption")),
+    ];
+    let points = Driver::new(NAME).points;
+    for (what, status) in cases {
+        let high = cpus("high", 4).priority(1);
+        let answer = run(&points, high, &cluster, &Objects::default(), &Broken(what), None);
+        assert_eq!(answer, Answer { nomination: Nomination::Keep, status, order: None }, "{what}");
+    }
+}
+
+#[test]
+fn several_errors_are_told_once_each() {
+    let told = |errors: &[&str]| super::aggregate(errors.iter().map(|error| (*error).to_owned()).collect());
+    assert_eq!(told(&["a"]), "a");
+    assert_eq!(told(&["a", "a"]), "a");
+    assert_eq!(told(&["b", "a", "b"]), "[b, a]");
+}
+
+#[test]
+fn a_pod_is_held_while_room_is_made_for_it() {
+    let (objects, high) = (Objects::default(), pod("high").build());
+    let held = |points: &ExtensionPoints, uids: &[&str]| {
+        let preempting: FxHashSet<_> = uids.iter().map(|uid| (*uid).into()).collect();
+        let cx = QueueContext { objects: &objects, preempting: &preempting };
+        points.pre_enqueue.as_ref().unwrap().pre_enqueue(&cx, &high)
+    };
+    let points = Driver::new(NAME).points;
+    let text = "waiting for the preemption for this pod to be finished";
+    assert_eq!(held(&points, &["high"]), Status::unresolvable(text));
+    assert!(held(&points, &["other"]).is_success());
+    let synchronous = Features::default().with(Feature::SchedulerAsyncPreemption, false);
+    let points = from_args(&Value::Null, &synchronous).unwrap().extension_points();
+    assert!(held(&points, &["high"]).is_success());
+    assert!(points.enqueue_extensions.unwrap().events_to_register().is_empty());
+}
+
+#[test]
+fn a_deleted_pod_is_reason_to_look_again_and_not_to_try() {
+    let driver = Driver::new(NAME);
+    let hint = driver.hint(
+        EventResource::AssignedPod,
+        supercargo_framework::ActionType::DELETE,
+        &pod("high").build(),
+        &pod_deleted(pod("low").node("n1").build()),
+    );
+    assert_eq!(hint, Some(Ok(QueueingHint::Skip)));
+    let hint = driver.hint(
+        EventResource::Node,
+        supercargo_framework::ActionType::ADD,
+        &pod("high").build(),
+        &crate::testing::node_added(node("n1").build()),
+    );
+    assert_eq!(hint, None);
+}
+
+#[test]
+fn enough_candidates_end_the_search_unless_all_violate_a_budget() {
+    let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1});
+    let points = Driver::with_args(NAME, args).points;
+    let names: Vec<_> = (0..20).map(|i| format!("n{i}")).collect();
+    let tried = |protected: &dyn Fn(usize) -> bool, uid: &str| {
+        let infos = names.iter().enumerate().map(|(i, name)| {
+            let victim = cpus(&format!("low-{name}"), 4);
+            four(name, [if protected(i) { victim.label("app", "web") } else { victim }])
+        });
+        let high = cpus("high", 4).priority(1).uid(uid);
+        let answer = run(&points, high, &nodes(infos), &objects([budget("web", 0)]), &ByCpu, None);
+        answer.order.unwrap().0
+    };
+    let firsts: FxHashSet<_> = (0..40).map(|uid| tried(&|_| false, &uid.to_string())).collect();
+    assert!(firsts.len() > 5, "pods begin in different places: {firsts:?}");
+    for uid in ["a", "b", "c"] {
+        assert_eq!(tried(&|i| i != 13, uid), "n13", "the only node without a violation is found");
+    }
+}

@@ -1,0 +1,65 @@
+//! Which events can help a pod that terms kept from every node.
+//!
+//! Same as upstream's, with the quirk that namespace selectors are matched with the labels of no namespace at all here.
+
+use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::pod_affinity::PodAffinityTerm;
+use supercargo_framework::{Labels, PodInfo};
+
+use super::terms::affinity_of;
+use crate::hint::{Hint, held_a_node, new_node};
+
+/// Whether every term of the owner speaks of the pod; not when there is none.
+fn all_match(terms: &[PodAffinityTerm], owner: &PodInfo, pod: &PodInfo) -> bool {
+    let none = Labels::default();
+    !terms.is_empty() && terms.iter().all(|term| term.matches(&owner.namespace, pod, &none))
+}
+
+/// The pod's required affinity and anti-affinity.
+fn required(pod: &PodInfo) -> Result<(&[PodAffinityTerm], &[PodAffinityTerm]), String> {
+    match affinity_of(pod) {
+        None => Ok((&[], &[])),
+        Some(affinity) => match &affinity.invalid {
+            Some(reason) => Err(reason.to_string()),
+            None => Ok((&affinity.required_affinity, &affinity.required_anti_affinity)),
+        },
+    }
+}
+
+pub(super) fn after_pod_change(pod: &PodInfo, change: &Change) -> Hint {
+    let (old, new) = (change.old_pod(), change.new_pod());
+    if old.is_some() && new.is_some_and(|new| new.uid == pod.uid) {
+        return Ok(QueueingHint::Queue);
+    }
+    if old.into_iter().chain(new).any(|changed| !held_a_node(changed)) {
+        return Ok(QueueingHint::Skip);
+    }
+    let (near, away) = required(pod)?;
+    let helps = match (old, new) {
+        (Some(old), Some(new)) => {
+            (!all_match(near, pod, old) && all_match(near, pod, new))
+                || (all_match(away, pod, old) && !all_match(away, pod, new))
+        }
+        (None, Some(new)) => all_match(near, pod, new),
+        (Some(old), None) => all_match(away, pod, old) || all_match(required(old)?.1, old, pod),
+        (None, None) => return Err("expected a pod before or after the event".to_owned()),
+    };
+    Ok(QueueingHint::queue_if(helps))
+}
+
+pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
+    let (near, away) = required(pod)?;
+    let new = new_node(change)?;
+    let Some(old) = change.old_node() else {
+        // A pod that keeps away from others may be on any node that has no others near it.
+        let has_key = |term: &PodAffinityTerm| new.labels.get(&term.topology_key).is_some();
+        return Ok(QueueingHint::queue_if(!away.is_empty() || near.iter().any(has_key)));
+    };
+    let moved = |term: &PodAffinityTerm, otherwise: fn(had: bool, has: bool) -> bool| {
+        let (before, after) = (old.labels.get(&term.topology_key), new.labels.get(&term.topology_key));
+        before != after && otherwise(before.is_some(), after.is_some())
+    };
+    let comes_near = |term| moved(term, |_, has| has);
+    let goes_away = |term| moved(term, |had, _| had);
+    Ok(QueueingHint::queue_if(near.iter().any(comes_near) || away.iter().any(goes_away)))
+}

@@ -1,0 +1,199 @@
+//! Keeps pods off nodes that do not declare the features they need.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, Feature, Features, NodeInfo, Plugin, PodInfo, Status,
+};
+
+use crate::args::without_args;
+use crate::hint::{self, Hint};
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "NodeDeclaredFeatures";
+
+#[derive(Default)]
+struct NodeDeclaredFeatures {
+    /// Whether the feature is on. While it is off, a configuration may name the plugin and it does nothing.
+    enabled: bool,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    // For the errors.
+    without_args::<NodeDeclaredFeatures>(args, features)?;
+    Ok(Arc::new(NodeDeclaredFeatures { enabled: features.enabled(Feature::NodeDeclaredFeatures) }))
+}
+
+fn after_node_change(_: &PodInfo, change: &Change) -> Hint {
+    let new = hint::new_node(change)?;
+    let differs = change.old_node().is_none_or(|old| old.declared_features != new.declared_features);
+    Ok(QueueingHint::queue_if(differs))
+}
+
+fn after_pod_update(pod: &PodInfo, change: &Change) -> Hint {
+    let (old, new) = (hint::old_pod(change)?, hint::new_pod(change)?);
+    let differs = new.uid == pod.uid && old.spec.required_features != new.spec.required_features;
+    Ok(QueueingHint::queue_if(differs))
+}
+
+impl Plugin for NodeDeclaredFeatures {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreFilterPlugin for NodeDeclaredFeatures {
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        if self.enabled && !pod.spec.required_features.is_empty() {
+            PreFilter::AllNodes
+        } else {
+            PreFilter::Skip
+        }
+    }
+}
+
+impl FilterPlugin for NodeDeclaredFeatures {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let declared = &node.node().declared_features;
+        let has = |feature| declared.binary_search(feature).is_ok();
+        if !self.enabled || pod.spec.required_features.iter().all(has) {
+            Status::success()
+        } else {
+            Status::unresolvable("node(s) didn't match Pod's required features")
+        }
+    }
+}
+
+impl EnqueueExtensions for NodeDeclaredFeatures {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        if !self.enabled {
+            return Vec::new();
+        }
+        vec![
+            EventRegistration::hinted(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE,
+                after_node_change,
+            ),
+            EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, after_pod_update),
+        ]
+    }
+}
+
+impl SignPlugin for NodeDeclaredFeatures {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.required_features);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::objects::Objects;
+    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::{CycleState, NodeRecord, Nodes, Now};
+
+    use super::*;
+    use crate::testing::{Driver, node_added, node_info, node_updated, pod_updated};
+
+    fn list(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|name| Arc::from(*name)).collect()
+    }
+
+    fn needing(name: &str, features: &[&str]) -> PodInfo {
+        pod(name).with_spec(|spec| spec.required_features = list(features).into()).build()
+    }
+
+    fn declaring(features: &[&str]) -> NodeRecord {
+        NodeRecord { declared_features: list(features).into(), ..node("n").build() }
+    }
+
+    #[test]
+    fn a_node_must_declare_every_feature_that_the_pod_needs() {
+        let lacking = || Status::unresolvable("node(s) didn't match Pod's required features");
+        let cases: [(&str, &[&str], &[&str], Status); 6] = [
+            ("nothing needed", &[], &[], Status::success()),
+            ("declared", &["A"], &["A"], Status::success()),
+            ("declared among others", &["B"], &["A", "B", "C"], Status::success()),
+            ("nothing declared", &["A"], &[], lacking()),
+            ("another one declared", &["A"], &["B"], lacking()),
+            ("one of two declared", &["A", "B"], &["B", "C"], lacking()),
+        ];
+        for (name, needed, declared, expected) in cases {
+            let status = Driver::new(NAME).filter(&needing("p", needed), &node_info(declaring(declared), []));
+            assert_eq!(status, expected, "{name}");
+        }
+        assert!(matches!(Driver::new(NAME).pre_filter(&needing("p", &[])), PreFilter::Skip));
+        assert!(matches!(Driver::new(NAME).pre_filter(&needing("p", &["A"])), PreFilter::AllNodes));
+    }
+
+    #[test]
+    fn a_node_helps_when_it_is_new_or_declares_something_else() {
+        use QueueingHint::{Queue, Skip};
+        const CHANGED: ActionType = ActionType::UPDATE_NODE_DECLARED_FEATURE;
+        let cases = [
+            ("new", ActionType::ADD, node_added(declaring(&[])), Queue),
+            ("more", CHANGED, node_updated(declaring(&[]), declaring(&["A"])), Queue),
+            ("fewer", CHANGED, node_updated(declaring(&["A"]), declaring(&[])), Queue),
+            ("the same", CHANGED, node_updated(declaring(&["A"]), declaring(&["A"])), Skip),
+        ];
+        for (name, action, change, expected) in cases {
+            let hint = Driver::new(NAME).hint(EventResource::Node, action, &needing("p", &["A"]), &change);
+            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_update_of_the_pod_itself_helps_when_it_needs_something_else() {
+        use QueueingHint::{Queue, Skip};
+        let cases = [
+            ("less", needing("p", &[]), Queue),
+            ("something else", needing("p", &["B"]), Queue),
+            ("the same", needing("p", &["A"]), Skip),
+            ("another pod", needing("q", &[]), Skip),
+        ];
+        let waiting = needing("p", &["A"]);
+        for (name, new, expected) in cases {
+            for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
+                let old = needing(&new.uid.0.clone(), &["A"]);
+                let change = pod_updated(old, new.clone());
+                let hint = Driver::new(NAME).hint(EventResource::UnschedulablePod, action, &waiting, &change);
+                assert_eq!(hint, Some(Ok(expected)), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn with_its_feature_off_the_plugin_does_nothing() {
+        let off = Features::default().with(Feature::NodeDeclaredFeatures, false);
+        let plugin = from_args(&Value::Null, &off).expect("no arguments are fine");
+        assert_eq!(plugin.name(), NAME);
+        let driver = Driver { points: plugin.extension_points() };
+        let pod = needing("p", &["A"]);
+        assert!(matches!(driver.pre_filter(&pod), PreFilter::Skip));
+        assert!(driver.events().is_empty());
+        let node = node_info(declaring(&[]), []);
+        let (nodes, objects) = (Nodes::default(), Objects::default());
+        let cx = Context::new(&nodes, &objects, &[], Now::default());
+        let filter = driver.points.filter.as_ref().expect("it filters");
+        assert!(filter.filter(&cx, &CycleState::new(), &pod, &node).is_success());
+    }
+}

@@ -1,0 +1,270 @@
+//! Keeps pods off nodes that cannot attach as many volumes.
+
+mod attachable;
+mod hint;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use smallvec::SmallVec;
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::objects::{CsiDriver, CsiNode, PersistentVolume, VolumeAttachment, resources};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, Feature, Features, NodeInfo, Plugin, PodInfo, Status,
+    Text,
+};
+
+use crate::args::without_args;
+use crate::pod_volumes::{KeyBuffer, sign};
+use crate::unaffected::Unaffected;
+use attachable::{Attachable, Lookup, may_count};
+
+/// The plugin's name.
+pub const NAME: &str = "NodeVolumeLimits";
+
+#[derive(Default)]
+struct NodeVolumeLimits {
+    /// Whether a driver can demand to be on the node (`VolumeLimitScaling`).
+    heeds_missing_drivers: bool,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    // For the errors.
+    without_args::<NodeVolumeLimits>(args, features)?;
+    Ok(Arc::new(NodeVolumeLimits { heeds_missing_drivers: features.enabled(Feature::VolumeLimitScaling) }))
+}
+
+/// The volumes of the pod that may count, up to the first that fails on every node.
+#[derive(Clone)]
+struct NewVolumes(Arc<[Lookup]>);
+
+impl NewVolumes {
+    fn of(cx: &Context<'_>, pod: &PodInfo) -> Self {
+        let mut key = KeyBuffer::default();
+        let mut found = Vec::new();
+        for volume in &pod.spec.volumes {
+            match attachable::of_new_pod(cx, pod, volume, &mut key) {
+                Ok(None) => {}
+                Ok(Some(counted)) => found.push(Ok(counted)),
+                Err(status) => {
+                    found.push(Err(status));
+                    break;
+                }
+            }
+        }
+        Self(found.into())
+    }
+
+    /// Those that count on a node with or without a CSINode, each once.
+    fn on(&self, has_csi_node: bool) -> Result<SmallVec<[&Attachable; 4]>, Status> {
+        let mut wanted: SmallVec<[&Attachable; 4]> = SmallVec::new();
+        for lookup in &*self.0 {
+            if let Some(volume) = lookup.as_ref().map_err(Clone::clone)?.on(has_csi_node)?
+                && !wanted.contains(&volume)
+            {
+                wanted.push(volume);
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// Volumes on a node: sorted, each once.
+type OnNode = SmallVec<[Attachable; 16]>;
+
+/// The volumes of the node's pods that are of the drivers of these.
+fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable]) -> Result<OnNode, Status> {
+    let mut key = KeyBuffer::default();
+    let mut used = OnNode::new();
+    for pod in node.pods() {
+        for volume in &pod.spec.volumes {
+            let counted = attachable::of_running_pod(cx, pod, volume, &mut key)?;
+            // A node without CSINode has no limits, and is not asked about its pods.
+            if let Some(volume) = counted.as_ref().map(|counted| counted.on(true)).transpose()?.flatten()
+                && of_same_driver(wanted, &volume.driver)
+            {
+                used.push(volume.clone());
+            }
+        }
+    }
+    Ok(sorted(used))
+}
+
+/// The volumes that are attached to the node, of the drivers of these, and used by none of its pods.
+fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable], used: &OnNode) -> OnNode {
+    let mut attached = OnNode::new();
+    for attachment in cx.list_on::<VolumeAttachment>(&resources::VOLUME_ATTACHMENT, node.name()) {
+        let (driver, Some(volume)) = (&attachment.attacher, &attachment.volume_name) else { continue };
+        if !of_same_driver(wanted, driver) {
+            continue;
+        }
+        let volume = cx.get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, volume);
+        let source = volume.and_then(|volume| volume.body.csi.as_ref());
+        // In-tree volumes are not translated here, as upstream has it.
+        if let Some(source) = source.filter(|source| source.migrated_from.is_none()) {
+            attached.push(Attachable::new(Arc::clone(driver), Arc::clone(&source.handle)));
+        }
+    }
+    let mut attached = sorted(attached);
+    attached.retain(|volume| used.binary_search(volume).is_err());
+    attached
+}
+
+fn of_same_driver(volumes: &[&Attachable], driver: &str) -> bool {
+    volumes.iter().any(|volume| volume.driver == *driver)
+}
+
+fn sorted(mut volumes: OnNode) -> OnNode {
+    volumes.sort_unstable();
+    volumes.dedup();
+    volumes
+}
+
+/// How many volumes of a driver the node takes; `None` for any number.
+fn limit_of(node: &CsiNode, driver: &str) -> Option<i64> {
+    // Of several entries of one name the last is it.
+    node.drivers.iter().rfind(|known| *known.name == *driver)?.limit.map(i64::from)
+}
+
+impl NodeVolumeLimits {
+    /// The driver among these that must be on the node and is not.
+    fn missing_driver<'a>(
+        &self,
+        cx: &Context<'_>,
+        node: Option<&CsiNode>,
+        wanted: &[&'a Attachable],
+    ) -> Option<&'a Text> {
+        let is_there =
+            |driver: &Text| node.is_some_and(|node| node.drivers.iter().any(|known| *driver == *known.name));
+        let is_demanded = |driver: &Text| {
+            let driver = cx.get::<CsiDriver>(&resources::CSI_DRIVER, driver);
+            driver.is_some_and(|driver| driver.prevents_scheduling_if_missing)
+        };
+        let mut drivers = wanted.iter().map(|volume| &volume.driver);
+        drivers.find(|driver| self.heeds_missing_drivers && is_demanded(driver) && !is_there(driver))
+    }
+}
+
+/// Whether the node takes these volumes beside those that it has.
+fn has_room(
+    cx: &Context<'_>,
+    node: &NodeInfo,
+    limits: &CsiNode,
+    wanted: &[&Attachable],
+) -> Result<bool, Status> {
+    let used = used_by_pods(cx, node, wanted)?;
+    let attached = only_attached(cx, node, wanted, &used);
+    let is_new = |volume: &&&Attachable| used.binary_search(volume).is_err();
+    let fits = |driver: &Text| {
+        let of_driver = |volume: &&Attachable| volume.driver == *driver;
+        let had = used.iter().filter(of_driver).count() + attached.iter().filter(of_driver).count();
+        // A new volume that is attached already counts twice, as upstream has it.
+        let new = wanted.iter().filter(is_new).filter(|volume| of_driver(volume)).count();
+        limit_of(limits, driver).is_none_or(|limit| new == 0 || (had + new) as i64 <= limit)
+    };
+    Ok(wanted.iter().all(|volume| fits(&volume.driver)))
+}
+
+impl Plugin for NodeVolumeLimits {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+
+    fn reads(&self) -> Vec<Text> {
+        let mut kinds = vec![resources::PERSISTENT_VOLUME, resources::STORAGE_CLASS];
+        if self.heeds_missing_drivers {
+            kinds.push(resources::CSI_DRIVER);
+        }
+        kinds
+    }
+}
+
+impl PreFilterPlugin for NodeVolumeLimits {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        if !pod.spec.volumes.iter().any(|volume| may_count(&volume.source)) {
+            return PreFilter::Skip;
+        }
+        state.write(NewVolumes::of(cx, pod));
+        PreFilter::AllNodes
+    }
+}
+
+impl FilterPlugin for NodeVolumeLimits {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let computed;
+        let new = match state.read::<NewVolumes>() {
+            Some(new) => new,
+            None => {
+                // Only when a profile has taken the plugin out of PreFilter.
+                computed = NewVolumes::of(cx, pod);
+                &computed
+            }
+        };
+        let csi_node = cx.get::<CsiNode>(&resources::CSI_NODE, node.name()).map(|node| node.body);
+        let wanted = match new.on(csi_node.is_some()) {
+            Ok(wanted) if wanted.is_empty() => return Status::success(),
+            Ok(wanted) => wanted,
+            Err(status) => return status,
+        };
+        if let Some(driver) = self.missing_driver(cx, csi_node, &wanted) {
+            return Status::unschedulable(format!("{driver} CSI driver is not installed on the node"));
+        }
+        let Some(limits) = csi_node.filter(|node| node.drivers.iter().any(|driver| driver.limit.is_some()))
+        else {
+            return Status::success();
+        };
+        match has_room(cx, node, limits, &wanted) {
+            Ok(true) => Status::success(),
+            Ok(false) => Status::unschedulable("node(s) exceed max volume count"),
+            Err(status) => status,
+        }
+    }
+}
+
+impl EnqueueExtensions for NodeVolumeLimits {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let other = EventResource::Other;
+        vec![
+            EventRegistration::always(other(resources::CSI_NODE), ActionType::ADD),
+            EventRegistration::hinted(
+                other(resources::CSI_NODE),
+                ActionType::UPDATE,
+                hint::after_csi_node_update,
+            ),
+            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, hint::after_pod_deleted),
+            EventRegistration::hinted(
+                other(resources::PERSISTENT_VOLUME_CLAIM),
+                ActionType::ADD,
+                hint::after_claim_added,
+            ),
+            EventRegistration::hinted(
+                other(resources::VOLUME_ATTACHMENT),
+                ActionType::DELETE,
+                hint::after_volume_detached,
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for NodeVolumeLimits {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        sign(pod, signer)
+    }
+}

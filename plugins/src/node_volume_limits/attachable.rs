@@ -1,0 +1,214 @@
+//! Which volumes of a pod count against a node's limits, and what tells them apart.
+//!
+//! A volume that was written for an in-tree plugin counts as one of the CSI driver that took over from it, on nodes that
+//! have a CSINode.
+
+use std::sync::Arc;
+
+use supercargo_framework::objects::{
+    PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, resources,
+};
+use supercargo_framework::volume::{Volume, VolumeSource};
+use supercargo_framework::{Context, PodInfo, Status, Text};
+
+use crate::pod_volumes::{KeyBuffer, claim_not_found};
+
+/// A volume as a driver knows it. Two uses of one volume are equal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Attachable {
+    /// The driver.
+    pub(super) driver: Text,
+    handle: Handle,
+}
+
+/// What tells volumes of a driver apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Handle {
+    /// The driver's own name for it.
+    Volume(Text),
+    /// It is yet to be made, or to be found, for the claim of this key. Upstream makes such names up at random.
+    OfClaim(Arc<str>),
+}
+
+impl Attachable {
+    /// A volume by its driver's name for it.
+    pub(super) fn new(driver: impl Into<Text>, handle: impl Into<Text>) -> Self {
+        Self { driver: driver.into(), handle: Handle::Volume(handle.into()) }
+    }
+}
+
+/// A volume that counts.
+#[derive(Clone, Debug)]
+pub(super) enum Counted {
+    /// On every node.
+    Everywhere(Attachable),
+    /// On nodes that have a CSINode; an error there when it cannot be translated.
+    Migrated(Result<Attachable, Text>),
+}
+
+/// A volume that counts, or why no node can be judged.
+pub(super) type Lookup = Result<Counted, Status>;
+
+impl Counted {
+    /// The volume on a node with or without a CSINode.
+    pub(super) fn on(&self, has_csi_node: bool) -> Result<Option<&Attachable>, Status> {
+        match self {
+            Self::Migrated(_) if !has_csi_node => Ok(None),
+            Self::Everywhere(volume) | Self::Migrated(Ok(volume)) => Ok(Some(volume)),
+            Self::Migrated(Err(error)) => Err(Status::error(error.clone())),
+        }
+    }
+}
+
+/// The in-tree plugins whose volumes count, with the drivers that took over.
+const MIGRATED: [(&str, &str); 5] = [
+    ("kubernetes.io/aws-ebs", EBS),
+    ("kubernetes.io/gce-pd", GCE_PD),
+    ("kubernetes.io/azure-disk", AZURE_DISK),
+    ("kubernetes.io/cinder", CINDER),
+    ("kubernetes.io/portworx-volume", PORTWORX),
+];
+
+const EBS: &str = "ebs.csi.aws.com";
+const GCE_PD: &str = "pd.csi.storage.gke.io";
+const AZURE_DISK: &str = "disk.csi.azure.com";
+const CINDER: &str = "cinder.csi.openstack.org";
+const PORTWORX: &str = "pxd.portworx.com";
+
+/// In-tree plugins that have a driver too, whose volumes do not count.
+const NOT_COUNTED: [&str; 2] = ["kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"];
+
+/// The driver that took over from an in-tree plugin, if its volumes count.
+fn successor(plugin: &str) -> Option<&'static str> {
+    MIGRATED.iter().find(|(name, _)| *name == plugin).map(|(_, driver)| *driver)
+}
+
+/// Whether a volume of this source may count: a claim's, or one of a migrated plugin's.
+pub(super) fn may_count(source: &VolumeSource) -> bool {
+    matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral) || inline(source).is_some()
+}
+
+/// The driver and the handle of an inline volume of a migrated plugin's; `None` for all other sources.
+pub(super) fn inline(source: &VolumeSource) -> Option<Result<Attachable, String>> {
+    let volume = match source {
+        VolumeSource::GcePersistentDisk { pd_name, .. } => {
+            // The pod does not tell where the disk is.
+            Attachable::new(GCE_PD, format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{pd_name}"))
+        }
+        VolumeSource::AwsElasticBlockStore { volume_id, .. } => {
+            return Some(ebs_handle(volume_id).map(|handle| Attachable::new(EBS, handle)));
+        }
+        VolumeSource::AzureDisk { disk_uri, .. } => Attachable::new(AZURE_DISK, Arc::clone(disk_uri)),
+        VolumeSource::Cinder(volume_id) => Attachable::new(CINDER, Arc::clone(volume_id)),
+        VolumeSource::Portworx(volume_id) => Attachable::new(PORTWORX, Arc::clone(volume_id)),
+        _ => return None,
+    };
+    Some(Ok(volume))
+}
+
+/// The handle of an EBS volume: its id, which may be the path of an `aws://<zone>/<id>` URL.
+fn ebs_handle(volume_id: &Arc<str>) -> Result<Text, String> {
+    let Some(url) = volume_id.strip_prefix("aws://") else {
+        return Ok(Arc::clone(volume_id).into());
+    };
+    let path = url.split_once('/').map_or("", |(_, path)| path);
+    let id = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+    if id.starts_with("vol-") && !id.contains('/') {
+        Ok(id.to_owned().into())
+    } else {
+        Err(format!(
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({volume_id})"
+        ))
+    }
+}
+
+/// A volume of the pod that is to be placed. Its claim must be there.
+pub(super) fn of_new_pod(
+    cx: &Context<'_>,
+    pod: &PodInfo,
+    volume: &Volume,
+    key: &mut KeyBuffer,
+) -> Result<Option<Counted>, Status> {
+    of_pod(cx, pod, volume, key, true)
+}
+
+/// A volume of a pod that is on a node. One whose claim is gone does not count.
+pub(super) fn of_running_pod(
+    cx: &Context<'_>,
+    pod: &PodInfo,
+    volume: &Volume,
+    key: &mut KeyBuffer,
+) -> Result<Option<Counted>, Status> {
+    of_pod(cx, pod, volume, key, false)
+}
+
+fn of_pod(
+    cx: &Context<'_>,
+    pod: &PodInfo,
+    volume: &Volume,
+    key: &mut KeyBuffer,
+    is_new: bool,
+) -> Result<Option<Counted>, Status> {
+    let key = match &volume.source {
+        VolumeSource::Claim(name) if name.is_empty() => {
+            return Err(Status::error("PersistentVolumeClaim had no name"));
+        }
+        VolumeSource::Claim(name) => key.join(&[&pod.namespace, "/", name]),
+        VolumeSource::Ephemeral => key.join(&[&pod.namespace, "/", &pod.name, "-", &volume.name]),
+        source => return Ok(inline(source).map(|translated| migrated_inline(volume, translated))),
+    };
+    let Some(claim) = cx.get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key) else {
+        let name = key.split_once('/').map_or(key, |(_, name)| name);
+        let missing = || Status::unresolvable(format!("looking up PVC {key}: {}", claim_not_found(name)));
+        return if is_new { Err(missing()) } else { Ok(None) };
+    };
+    if volume.source == VolumeSource::Ephemeral && !is_owner(pod, &claim) {
+        return Err(Status::error(format!(
+            "PVC {} was not created for pod {}/{} (pod is not owner)",
+            claim.object.key, pod.namespace, pod.name
+        )));
+    }
+    Ok(of_claim(cx, &claim))
+}
+
+fn migrated_inline(volume: &Volume, translated: Result<Attachable, String>) -> Counted {
+    Counted::Migrated(translated.map_err(|error| {
+        Text::from(format!("converting volume({}) from inline to csi: {error}", volume.name))
+    }))
+}
+
+fn is_owner(pod: &PodInfo, claim: &Typed<'_, PersistentVolumeClaim>) -> bool {
+    claim.object.controller.as_ref().is_some_and(|controller| *controller.uid == *pod.uid.0)
+}
+
+/// The volume of a claim; `None` when it does not count.
+fn of_claim(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
+    if claim.volume_name.is_empty() {
+        return of_class(cx, claim);
+    }
+    let Some(volume) = cx.get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, &claim.volume_name) else {
+        return of_class(cx, claim);
+    };
+    let source = volume.body.csi.as_ref()?;
+    if source.driver.is_empty() || source.handle.is_empty() {
+        return None;
+    }
+    let attachable = Attachable::new(Arc::clone(&source.driver), Arc::clone(&source.handle));
+    match &source.migrated_from {
+        None => Some(Counted::Everywhere(attachable)),
+        Some(plugin) => successor(plugin).map(|_| Counted::Migrated(Ok(attachable))),
+    }
+}
+
+/// The volume of a claim that has none yet, by its class. Without a class the claim must be bound before scheduling, and
+/// does not count.
+fn of_class(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
+    let class = cx.get::<StorageClass>(&resources::STORAGE_CLASS, &claim.storage_class)?;
+    let provisioner = &class.body.provisioner;
+    let by = |driver: Text| Attachable { driver, handle: Handle::OfClaim(Arc::clone(&claim.object.key)) };
+    if let Some(driver) = successor(provisioner) {
+        return Some(Counted::Migrated(Ok(by(driver.into()))));
+    }
+    let counts = !provisioner.is_empty() && !NOT_COUNTED.contains(&&**provisioner);
+    counts.then(|| Counted::Everywhere(by(Arc::clone(provisioner).into())))
+}

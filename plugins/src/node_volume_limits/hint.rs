@@ -1,0 +1,57 @@
+//! What events mean for a pod that had too many volumes.
+
+use supercargo_framework::PodInfo;
+use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::objects::{CsiNode, PersistentVolumeClaim, VolumeAttachment};
+use supercargo_framework::volume::VolumeSource;
+
+use super::attachable::{inline, may_count};
+use crate::hint::{Hint, held_a_node, old_pod};
+use crate::pod_volumes::{new_object, old_object};
+
+/// Some driver takes more volumes than before. No limit counts as none at all, as upstream has it.
+pub(super) fn after_csi_node_update(_: &PodInfo, change: &Change) -> Hint {
+    let new = new_object::<CsiNode>(change)?;
+    let old = old_object::<CsiNode>(change).ok_or("expected a CSINode before the event")?;
+    let old_limit = |name: &str| {
+        let known = old.drivers.iter().rfind(|driver| *driver.name == *name);
+        known.and_then(|driver| driver.limit).unwrap_or_default()
+    };
+    let rose = |name: &str, limit: Option<i32>| limit.unwrap_or_default() > old_limit(name);
+    Ok(QueueingHint::queue_if(new.drivers.iter().any(|driver| rose(&driver.name, driver.limit))))
+}
+
+/// A pod with a volume that may have counted has left its node.
+pub(super) fn after_pod_deleted(_: &PodInfo, change: &Change) -> Hint {
+    let gone = old_pod(change)?;
+    let frees = held_a_node(gone) && gone.spec.volumes.iter().any(|volume| may_count(&volume.source));
+    Ok(QueueingHint::queue_if(frees))
+}
+
+/// A claim of the pod is there, that of an ephemeral volume too.
+pub(super) fn after_claim_added(pod: &PodInfo, change: &Change) -> Hint {
+    let claim = new_object::<PersistentVolumeClaim>(change)?.object;
+    let stands_for = |name: &str| {
+        pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.name)).any(|own| *own == *name)
+    };
+    Ok(QueueingHint::queue_if(claim.namespace() == &*pod.namespace && stands_for(claim.name())))
+}
+
+/// A volume is no longer attached. Upstream does not find out whether it was of a driver of the pod's claims, and does
+/// not think of ephemeral volumes.
+pub(super) fn after_volume_detached(pod: &PodInfo, change: &Change) -> Hint {
+    let gone =
+        old_object::<VolumeAttachment>(change).ok_or("expected a VolumeAttachment before the event")?;
+    for volume in &pod.spec.volumes {
+        if matches!(volume.source, VolumeSource::Claim(_)) {
+            return Ok(QueueingHint::Queue);
+        }
+        if let Some(translated) = inline(&volume.source) {
+            let error = |error| format!("converting volume({}) from inline to csi: {error}", volume.name);
+            if translated.map_err(error)?.driver == *gone.attacher {
+                return Ok(QueueingHint::Queue);
+            }
+        }
+    }
+    Ok(QueueingHint::Skip)
+}

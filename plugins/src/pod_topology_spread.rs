@@ -1,0 +1,108 @@
+//! Spreads pods over the domains of topology labels: zones, hosts and the like.
+
+mod args;
+mod constraint;
+mod default_selector;
+mod filtering;
+mod hint;
+#[cfg(test)]
+mod properties;
+mod scoring;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::objects::resources;
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::topology_spread::TopologySpreadConstraint;
+use supercargo_framework::{ActionType, EventResource, Feature, Features, Plugin, PodInfo, Text};
+
+/// The plugin's name.
+pub const NAME: &str = "PodTopologySpread";
+
+/// The label that is not counted by domain when scoring: every node is a domain of its own there.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+struct PodTopologySpread {
+    /// The constraints of pods that have none of their own, without selectors.
+    defaults: Box<[TopologySpreadConstraint]>,
+    /// Whether those are upstream's. Then a node that lacks a topology label is scored by the other labels.
+    system_defaulted: bool,
+    /// Whether `matchLabelKeys` count.
+    match_label_keys: bool,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let args::Defaults { constraints, system } = args::parse(args)?;
+    Ok(Arc::new(PodTopologySpread {
+        defaults: constraints,
+        system_defaulted: system,
+        match_label_keys: features.enabled(Feature::MatchLabelKeysInPodTopologySpread),
+    }))
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .pre_score(&self)
+            .score(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+    }
+
+    /// What default constraints take their selectors from.
+    fn reads(&self) -> Vec<Text> {
+        if self.defaults.is_empty() {
+            return Vec::new();
+        }
+        vec![
+            resources::SERVICE,
+            resources::REPLICATION_CONTROLLER,
+            resources::REPLICA_SET,
+            resources::STATEFUL_SET,
+        ]
+    }
+}
+
+impl EnqueueExtensions for PodTopologySpread {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let plugin = Arc::clone(&self);
+        vec![
+            EventRegistration::reading(
+                EventResource::Pod,
+                ActionType::ADD
+                    | ActionType::UPDATE_POD_LABEL
+                    | ActionType::UPDATE_POD_TOLERATION
+                    | ActionType::DELETE,
+                move |cx, pod, change| plugin.after_pod_change(cx, pod, change),
+            ),
+            EventRegistration::reading(
+                EventResource::Node,
+                ActionType::ADD
+                    | ActionType::DELETE
+                    | ActionType::UPDATE_NODE_LABEL
+                    | ActionType::UPDATE_NODE_TAINT,
+                move |cx, pod, change| self.after_node_change(cx, pod, change),
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for PodTopologySpread {
+    /// Where a pod may be depends on where others are, as soon as any constraint might apply to it.
+    fn sign(&self, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
+        if pod.spec.topology_spread.is_empty() && self.defaults.is_empty() { Ok(()) } else { Err(Unsignable) }
+    }
+}

@@ -1,0 +1,128 @@
+//! The constraints that apply to a pod, ready to be evaluated.
+
+use std::sync::Arc;
+
+use supercargo_framework::affinity::{Operator, Requirement};
+use supercargo_framework::taint::first_untolerated;
+use supercargo_framework::topology_spread::TopologySpreadConstraint;
+use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo};
+
+use super::PodTopologySpread;
+use super::default_selector::{Lookup, default_selector};
+
+/// A constraint of one pod.
+pub(super) struct Constraint {
+    pub(super) max_skew: i32,
+    pub(super) topology_key: Arc<str>,
+    pub(super) min_domains: i32,
+    /// Whether the pod itself is one of those that the constraint spreads.
+    pub(super) selects_self: bool,
+    honors_affinity: bool,
+    honors_taints: bool,
+    /// `None` selects no pod.
+    selector: Option<Arc<LabelSelector>>,
+}
+
+impl Constraint {
+    fn new(spec: &TopologySpreadConstraint, selector: Option<Arc<LabelSelector>>, pod: &PodInfo) -> Self {
+        let selects_self = selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels));
+        Self {
+            max_skew: spec.max_skew,
+            topology_key: Arc::clone(&spec.topology_key),
+            min_domains: spec.min_domains.unwrap_or(1),
+            selects_self,
+            honors_affinity: spec.honors_affinity,
+            honors_taints: spec.honors_taints,
+            selector,
+        }
+    }
+
+    /// Whether the constraint spreads pods with these labels.
+    pub(super) fn selects(&self, labels: &Labels) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+
+    /// Whether nodes are left out for taints that the pod does not tolerate.
+    pub(super) fn honors_taints(&self) -> bool {
+        self.honors_taints
+    }
+
+    /// How many of these pods the constraint spreads: those of the namespace that are not on their way out. Same as
+    /// upstream's, with the quirk that a selector without requirements, which selects every pod, counts none.
+    pub(super) fn count(&self, pods: &[Arc<PodInfo>], namespace: &str) -> i64 {
+        let Some(selector) = self.selector.as_ref().filter(|selector| !selector.is_empty()) else {
+            return 0;
+        };
+        let spread = pods
+            .iter()
+            .filter(|pod| !pod.terminating && *pod.namespace == *namespace && selector.matches(&pod.labels));
+        spread.count() as i64
+    }
+}
+
+/// Whether the labels have every constraint's topology key.
+pub(super) fn has_every_key(labels: &Labels, constraints: &[Constraint]) -> bool {
+    constraints.iter().all(|constraint| labels.get(&constraint.topology_key).is_some())
+}
+
+/// Whether a node counts for the pod's constraints. What several of them ask is answered once.
+pub(super) struct Inclusion<'a> {
+    pod: &'a PodInfo,
+    node: &'a NodeRecord,
+    admitted: Option<bool>,
+    tolerated: Option<bool>,
+}
+
+impl<'a> Inclusion<'a> {
+    pub(super) fn new(pod: &'a PodInfo, node: &'a NodeRecord) -> Self {
+        Self { pod, node, admitted: None, tolerated: None }
+    }
+
+    /// Whether the node counts for this constraint (`nodeAffinityPolicy`, `nodeTaintsPolicy`).
+    pub(super) fn counts_for(&mut self, constraint: &Constraint) -> bool {
+        let (pod, node) = (self.pod, self.node);
+        (!constraint.honors_affinity || *self.admitted.get_or_insert_with(|| pod.spec.admits_node(node)))
+            && (!constraint.honors_taints
+                || *self
+                    .tolerated
+                    .get_or_insert_with(|| first_untolerated(&node.taints, &pod.spec.tolerations).is_none()))
+    }
+}
+
+impl PodTopologySpread {
+    /// The pod's constraints that must hold, or those that should: its own if it has any of either sort, else the
+    /// defaults.
+    pub(super) fn constraints(&self, lookup: &dyn Lookup, pod: &PodInfo, hard: bool) -> Vec<Constraint> {
+        let own = &pod.spec.topology_spread;
+        if !own.is_empty() {
+            let of_sort = own.iter().filter(|spec| spec.hard == hard);
+            return of_sort.map(|spec| Constraint::new(spec, self.selector(spec, pod), pod)).collect();
+        }
+        let mut defaults = self.defaults.iter().filter(|spec| spec.hard == hard).peekable();
+        if defaults.peek().is_none() {
+            return Vec::new();
+        }
+        let selector = default_selector(lookup, pod);
+        if selector.is_empty() {
+            return Vec::new();
+        }
+        let selector = Arc::new(selector);
+        defaults.map(|spec| Constraint::new(spec, Some(Arc::clone(&selector)), pod)).collect()
+    }
+
+    /// A constraint's selector with what `matchLabelKeys` add: the pod's own values, of the keys that it has.
+    fn selector(&self, spec: &TopologySpreadConstraint, pod: &PodInfo) -> Option<Arc<LabelSelector>> {
+        let selector = spec.selector.as_ref()?;
+        let keys: &[_] = if self.match_label_keys { &spec.match_label_keys } else { &[] };
+        let same = keys.iter().filter_map(|key| {
+            let value = pod.labels.get(key)?;
+            Some(Requirement {
+                key: Arc::clone(key),
+                operator: Operator::In,
+                values: [Arc::clone(value)].into(),
+            })
+        });
+        let requirements: Vec<_> = same.chain(selector.requirements().iter().cloned()).collect();
+        Some(Arc::new(LabelSelector::new(requirements)))
+    }
+}

@@ -1,0 +1,568 @@
+use serde_json::{Value, json};
+use supercargo_framework::affinity::RawRequirement;
+use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::objects::{Body, Object, Objects, Service, Workload, resources};
+use supercargo_framework::plugin::PreFilter;
+use supercargo_framework::taint::TolerationOperator;
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::{
+    Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, Now, OwnerRef, Status,
+    TaintEffect, Toleration,
+};
+
+use super::*;
+use crate::testing::{Driver, node_added, node_info, node_updated, nodes, pod_deleted, pod_updated};
+
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// A selector of one label.
+pub(super) fn selector(key: &str, operator: &str, values: &[&str]) -> LabelSelector {
+    let values = values.iter().map(|value| Arc::from(*value)).collect();
+    let raw = RawRequirement { key: key.into(), operator: operator.into(), values };
+    LabelSelector::parse(&Labels::default(), [raw]).unwrap()
+}
+
+/// A constraint that must hold: pods labelled `app=web`, at most one more in any domain than in any other.
+pub(super) fn hard(key: &str) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: key.into(),
+        hard: true,
+        selector: Some(selector("app", "In", &["web"])),
+        min_domains: None,
+        honors_affinity: true,
+        honors_taints: false,
+        match_label_keys: Box::default(),
+    }
+}
+
+/// The same that should hold.
+pub(super) fn soft(key: &str) -> TopologySpreadConstraint {
+    TopologySpreadConstraint { hard: false, ..hard(key) }
+}
+
+pub(super) trait Spread {
+    fn spread<const N: usize>(self, constraints: [TopologySpreadConstraint; N]) -> Self;
+}
+
+impl Spread for PodBuilder {
+    fn spread<const N: usize>(self, constraints: [TopologySpreadConstraint; N]) -> Self {
+        self.with_spec(|spec| spec.topology_spread = constraints.into())
+    }
+}
+
+fn web(name: &str) -> PodBuilder {
+    pod(name).label("app", "web")
+}
+
+/// A node in a zone, with this many pods labelled `app=web`.
+fn holding(node: NodeBuilder, pods: usize) -> NodeInfo {
+    let record = node.build();
+    let pods: Vec<_> = (0..pods).map(|i| web(&format!("{}-{i}", record.name)).build()).collect();
+    node_info(record, pods)
+}
+
+fn host(name: &str, zone: &str) -> NodeBuilder {
+    node(name).zone(zone).label(HOSTNAME, name)
+}
+
+fn verdicts(pod: PodBuilder, cluster: &Nodes) -> String {
+    let verdicts = Driver::new(NAME).verdicts(&pod.build(), cluster, &Objects::default());
+    let short = verdicts.iter().map(|status| match (status.code(), &*status.message()) {
+        (Code::Success, _) => "ok",
+        (Code::Unschedulable, "node(s) didn't match pod topology spread constraints") => "skewed",
+        (
+            Code::UnschedulableAndUnresolvable,
+            "node(s) didn't match pod topology spread constraints (missing required label)",
+        ) => "unlabelled",
+        other => panic!("{other:?}"),
+    });
+    short.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_pod_goes_where_it_does_not_skew_the_spread() {
+    let three = || {
+        nodes([
+            holding(host("a", "z1"), 2),
+            holding(host("b", "z2"), 1),
+            holding(host("c", "z2"), 0),
+            holding(node("d"), 0),
+        ])
+    };
+    let constraint = |change: fn(&mut TopologySpreadConstraint)| {
+        let mut constraint = hard(ZONE);
+        change(&mut constraint);
+        [constraint]
+    };
+    let cases = [
+        ("the fuller zone is too full", web("p").spread([hard(ZONE)]), "skewed ok ok unlabelled"),
+        (
+            "a greater skew is allowed",
+            web("p").spread(constraint(|constraint| constraint.max_skew = 2)),
+            "ok ok ok unlabelled",
+        ),
+        ("a pod that is not spread itself", pod("p").spread([hard(ZONE)]), "ok ok ok unlabelled"),
+        ("every host by itself", web("p").spread([hard(HOSTNAME)]), "skewed skewed ok unlabelled"),
+        (
+            "both constraints must hold",
+            web("p").spread([hard(ZONE), hard(HOSTNAME)]),
+            "skewed skewed ok unlabelled",
+        ),
+        ("preferences do not filter", web("p").spread([soft(ZONE)]), "ok ok ok ok"),
+        (
+            "no selector, nothing to spread",
+            web("p").spread(constraint(|c| c.selector = None)),
+            "ok ok ok unlabelled",
+        ),
+        (
+            "fewer domains than there should be: the least is 0",
+            web("p").spread(constraint(|c| c.min_domains = Some(3))),
+            "skewed skewed skewed unlabelled",
+        ),
+        (
+            "as many domains as there should be",
+            web("p").spread(constraint(|c| c.min_domains = Some(2))),
+            "skewed ok ok unlabelled",
+        ),
+        (
+            "pods of another namespace do not count",
+            web("p").namespace("other").spread([hard(ZONE)]),
+            "ok ok ok unlabelled",
+        ),
+    ];
+    for (name, pod, expected) in cases {
+        assert_eq!(verdicts(pod, &three()), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_selector_without_requirements_counts_nobody_but_the_pod_itself() {
+    let everything = TopologySpreadConstraint { selector: Some(LabelSelector::default()), ..hard(ZONE) };
+    let cluster = nodes([holding(host("a", "z1"), 5), holding(host("b", "z2"), 0)]);
+    assert_eq!(verdicts(pod("p").spread([everything.clone()]), &cluster), "ok ok");
+    let strict = TopologySpreadConstraint { max_skew: 0, ..everything };
+    assert_eq!(verdicts(pod("p").spread([strict]), &cluster), "skewed skewed");
+}
+
+#[test]
+fn terminating_pods_do_not_count() {
+    let leaving = node_info(host("a", "z1").build(), [web("x").terminating().build()]);
+    let cluster = nodes([leaving, holding(host("b", "z2"), 0)]);
+    assert_eq!(verdicts(web("p").spread([hard(ZONE)]), &cluster), "ok ok");
+}
+
+/// Upstream's quirks of AddPod and RemovePod.
+#[test]
+fn in_a_trial_terminating_pods_count_and_so_does_any_pod_for_an_empty_selector() {
+    let leaving = web("x").terminating().build();
+    let infos = [node_info(host("a", "z1").build(), [leaving.clone()]), holding(host("b", "z2"), 0)];
+    let (cluster, none) = (nodes(infos.clone()), Objects::default());
+    let cx = Context::new(&cluster, &none, &[], Now::default());
+    let points = Driver::new(NAME).points;
+    let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
+    let extensions = pre_filter.extensions().unwrap();
+    let verdicts = |pod: &PodInfo, change: &dyn Fn(&mut CycleState)| {
+        let mut state = CycleState::new();
+        pre_filter.pre_filter(&cx, &mut state, pod);
+        change(&mut state);
+        [0, 1].map(|i: usize| filter.filter(&cx, &state, pod, &infos[i]).is_success())
+    };
+    let pod = web("p").spread([hard(ZONE)]).build();
+    assert_eq!(verdicts(&pod, &|_| ()), [true, true]);
+    let removed = |state: &mut CycleState| {
+        extensions.remove_pod(state, &pod, &leaving, &infos[0]);
+    };
+    assert_eq!(verdicts(&pod, &removed), [true, false], "zone 1 has one pod less than none");
+    let everything = TopologySpreadConstraint { selector: Some(LabelSelector::default()), ..hard(ZONE) };
+    let pod = web("p").spread([everything]).build();
+    let added = |state: &mut CycleState| {
+        extensions.add_pod(state, &pod, &web("y").build(), &infos[0]);
+    };
+    assert_eq!(verdicts(&pod, &added), [false, true]);
+}
+
+#[test]
+fn nodes_that_the_pod_cannot_use_count_unless_policies_say_so() {
+    let tainted = || host("c", "z3").taint("k", "v", TaintEffect::NoSchedule);
+    let cluster = |last: NodeBuilder| {
+        nodes([
+            holding(host("a", "z1").label("disk", "ssd"), 1),
+            holding(host("b", "z2").label("disk", "ssd"), 1),
+            holding(last, 0),
+        ])
+    };
+    let constraint = |honors_affinity, honors_taints| {
+        [TopologySpreadConstraint { honors_affinity, honors_taints, ..hard(ZONE) }]
+    };
+    let cases = [
+        ("the selector leaves zone 3 out", true, false, host("c", "z3"), "ok ok ok"),
+        ("zone 3 counts all the same", false, false, host("c", "z3"), "skewed skewed ok"),
+        ("the taint is ignored", false, false, tainted(), "skewed skewed ok"),
+        ("the taint leaves zone 3 out", false, true, tainted(), "ok ok ok"),
+        (
+            "a taint that does not forbid",
+            false,
+            true,
+            host("c", "z3").taint("k", "v", TaintEffect::PreferNoSchedule),
+            "skewed skewed ok",
+        ),
+    ];
+    for (name, honors_affinity, honors_taints, last, expected) in cases {
+        let pod = web("p").node_selector("disk", "ssd").spread(constraint(honors_affinity, honors_taints));
+        assert_eq!(verdicts(pod, &cluster(last)), expected, "{name}");
+    }
+    let tolerant = web("p")
+        .node_selector("disk", "ssd")
+        .tolerates("k", "v", TaintEffect::NoSchedule)
+        .spread(constraint(false, true));
+    assert_eq!(verdicts(tolerant, &cluster(tainted())), "skewed skewed ok");
+}
+
+#[test]
+fn a_domain_that_was_left_out_of_the_count_has_no_pods() {
+    let cluster = nodes([holding(host("a", "z1").label("disk", "ssd"), 1), holding(host("b", "z2"), 3)]);
+    assert_eq!(verdicts(web("p").node_selector("disk", "ssd").spread([hard(ZONE)]), &cluster), "ok ok");
+}
+
+#[test]
+fn match_label_keys_narrow_the_selector_while_the_feature_is_on() {
+    let constraint = TopologySpreadConstraint {
+        match_label_keys: ["version".into(), "absent".into()].into(),
+        ..hard(ZONE)
+    };
+    let old = web("x").label("version", "1").build();
+    let cluster = nodes([node_info(host("a", "z1").build(), [old]), holding(host("b", "z2"), 0)]);
+    let pod = |version| web("p").label("version", version).spread([constraint.clone()]).build();
+    let allows = |features: Features, version| {
+        let plugin = from_args(&Value::Null, &features).unwrap();
+        let driver = Driver { points: plugin.extension_points() };
+        let verdicts = driver.verdicts(&pod(version), &cluster, &Objects::default());
+        verdicts.iter().map(Status::is_success).collect::<Vec<_>>()
+    };
+    let off = || Features::default().with(Feature::MatchLabelKeysInPodTopologySpread, false);
+    assert_eq!(allows(Features::default(), "2"), [true, true], "another version does not count");
+    assert_eq!(allows(Features::default(), "1"), [false, true]);
+    assert_eq!(allows(off(), "2"), [false, true]);
+}
+
+#[test]
+fn a_pod_without_constraints_that_must_hold_is_not_looked_at() {
+    for pod in [web("p"), web("p").spread([soft(ZONE)])] {
+        assert!(matches!(Driver::new(NAME).pre_filter(&pod.build()), PreFilter::Skip));
+    }
+    assert!(matches!(
+        Driver::new(NAME).pre_filter(&web("p").spread([hard(ZONE)]).build()),
+        PreFilter::AllNodes
+    ));
+}
+
+/// A cluster of services and workloads.
+pub(super) fn objects(list: impl IntoIterator<Item = Object>) -> Objects {
+    let mut objects = Objects::default();
+    for object in list {
+        objects.insert(Arc::new(object));
+    }
+    objects
+}
+
+pub(super) fn service(key: &str, labels: &[(&str, &str)]) -> Object {
+    let selector = labels.iter().copied().collect();
+    object(&resources::SERVICE, key, Body::Service(Service { selector }))
+}
+
+fn workload(resource: &Text, key: &str, selector: Option<LabelSelector>) -> Object {
+    object(resource, key, Body::Workload(Workload { selector }))
+}
+
+fn owned(pod: PodBuilder, api_version: &str, kind: &str) -> PodBuilder {
+    let owner = OwnerRef {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: "owner".into(),
+        uid: "owner".into(),
+    };
+    pod.with(|pod| pod.controller = Some(Arc::new(owner)))
+}
+
+#[test]
+fn default_constraints_select_by_services_and_owner() {
+    let list = json!({"defaultingType": "List", "defaultConstraints":
+        [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]});
+    let driver = Driver::with_args(NAME, list);
+    let cluster = || nodes([holding(host("a", "z1"), 2), holding(host("b", "z2"), 0)]);
+    let app = || Some(selector("app", "In", &["web"]));
+    let other = || Some(selector("app", "In", &["other"]));
+    let replica_set = |selector| workload(&resources::REPLICA_SET, "default/owner", selector);
+    let of_replica_set = || owned(web("p"), "apps/v1", "ReplicaSet");
+    let selecting = || service("default/s", &[("app", "web")]);
+    let cases = [
+        ("nothing selects the pod", web("p"), objects([]), true),
+        ("a service", web("p"), objects([selecting()]), false),
+        ("a service of another namespace", web("p"), objects([service("other/s", &[("app", "web")])]), true),
+        ("a service that selects others", web("p"), objects([service("default/s", &[("app", "x")])]), true),
+        ("a service without selector", web("p"), objects([service("default/s", &[])]), true),
+        ("its replica set", of_replica_set(), objects([replica_set(app())]), false),
+        ("a replica set that is not its owner", web("p"), objects([replica_set(app())]), true),
+        ("an owner that is not there", of_replica_set(), objects([]), true),
+        ("an owner without selector", of_replica_set(), objects([replica_set(None)]), true),
+        ("both must select", of_replica_set(), objects([selecting(), replica_set(other())]), true),
+        (
+            "its stateful set",
+            owned(web("p"), "apps/v1", "StatefulSet"),
+            objects([workload(&resources::STATEFUL_SET, "default/owner", app())]),
+            false,
+        ),
+        (
+            "its replication controller",
+            owned(web("p"), "v1", "ReplicationController"),
+            objects([workload(&resources::REPLICATION_CONTROLLER, "default/owner", app())]),
+            false,
+        ),
+        (
+            "a replication controller has the last word",
+            owned(pod("p").label("app", "old"), "v1", "ReplicationController"),
+            objects([
+                service("default/s", &[("app", "old")]),
+                workload(&resources::REPLICATION_CONTROLLER, "default/owner", app()),
+            ]),
+            false,
+        ),
+        (
+            "an owner of another group",
+            owned(web("p"), "example.com/v1", "ReplicaSet"),
+            objects([replica_set(app())]),
+            true,
+        ),
+        ("constraints of its own come first", web("p").spread([soft("rack")]), objects([selecting()]), true),
+    ];
+    for (name, pod, objects, fits) in cases {
+        let verdicts = driver.verdicts(&pod.build(), &cluster(), &objects);
+        assert_eq!(verdicts[0].is_success(), fits, "{name}");
+        assert!(verdicts[1].is_success(), "{name}");
+    }
+}
+
+fn scores(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> Option<Vec<i64>> {
+    Driver::new(NAME).scores_in(&pod.build(), cluster, objects)
+}
+
+#[test]
+fn the_emptier_domain_scores_better() {
+    let cluster = nodes([
+        holding(host("a", "z1"), 2),
+        holding(host("b", "z1"), 0),
+        holding(host("c", "z2"), 1),
+        holding(node("d"), 0),
+    ]);
+    let none = Objects::default();
+    // Zones: ln(4) per pod, counts 2, 2 and 1; hosts: ln(5) per pod, counts 2, 0 and 1.
+    assert_eq!(scores(web("p").spread([soft(ZONE)]), &cluster, &none), Some(vec![33, 33, 100, 0]));
+    assert_eq!(scores(web("p").spread([soft(HOSTNAME)]), &cluster, &none), Some(vec![0, 100, 33, 0]));
+    assert_eq!(scores(web("p").spread([soft("rack")]), &cluster, &none), Some(vec![0, 0, 0, 0]));
+    assert_eq!(scores(web("p").spread([hard(ZONE)]), &cluster, &none), None);
+    assert_eq!(scores(web("p"), &cluster, &none), None, "nothing selects the pod");
+    let empty = nodes([holding(host("a", "z1"), 0), holding(host("c", "z2"), 0)]);
+    assert_eq!(scores(web("p").spread([soft(ZONE)]), &empty, &none), Some(vec![100, 100]));
+}
+
+#[test]
+fn a_greater_allowed_skew_waters_the_difference_down() {
+    let cluster = nodes([holding(host("a", "z1"), 2), holding(host("b", "z2"), 0)]);
+    let with_skew = |max_skew| {
+        let constraint = TopologySpreadConstraint { max_skew, ..soft(ZONE) };
+        Driver::new(NAME).raw_scores(&web("p").spread([constraint]).build(), &cluster)
+    };
+    // Two pods at ln(4) each are 2.77.
+    assert_eq!(with_skew(1), Some(vec![3, 0]));
+    assert_eq!(with_skew(5), Some(vec![7, 4]));
+}
+
+#[test]
+fn by_default_pods_of_a_service_are_spread_over_hosts_and_zones() {
+    let cluster = nodes([
+        holding(host("a", "z1"), 1),
+        holding(host("b", "z2"), 0),
+        holding(node("c").label(HOSTNAME, "c"), 0),
+    ]);
+    let services = objects([service("default/s", &[("app", "web")])]);
+    // Hosts ln(5), zones ln(5) with the nameless one, skews 3 and 5: 9.2, 6 and, by host alone, 2.
+    let driver = Driver::new(NAME);
+    assert_eq!(driver.scores_in(&web("p").build(), &cluster, &services), Some(vec![22, 55, 100]));
+    let off = Driver::with_args(NAME, json!({"defaultingType": "List"}));
+    assert_eq!(off.scores_in(&web("p").build(), &cluster, &services), None);
+}
+
+#[test]
+fn only_what_default_constraints_need_is_read_and_such_pods_are_not_signed() {
+    let build = |args| from_args(&args, &Features::default()).unwrap();
+    let list = || json!({"defaultingType": "List"});
+    assert_eq!(
+        build(Value::Null).reads(),
+        ["Service", "ReplicationController", "apps/ReplicaSet", "apps/StatefulSet"]
+    );
+    assert!(build(list()).reads().is_empty());
+    let signs = |args, pod: PodBuilder| {
+        let points = build(args).extension_points();
+        points.sign.is_some_and(|sign| sign.sign(&pod.build(), &mut Signer::default()).is_ok())
+    };
+    assert!(!signs(Value::Null, web("p")));
+    assert!(signs(list(), web("p")));
+    assert!(!signs(list(), web("p").spread([soft(ZONE)])));
+}
+
+#[test]
+fn another_pod_helps_when_it_counts() {
+    use ActionType as Action;
+    let waiting = || web("p").spread([hard(ZONE)]).build();
+    let there = || web("x").node("n");
+    let plain = || pod("x").node("n").build();
+    let taints = TopologySpreadConstraint { honors_taints: true, ..hard(ZONE) };
+    let tolerant = |name| {
+        web(name).toleration(Toleration {
+            key: "k".into(),
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+        })
+    };
+    let added = |pod: PodInfo| Change::Pod { old: None, new: Some(Arc::new(pod)) };
+    let cases = [
+        ("a new pod that counts", waiting(), Action::ADD, added(there().build()), true),
+        ("a new pod that does not count", waiting(), Action::ADD, added(plain()), false),
+        ("a new pod elsewhere", waiting(), Action::ADD, added(there().namespace("o").build()), false),
+        ("a new pod without node", waiting(), Action::ADD, added(web("x").build()), false),
+        (
+            "a new pod with a nominated node",
+            waiting(),
+            Action::ADD,
+            added(web("x").nominated("n").build()),
+            true,
+        ),
+        ("a deleted pod that counted", waiting(), Action::DELETE, pod_deleted(there().build()), true),
+        ("a deleted pod that did not count", waiting(), Action::DELETE, pod_deleted(plain()), false),
+        ("a deleted pod without node", waiting(), Action::DELETE, pod_deleted(web("x").build()), false),
+        (
+            "a pod that counts no longer",
+            waiting(),
+            Action::UPDATE_POD_LABEL,
+            pod_updated(there().build(), plain()),
+            true,
+        ),
+        (
+            "a pod that counts from now on",
+            waiting(),
+            Action::UPDATE_POD_LABEL,
+            pod_updated(plain(), there().build()),
+            true,
+        ),
+        (
+            "a label that does not matter",
+            waiting(),
+            Action::UPDATE_POD_LABEL,
+            pod_updated(there().build(), there().label("x", "").build()),
+            false,
+        ),
+        (
+            "the pod itself counts no longer",
+            waiting(),
+            Action::UPDATE_POD_LABEL,
+            pod_updated(waiting(), pod("p").build()),
+            true,
+        ),
+        (
+            "the pod's new toleration, where taints count",
+            web("p").spread([taints.clone()]).build(),
+            Action::UPDATE_POD_TOLERATION,
+            pod_updated(web("p").build(), tolerant("p").build()),
+            true,
+        ),
+        (
+            "the pod's new toleration, where they do not",
+            waiting(),
+            Action::UPDATE_POD_TOLERATION,
+            pod_updated(web("p").build(), tolerant("p").build()),
+            false,
+        ),
+        (
+            "another pod's new toleration",
+            web("p").spread([taints]).build(),
+            Action::UPDATE_POD_TOLERATION,
+            pod_updated(there().build(), tolerant("x").node("n").build()),
+            false,
+        ),
+    ];
+    for (name, waiting, action, change, queues) in cases {
+        let hint = Driver::new(NAME).hint(EventResource::Pod, action, &waiting, &change);
+        assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
+    }
+    let nothing = Change::Unspecified;
+    let hint = Driver::new(NAME).hint(EventResource::Pod, Action::ADD, &waiting(), &nothing);
+    assert!(matches!(hint, Some(Err(_))));
+}
+
+#[test]
+fn a_node_helps_when_it_comes_to_count_or_to_count_elsewhere() {
+    use ActionType as Action;
+    let both = || host("n", "z1").build();
+    let one = || node("n").label(HOSTNAME, "n").build();
+    let moved = || host("n", "z2").build();
+    let deleted = |node: NodeRecord| Change::Node { old: Some(Arc::new(node)), new: None };
+    let tainted = || host("n", "z1").taint("k", "", TaintEffect::NoSchedule).build();
+    let (label, taint) = (Action::UPDATE_NODE_LABEL, Action::UPDATE_NODE_TAINT);
+    let cases = [
+        ("a new node with every key", Action::ADD, node_added(both()), true),
+        ("a new node that lacks one", Action::ADD, node_added(one()), false),
+        ("a deleted node with every key", Action::DELETE, deleted(both()), true),
+        ("a deleted node that lacked one", Action::DELETE, deleted(one()), false),
+        ("it has every key now", label, node_updated(one(), both()), true),
+        ("it lacks one now", label, node_updated(both(), one()), true),
+        ("it moved", label, node_updated(both(), moved()), true),
+        ("another label", label, node_updated(both(), host("n", "z1").label("x", "").build()), false),
+        ("its taints changed", taint, node_updated(tainted(), both()), true),
+        (
+            "it still lacks one",
+            taint,
+            node_updated(one(), node("n").taint("k", "", TaintEffect::NoSchedule).build()),
+            false,
+        ),
+    ];
+    let waiting = web("p").spread([hard(ZONE), hard(HOSTNAME)]).build();
+    for (name, action, change, queues) in cases {
+        let hint = Driver::new(NAME).hint(EventResource::Node, action, &waiting, &change);
+        assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
+    }
+}
+
+#[test]
+fn hints_know_default_constraints() {
+    let list = json!({"defaultingType": "List", "defaultConstraints":
+        [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]});
+    let gone = pod_deleted(web("x").node("n").build());
+    let hint = |objects: &Objects| {
+        let driver = Driver::with_args(NAME, list.clone());
+        driver.hint_in(objects, EventResource::Pod, ActionType::DELETE, &web("p").build(), &gone)
+    };
+    let services = objects([service("default/s", &[("app", "web")])]);
+    assert_eq!(hint(&services), Some(Ok(QueueingHint::Queue)));
+    assert_eq!(hint(&Objects::default()), Some(Ok(QueueingHint::Skip)));
+}
+
+#[test]
+fn filter_and_score_without_preparation_are_errors() {
+    let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
+    let (cluster, none) = (Nodes::default(), Objects::default());
+    let cx = Context::new(&cluster, &none, &[], Now::default());
+    let state = CycleState::new();
+    let info = holding(host("a", "z1"), 0);
+    let status = points.filter.map(|filter| filter.filter(&cx, &state, &web("p").build(), &info));
+    assert_eq!(
+        status,
+        Some(Status::error("reading \"PreFilterPodTopologySpread\" from cycleState: not found"))
+    );
+    let score = points.score.map(|score| score.score(&cx, &state, &web("p").build(), &info));
+    assert_eq!(
+        score,
+        Some(Err(Status::error("error reading \"PreScorePodTopologySpread\" from cycleState: not found")))
+    );
+}

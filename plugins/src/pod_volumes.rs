@@ -1,0 +1,128 @@
+//! What the plugins that look at a pod's volumes have in common.
+
+use smallvec::SmallVec;
+use supercargo_framework::PodInfo;
+use supercargo_framework::event::Change;
+use supercargo_framework::objects::{Object, ObjectBody, Typed};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::volume::VolumeSource;
+
+/// The key of an object, put together without allocation.
+#[derive(Default)]
+pub(crate) struct KeyBuffer(SmallVec<[u8; 128]>);
+
+impl KeyBuffer {
+    /// The parts as one string.
+    pub(crate) fn join(&mut self, parts: &[&str]) -> &str {
+        self.0.clear();
+        for part in parts {
+            self.0.extend_from_slice(part.as_bytes());
+        }
+        // Whole strings one after the other are a string.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// What upstream's lister says of a claim that is not there.
+pub(crate) fn claim_not_found(name: &str) -> String {
+    format!("persistentvolumeclaim {name:?} not found")
+}
+
+/// The names of the claims that the pod's volumes name, in order. Those of ephemeral volumes are left out.
+pub(crate) fn claim_names(pod: &PodInfo) -> impl Iterator<Item = &str> {
+    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim(name) => Some(&**name),
+        _ => None,
+    })
+}
+
+/// Whether the pod's volumes name this claim. Ephemeral volumes do not.
+pub(crate) fn names_claim(pod: &PodInfo, claim: &Object) -> bool {
+    claim.namespace() == &*pod.namespace && claim_names(pod).any(|name| name == claim.name())
+}
+
+/// Whether the volumes of both pods name a claim in common.
+pub(crate) fn share_claim(a: &PodInfo, b: &PodInfo) -> bool {
+    a.namespace == b.namespace && claim_names(a).any(|name| claim_names(b).any(|other| other == name))
+}
+
+/// Signs what the pod's volumes are made of. Claims are looked up in the pod's namespace, so it counts with them;
+/// upstream leaves it out. The claim of an ephemeral volume is this pod's own.
+pub(crate) fn sign(pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    let volumes = &pod.spec.volumes;
+    signer.write(&volumes.len());
+    for volume in volumes {
+        match &volume.source {
+            VolumeSource::Ephemeral => return Err(Unsignable),
+            VolumeSource::Claim(_) => signer.write(&(&volume.source, &pod.namespace)),
+            source => signer.write(source),
+        }
+    }
+    Ok(())
+}
+
+/// The object after an event about a kind.
+pub(crate) fn new_object<T: ObjectBody>(change: &Change) -> Result<Typed<'_, T>, String> {
+    let object = match change {
+        Change::Object { new, .. } => new.as_ref(),
+        _ => None,
+    };
+    object
+        .and_then(Typed::of)
+        .ok_or_else(|| "expected an object of the event's kind after the event".to_owned())
+}
+
+/// The object before an event about a kind; `None` when it is new.
+pub(crate) fn old_object<T: ObjectBody>(change: &Change) -> Option<Typed<'_, T>> {
+    match change {
+        Change::Object { old, .. } => old.as_ref().and_then(Typed::of),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use supercargo_framework::signature::Signature;
+    use supercargo_framework::testing::{PodBuilder, pod};
+    use supercargo_framework::volume::Volume;
+
+    use super::*;
+
+    fn with(pod: PodBuilder, sources: &[VolumeSource]) -> PodInfo {
+        let volume = |source: &VolumeSource| Volume { name: "v".into(), source: source.clone() };
+        pod.with_spec(|spec| spec.volumes = sources.iter().map(volume).collect()).build()
+    }
+
+    fn signature(pod: &PodInfo) -> Result<Signature, Unsignable> {
+        let mut signer = Signer::default();
+        sign(pod, &mut signer).map(|()| signer.finish())
+    }
+
+    #[test]
+    fn a_signature_holds_what_the_volumes_are_made_of() {
+        let disk = || VolumeSource::Cinder("a".into());
+        let claim = || VolumeSource::Claim("a".into());
+        assert_eq!(signature(&with(pod("p"), &[disk()])), signature(&with(pod("q"), &[disk()])));
+        assert_ne!(signature(&with(pod("p"), &[disk()])), signature(&with(pod("p"), &[disk(), disk()])));
+        assert_ne!(signature(&with(pod("p"), &[disk()])), signature(&with(pod("p"), &[claim()])));
+        assert_eq!(signature(&with(pod("p"), &[claim()])), signature(&with(pod("q"), &[claim()])));
+        let elsewhere = with(pod("p").namespace("other"), &[claim()]);
+        assert_ne!(
+            signature(&with(pod("p"), &[claim()])),
+            signature(&elsewhere),
+            "another claim of that name"
+        );
+        assert_eq!(signature(&with(pod("p"), &[VolumeSource::Ephemeral])), Err(Unsignable));
+    }
+
+    #[test]
+    fn keys_are_put_together_and_forgotten() {
+        let mut key = KeyBuffer::default();
+        assert_eq!(key.join(&["default", "/", "data"]), "default/data");
+        assert_eq!(key.join(&["a"]), "a");
+        let name: Arc<str> = "x".repeat(500).into();
+        assert_eq!(key.join(&[&name]), &*name);
+    }
+}

@@ -1,0 +1,218 @@
+//! Finds volumes for a pod's claims, keeps the pod to nodes that can reach them, and binds them once a node is chosen.
+//!
+//! A claim that waits for its pod to get a node is bound to a volume that exists, or a volume is provisioned for it on that
+//! node. What is decided in a cycle is assumed at Reserve, so that the next cycle does not give the same volume away, and
+//! written in PreBind.
+
+mod args;
+mod change;
+mod claims;
+mod find;
+mod hint;
+mod pre_bind;
+mod reach;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use supercargo_framework::binding::{BindingContext, BoxFuture};
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreBindPlugin, PreFilter, PreFilterPlugin, PreFlight,
+    PreScorePlugin, ReservePlugin, ScorePlugin, ScoreScope, SignPlugin,
+};
+use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{
+    Command, Context, CycleState, Feature, Features, NodeIndex, NodeInfo, Plugin, PodInfo, Status,
+    VolumeSource,
+};
+
+use self::change::Changes;
+use self::claims::Claims;
+use crate::shape::Shape;
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "VolumeBinding";
+
+struct VolumeBinding {
+    /// How long PreBind waits.
+    bind_timeout: Duration,
+    /// The line that turns the use of storage into a score; `None` when nothing is scored.
+    shape: Option<Shape>,
+    /// Whether volumes have attributes classes.
+    with_attributes_classes: bool,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let (bind_timeout, shape) = args::parse(args, features)?;
+    let with_attributes_classes = features.enabled(Feature::VolumeAttributesClass);
+    Ok(Arc::new(VolumeBinding { bind_timeout, shape, with_attributes_classes }))
+}
+
+/// What PreFilter found, for the nodes.
+#[derive(Clone)]
+struct Found(Arc<Claims>);
+
+/// What Reserve decided, for PreBind and Unreserve.
+#[derive(Clone)]
+struct Reserved(Arc<Changes>);
+
+fn claims(state: &CycleState) -> Option<&Claims> {
+    state.read::<Found>().map(|found| &*found.0)
+}
+
+impl Plugin for VolumeBinding {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .pre_score(&self)
+            .score(&self)
+            .reserve(&self)
+            .pre_bind(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreFilterPlugin for VolumeBinding {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        match Claims::of(cx, pod, self.with_attributes_classes) {
+            Ok(None) => PreFilter::Skip,
+            Ok(Some(claims)) => {
+                state.write(Found(Arc::new(claims)));
+                PreFilter::AllNodes
+            }
+            Err(status) => PreFilter::Reject(status),
+        }
+    }
+}
+
+impl FilterPlugin for VolumeBinding {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
+        match claims(state).map(|claims| claims.find(cx, node)) {
+            Some(Err(status)) => status,
+            Some(Ok(_)) | None => Status::success(),
+        }
+    }
+}
+
+impl PreScorePlugin for VolumeBinding {
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
+        if self.shape.is_some() { Status::success() } else { Status::skip() }
+    }
+}
+
+impl ScorePlugin for VolumeBinding {
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<i64, Status> {
+        let found = claims(state).and_then(|claims| claims.find(cx, node).ok());
+        Ok(self.shape.as_ref().zip(found).map_or(0, |(shape, found)| score::score(shape, &found)))
+    }
+
+    fn scope(&self) -> ScoreScope {
+        ScoreScope::NodeLocal
+    }
+}
+
+impl ReservePlugin for VolumeBinding {
+    fn reserve(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo, node: &Arc<str>) -> Status {
+        let Some(claims) = claims(state).filter(|claims| !claims.delayed.is_empty()) else {
+            return Status::success();
+        };
+        let Some(info) = cx.nodes().get(node) else {
+            return Status::error(format!("node {node:?} not found"));
+        };
+        // The objects are what they were when the node was filtered.
+        let changes = match claims.find(cx, info) {
+            Ok(found) => Changes::for_node(&found, node),
+            Err(status) => return status,
+        };
+        for object in changes.assumed() {
+            cx.command(Command::Assume(Arc::clone(object)));
+        }
+        state.write(Reserved(Arc::new(changes)));
+        Status::success()
+    }
+
+    /// Takes back what was assumed. What PreBind has written meanwhile shows as soon as the informer brings it.
+    fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo, _: &Arc<str>) {
+        if let Some(Reserved(changes)) = state.read() {
+            for object in changes.all() {
+                cx.command(Command::Restore(Arc::clone(object)));
+            }
+        }
+    }
+}
+
+impl PreBindPlugin for VolumeBinding {
+    fn pre_flight(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &Arc<str>) -> PreFlight {
+        if claims(state).is_none_or(|claims| claims.delayed.is_empty()) {
+            return PreFlight::Skip { allow_parallel: true };
+        }
+        let Some(Reserved(changes)) = state.read() else {
+            return PreFlight::Fail(Status::error(format!("no pod volume found for node {node:?}")));
+        };
+        let work = pre_bind::Work {
+            pod: pod.key(),
+            uid: pod.uid.clone(),
+            node: Arc::clone(node),
+            changes: Arc::clone(changes),
+            timeout: self.bind_timeout,
+        };
+        PreFlight::Work { allow_parallel: true, work: Box::new(work) }
+    }
+
+    fn pre_bind(&self, cx: BindingContext, work: Box<dyn Any + Send>) -> BoxFuture<Status> {
+        Box::pin(async move {
+            let Ok(work) = work.downcast::<pre_bind::Work>() else {
+                return Status::error("this is another plugin's work");
+            };
+            pre_bind::run(cx, *work).await.map_or_else(Status::error, |()| Status::success())
+        })
+    }
+}
+
+impl EnqueueExtensions for VolumeBinding {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        hint::registrations()
+    }
+}
+
+impl SignPlugin for VolumeBinding {
+    /// Upstream signs volumes without the namespace that their claims are in, and without the name of the pod that the
+    /// claims of ephemeral volumes are named after; here equal signatures must mean equal answers.
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        let mut names = Vec::new();
+        for volume in &pod.spec.volumes {
+            match &volume.source {
+                VolumeSource::Ephemeral => return Err(Unsignable),
+                VolumeSource::Claim(name) => names.push(name),
+                _ => {}
+            }
+        }
+        signer.write(&names);
+        if !names.is_empty() {
+            signer.write(&pod.namespace);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! What a binding makes of volumes and claims.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use supercargo_framework::Labels;
+use supercargo_framework::objects::{
+    Body, ClaimRef, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, annotations,
+};
+
+use super::claims::holds;
+use super::find::PodVolumes;
+
+/// What a pod's binding makes of its volumes and claims.
+pub(super) struct Changes {
+    /// Volumes that now hold a claim.
+    pub(super) bindings: Box<[Binding]>,
+    /// Claims for which a volume is now to be provisioned for the node.
+    pub(super) provisions: Box<[Arc<Object>]>,
+}
+
+/// A volume for a claim.
+pub(super) struct Binding {
+    /// The volume as it is to be.
+    pub(super) volume: Arc<Object>,
+    /// Whether that is a change.
+    pub(super) is_new: bool,
+    /// The claim's `namespace/name`.
+    pub(super) claim: Arc<str>,
+}
+
+impl Changes {
+    /// The changes that give a pod on this node these volumes.
+    pub(super) fn for_node(found: &PodVolumes<'_>, node: &Arc<str>) -> Self {
+        let bindings = found.bindings.iter().map(|(delayed, volume)| {
+            let bound = bind(volume, &delayed.claim);
+            Binding {
+                is_new: bound.is_some(),
+                volume: bound.map_or_else(|| Arc::clone(volume), Arc::new),
+                claim: Arc::clone(&delayed.claim.key),
+            }
+        });
+        let provisions =
+            found.provisions.iter().map(|(delayed, _)| Arc::new(select_node(&delayed.claim, node)));
+        Self { bindings: bindings.collect(), provisions: provisions.collect() }
+    }
+
+    /// The objects to assume.
+    pub(super) fn assumed(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let volumes = self.bindings.iter().filter(|binding| binding.is_new).map(|binding| &binding.volume);
+        volumes.chain(&self.provisions)
+    }
+
+    /// The objects to take back.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.bindings.iter().map(|binding| &binding.volume).chain(&self.provisions)
+    }
+}
+
+/// The volume as the claim's; `None` when it is that already. A volume that a user has not bound to the claim gets an
+/// annotation that says so.
+fn bind(volume: &Object, claim: &Object) -> Option<Object> {
+    let body = PersistentVolume::of(&volume.body)?;
+    let is_bound = holds(body, claim);
+    let refers = is_bound && body.claim.as_ref().is_some_and(|holder| holder.uid == claim.uid);
+    let is_annotated = is_bound || volume.annotations.get(annotations::BOUND_BY_CONTROLLER).is_some();
+    if refers && is_annotated {
+        return None;
+    }
+    let mut raw = typed(&body.raw, "PersistentVolume");
+    let mut body = body.clone();
+    let mut bound = volume.clone();
+    if !refers {
+        body.claim = Some(ClaimRef {
+            namespace: claim.namespace().into(),
+            name: claim.name().into(),
+            uid: Arc::clone(&claim.uid),
+        });
+        let reference = json!({
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": claim.namespace(),
+            "name": claim.name(),
+            "uid": claim.uid,
+            "resourceVersion": claim.resource_version,
+        });
+        field(&mut raw, "spec").insert("claimRef".to_owned(), reference);
+    }
+    if !is_annotated {
+        annotate(&mut bound, &mut raw, annotations::BOUND_BY_CONTROLLER, &"yes".into());
+    }
+    body.raw = Arc::new(raw);
+    bound.body = Body::PersistentVolume(body);
+    Some(bound)
+}
+
+/// The claim with a node for which its volume is to be provisioned.
+fn select_node(claim: &Object, node: &Arc<str>) -> Object {
+    let mut selected = claim.clone();
+    if let Body::PersistentVolumeClaim(body) = &claim.body {
+        let mut raw = typed(&body.raw, "PersistentVolumeClaim");
+        annotate(&mut selected, &mut raw, annotations::SELECTED_NODE, node);
+        let body = PersistentVolumeClaim { raw: Arc::new(raw), ..body.clone() };
+        selected.body = Body::PersistentVolumeClaim(body);
+    }
+    selected
+}
+
+fn annotate(object: &mut Object, raw: &mut Value, key: &str, value: &Arc<str>) {
+    let others = object.annotations.iter().filter(|(other, _)| &***other != key);
+    let all = others.map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+    object.annotations = all.chain([(key.into(), Arc::clone(value))]).collect::<Labels>();
+    let metadata = field(raw, "metadata").entry("annotations").or_insert(Value::Null);
+    members(metadata).insert(key.to_owned(), json!(value));
+}
+
+/// A copy that says what it is: an object out of a list does not.
+fn typed(raw: &Value, kind: &str) -> Value {
+    let mut raw = raw.clone();
+    let fields = members(&mut raw);
+    fields.entry("apiVersion").or_insert_with(|| json!("v1"));
+    fields.entry("kind").or_insert_with(|| json!(kind));
+    raw
+}
+
+fn field<'a>(raw: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
+    members(members(raw).entry(name).or_insert(Value::Null))
+}
+
+/// The members of what must be an object; whatever else is there is none that the API would have sent.
+fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(members) => members,
+        _ => unreachable!("it has just been made one"),
+    }
+}
+
+/// Where the API has the object, and the object as it has it.
+pub(super) fn request_for(object: &Object) -> Option<(String, &Arc<Value>)> {
+    match &object.body {
+        Body::PersistentVolume(body) => {
+            Some((format!("/api/v1/persistentvolumes/{}", object.name()), &body.raw))
+        }
+        Body::PersistentVolumeClaim(body) => {
+            let (namespace, name) = (object.namespace(), object.name());
+            Some((format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"), &body.raw))
+        }
+        _ => None,
+    }
+}

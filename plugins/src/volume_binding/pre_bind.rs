@@ -1,0 +1,203 @@
+//! PreBind: writes what the pod's volumes and claims are to be, and waits until they are bound.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::Value;
+use supercargo_framework::binding::{ApiCall, BindingContext, Cluster, WaitError};
+use supercargo_framework::objects::{
+    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, annotations, resources,
+};
+use supercargo_framework::pod::PodKey;
+use supercargo_framework::{NodeRecord, Text, Uid};
+
+use super::change::{Changes, request_for};
+use super::claims::is_bound;
+use super::reach::{Reach, Viewpoint};
+
+/// What PreBind has to do for a pod.
+pub(super) struct Work {
+    /// The pod.
+    pub(super) pod: PodKey,
+    /// Its UID.
+    pub(super) uid: Uid,
+    /// Its node.
+    pub(super) node: Arc<str>,
+    /// What is to be written.
+    pub(super) changes: Arc<Changes>,
+    /// How long to wait for it to take effect.
+    pub(super) timeout: Duration,
+}
+
+/// Does the work; the error is in upstream's words.
+pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
+    let timeout = work.timeout;
+    let written = write(&cx, work).await?;
+    let failure = Arc::<OnceLock<String>>::default();
+    let noticed = Arc::clone(&failure);
+    let predicate = move |cluster: &dyn Cluster| {
+        written.is_done(cluster).unwrap_or_else(|error| {
+            // Only the first failure counts.
+            let _ = noticed.set(error);
+            true
+        })
+    };
+    let waited = cx.wait_for(Box::new(predicate), timeout).await;
+    let failure = match waited {
+        Ok(()) => failure.get().cloned(),
+        Err(WaitError::TimedOut) => Some("context deadline exceeded".to_owned()),
+        Err(WaitError::Cancelled) => Some("context canceled".to_owned()),
+    };
+    failure.map_or(Ok(()), |failure| Err(format!("binding volumes: {failure}")))
+}
+
+/// Writes the volumes, then the claims. What has been written is not undone when a later one fails: the controllers sort
+/// that out.
+async fn write(cx: &BindingContext, work: Work) -> Result<Written, String> {
+    let Work { pod, uid, node, changes, .. } = work;
+    let mut bindings = Vec::with_capacity(changes.bindings.len());
+    for binding in &changes.bindings {
+        let version = put(cx, &binding.volume).await?;
+        bindings.push(WrittenVolume {
+            name: Arc::clone(&binding.volume.key),
+            claim: Arc::clone(&binding.claim),
+            version,
+        });
+    }
+    let mut provisions = Vec::with_capacity(changes.provisions.len());
+    for claim in &changes.provisions {
+        let version = put(cx, claim).await?;
+        provisions.push((Arc::clone(&claim.key), version));
+    }
+    Ok(Written { pod, uid, node, bindings, provisions })
+}
+
+/// Replaces an object and returns the version it has now.
+async fn put(cx: &BindingContext, object: &Object) -> Result<u64, String> {
+    let Some((path, body)) = request_for(object) else {
+        return Err(format!("{} {} is neither a volume nor a claim", object.resource, object.key));
+    };
+    let answer = cx.call(ApiCall::Request {
+        method: "PUT".into(),
+        path: path.into(),
+        content_type: "application/json".into(),
+        body: Value::clone(body),
+    });
+    let written = answer.await.map_err(|error| error.to_string())?;
+    let version = written["metadata"]["resourceVersion"].as_str();
+    Ok(version.and_then(|version| version.parse().ok()).unwrap_or(0))
+}
+
+/// What has been written, with the versions that the server answered with.
+struct Written {
+    pod: PodKey,
+    uid: Uid,
+    node: Arc<str>,
+    bindings: Vec<WrittenVolume>,
+    /// Claims by `namespace/name`.
+    provisions: Vec<(Arc<str>, u64)>,
+}
+
+struct WrittenVolume {
+    name: Arc<str>,
+    claim: Arc<str>,
+    version: u64,
+}
+
+impl Written {
+    /// Whether every claim is bound; an error when that is not going to happen. Looks at what the API says only: what is
+    /// assumed may be another pod's.
+    fn is_done(&self, cluster: &dyn Cluster) -> Result<bool, String> {
+        let name = &self.node;
+        let node = cluster
+            .node(name)
+            .ok_or_else(|| format!("failed to get node {name:?}: node {name:?} not found"))?;
+        if !cluster.has_pod(&self.pod, &self.uid) {
+            return Err(format!("pod does not exist any more: pod {:?} not found", self.pod.name));
+        }
+        let view = View { objects: cluster.objects(), node };
+        for binding in &self.bindings {
+            if !view.volume_is_done(binding)? {
+                return Ok(false);
+            }
+        }
+        for (key, version) in &self.provisions {
+            if !view.claim_is_done(key, *version)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What the API says, seen from the pod's node.
+struct View<'a> {
+    objects: &'a Objects,
+    node: &'a NodeRecord,
+}
+
+impl View<'_> {
+    fn volume_is_done(&self, written: &WrittenVolume) -> Result<bool, String> {
+        let failed = |missing| format!("failed to check binding: {missing}");
+        let volume = self
+            .existing(&resources::PERSISTENT_VOLUME, "persistentvolumes", &written.name)
+            .map_err(failed)?;
+        let claim = self
+            .existing(&resources::PERSISTENT_VOLUME_CLAIM, "persistentvolumeclaims", &written.claim)
+            .map_err(failed)?;
+        if is_older(volume, written.version) {
+            return Ok(false);
+        }
+        self.check_reach(volume)?;
+        let holder = PersistentVolume::of(&volume.body).and_then(|body| body.claim.as_ref());
+        if holder.is_none_or(|holder| holder.uid.is_empty()) {
+            return Err(format!("ClaimRef got reset for pv {:?}", volume.name()));
+        }
+        Ok(is_bound(claim))
+    }
+
+    fn claim_is_done(&self, key: &str, version: u64) -> Result<bool, String> {
+        let claim = self
+            .existing(&resources::PERSISTENT_VOLUME_CLAIM, "persistentvolumeclaims", key)
+            .map_err(|missing| format!("failed to check provisioning pvc: {missing}"))?;
+        if is_older(claim, version) {
+            return Ok(false);
+        }
+        let Some(body) = PersistentVolumeClaim::of(&claim.body) else {
+            return Ok(false);
+        };
+        // Upstream tells a claim without any annotation from one that has others.
+        if claim.annotations.is_empty() && !body.raw["metadata"]["annotations"].is_object() {
+            return Err(format!("selectedNode annotation reset for PVC {:?}", claim.name()));
+        }
+        if claim.annotations.get(annotations::SELECTED_NODE) != Some(&self.node.name) {
+            return Err(format!("provisioning failed for PVC {:?}", claim.name()));
+        }
+        if !body.volume_name.is_empty() {
+            match self.objects.from_api(&resources::PERSISTENT_VOLUME, &body.volume_name) {
+                // It may be on its way.
+                None => return Ok(false),
+                Some(volume) => self.check_reach(volume)?,
+            }
+        }
+        Ok(is_bound(claim))
+    }
+
+    fn existing(&self, resource: &Text, plural: &str, key: &str) -> Result<&Arc<Object>, String> {
+        self.objects.from_api(resource, key).ok_or_else(|| format!("{plural} {key:?} not found"))
+    }
+
+    fn check_reach(&self, volume: &Arc<Object>) -> Result<(), String> {
+        let csi_node = self.objects.from_api(&resources::CSI_NODE, &self.node.name).map(|node| &**node);
+        let from = Viewpoint { labels: &self.node.labels, csi_node };
+        Reach::of(volume).check(from).map_err(|why| {
+            let (volume, node) = (volume.name(), &self.node.name);
+            format!("pv {volume:?} node affinity doesn't match node {node:?}: {why}")
+        })
+    }
+}
+
+/// Whether the informer has not brought what was written yet.
+fn is_older(object: &Object, written: u64) -> bool {
+    object.resource_version.parse::<u64>().unwrap_or(0) < written
+}

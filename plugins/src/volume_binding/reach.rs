@@ -1,0 +1,180 @@
+//! From which nodes a volume can be reached.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use supercargo_framework::affinity::{Operator, Requirement};
+use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, annotations};
+use supercargo_framework::{Labels, NodeSelectorTerm};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+/// What separates the zones of a volume that has several, in a label's value.
+const ZONE_SEPARATOR: &str = "__";
+
+/// The in-tree plugins whose volumes name zones in one way in the tree and in another with their CSI driver, with the
+/// driver's topology key.
+const ZONE_KEYS: &[(&str, &str)] = &[
+    ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
+    ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
+    ("kubernetes.io/cinder", "topology.cinder.csi.openstack.org/zone"),
+];
+
+/// A node as volumes see it.
+#[derive(Clone, Copy)]
+pub(super) struct Viewpoint<'a> {
+    /// The node's labels.
+    pub(super) labels: &'a Labels,
+    /// The node's CSINode, if there is one.
+    pub(super) csi_node: Option<&'a Object>,
+}
+
+/// A volume, with what its node affinity is where its in-tree plugin is migrated to CSI.
+#[derive(Clone)]
+pub(super) struct Reach {
+    volume: Arc<Object>,
+    migrated: Option<Arc<Migrated>>,
+}
+
+struct Migrated {
+    plugin: Arc<str>,
+    terms: Option<Box<[NodeSelectorTerm]>>,
+}
+
+impl Reach {
+    /// Works out where a volume can be reached from.
+    pub(super) fn of(volume: &Arc<Object>) -> Self {
+        Self { volume: Arc::clone(volume), migrated: migrate(volume).map(Arc::new) }
+    }
+
+    /// Whether the answer depends on the node's CSINode.
+    pub(super) fn depends_on_csi_node(&self) -> bool {
+        self.migrated.is_some()
+    }
+
+    /// Whether the volume can be reached from the node.
+    pub(super) fn includes(&self, from: Viewpoint<'_>) -> bool {
+        match_terms(self.terms(from.csi_node), from.labels)
+    }
+
+    /// The same with the reason why not, in upstream's words.
+    pub(super) fn check(&self, from: Viewpoint<'_>) -> Result<(), String> {
+        if self.includes(from) {
+            return Ok(());
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for (i, term) in self.terms(from.csi_node).unwrap_or_default().iter().enumerate() {
+            for reason in &term.invalid {
+                let located = format!("nodeSelectorTerms[{i}].{reason}");
+                if !reasons.contains(&located) {
+                    reasons.push(located);
+                }
+            }
+        }
+        Err(match &mut reasons[..] {
+            [] => "no matching NodeSelectorTerms".to_owned(),
+            [only] => std::mem::take(only),
+            several => format!("[{}]", several.join(", ")),
+        })
+    }
+
+    /// The terms that count on a node, as its CSINode has it.
+    fn terms(&self, csi_node: Option<&Object>) -> Option<&[NodeSelectorTerm]> {
+        match &self.migrated {
+            Some(migrated) if is_migrated_on(&migrated.plugin, csi_node) => migrated.terms.as_deref(),
+            _ => PersistentVolume::of(&self.volume.body)?.node_affinity.as_deref(),
+        }
+    }
+}
+
+/// Whether a volume that is no in-tree plugin's, or whose plugin is not looked at, can be reached with these labels.
+pub(super) fn is_reached(volume: &PersistentVolume, labels: &Labels) -> bool {
+    match_terms(volume.node_affinity.as_deref(), labels)
+}
+
+/// Upstream gives the terms a node that has nothing but labels, so requirements on fields do not count.
+fn match_terms(terms: Option<&[NodeSelectorTerm]>, labels: &Labels) -> bool {
+    let matches = |term: &NodeSelectorTerm| {
+        term.invalid.is_empty()
+            && !term.is_empty()
+            && term.match_expressions.iter().all(|requirement| requirement.matches_labels(labels))
+    };
+    terms.is_none_or(|terms| terms.iter().any(matches))
+}
+
+/// Whether the node's kubelet uses the CSI driver in place of the in-tree plugin.
+fn is_migrated_on(plugin: &str, csi_node: Option<&Object>) -> bool {
+    let listed = csi_node.and_then(|node| node.annotations.get(annotations::MIGRATED_PLUGINS));
+    listed.is_some_and(|plugins| plugins.split(',').any(|migrated| migrated == plugin))
+}
+
+/// The volume's affinity in the words of its CSI driver; `None` when that makes no difference.
+fn migrate(volume: &Object) -> Option<Migrated> {
+    let body = PersistentVolume::of(&volume.body)?;
+    let plugin = body.csi.as_ref()?.migrated_from.as_ref()?;
+    let (_, driver_key) = ZONE_KEYS.iter().find(|(name, _)| *name == &**plugin)?;
+    let terms = translate(body.node_affinity.as_deref(), &volume.labels, driver_key);
+    Some(Migrated { plugin: Arc::clone(plugin), terms })
+}
+
+/// Same as upstream's translation of topologies: the affinity's zones go under the driver's key, or else those of the
+/// volume's labels are added, and a beta region becomes a region.
+fn translate(
+    terms: Option<&[NodeSelectorTerm]>,
+    labels: &Labels,
+    driver_key: &str,
+) -> Option<Box<[NodeSelectorTerm]>> {
+    let (zone, region) = zone_and_region_keys(terms.unwrap_or_default(), labels);
+    let mut translated: Option<Vec<NodeSelectorTerm>> = terms.map(<[_]>::to_vec);
+    if has_values(terms.unwrap_or_default(), zone) {
+        rename(translated.iter_mut().flatten(), zone, driver_key);
+    } else if let Some(zones) = labels.get(zone).and_then(|label| zones_of(label)) {
+        let terms = translated.get_or_insert_default();
+        if terms.is_empty() {
+            terms.push(NodeSelectorTerm::default());
+        }
+        let zones = Requirement { key: driver_key.into(), operator: Operator::In, values: zones.into() };
+        for term in terms {
+            let others = std::mem::take(&mut term.match_expressions).into_vec();
+            term.match_expressions = others.into_iter().chain([zones.clone()]).collect();
+        }
+    }
+    if region == BETA_REGION {
+        rename(translated.iter_mut().flatten(), BETA_REGION, REGION);
+    }
+    translated.map(Into::into)
+}
+
+/// Which generation of keys the volume uses: what its affinity has goes before its labels, the present keys before the
+/// beta ones.
+fn zone_and_region_keys(terms: &[NodeSelectorTerm], labels: &Labels) -> (&'static str, &'static str) {
+    let in_terms = |key| requirements(terms).any(|requirement| &*requirement.key == key);
+    let is_beta = !in_terms(ZONE)
+        && (in_terms(BETA_ZONE) || (labels.get(ZONE).is_none() && labels.get(BETA_ZONE).is_some()));
+    if is_beta { (BETA_ZONE, BETA_REGION) } else { (ZONE, REGION) }
+}
+
+fn requirements(terms: &[NodeSelectorTerm]) -> impl Iterator<Item = &Requirement> {
+    terms.iter().flat_map(|term| &term.match_expressions)
+}
+
+fn has_values(terms: &[NodeSelectorTerm], key: &str) -> bool {
+    requirements(terms).any(|requirement| &*requirement.key == key && !requirement.values.is_empty())
+}
+
+fn rename<'a>(terms: impl Iterator<Item = &'a mut NodeSelectorTerm>, from: &str, to: &str) {
+    for requirement in terms.flat_map(|term| &mut term.match_expressions) {
+        if &*requirement.key == from {
+            requirement.key = to.into();
+        }
+    }
+}
+
+/// The zones in a label's value, sorted; `None` when there are none.
+fn zones_of(label: &str) -> Option<Vec<Arc<str>>> {
+    let zones: BTreeSet<&str> =
+        label.split(ZONE_SEPARATOR).map(str::trim).filter(|zone| !zone.is_empty()).collect();
+    (!zones.is_empty()).then(|| zones.into_iter().map(Arc::from).collect())
+}

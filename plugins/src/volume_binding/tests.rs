@@ -1,0 +1,8 @@
+//! The plugin as a scheduler drives it.
+
+mod binding;
+mod filtering;
+mod hints;
+mod property;
+mod scoring;
+mod world;

@@ -1,0 +1,115 @@
+//! PreScore and Score.
+
+use serde_json::{Value, json};
+use supercargo_framework::objects::Object;
+use supercargo_framework::testing::node;
+use supercargo_framework::{Code, Feature, Features};
+
+use super::world::*;
+
+/// The score of a node in zone `a`; `None` when PreScore leaves the plugin out.
+fn score(args: &Value, on: bool, objects: Vec<Object>, claims: &[&str]) -> Option<i64> {
+    let features = Features::default().with(Feature::StorageCapacityScoring, on);
+    let world = World::with(args, &features, objects, [node("n").label("zone", "a")]);
+    let pod = pod_with(claims).build();
+    let (mut state, cx) = (world.state(&pod), world.context());
+    let pre_score = world.points.pre_score.as_ref().unwrap();
+    match pre_score.pre_score(&cx, &mut state, &pod, world.nodes.order()).code() {
+        Code::Skip => None,
+        Code::Success => {
+            let info = world.nodes.get("n").unwrap();
+            Some(world.points.score.as_ref().unwrap().score(&cx, &state, &pod, info).unwrap())
+        }
+        code => panic!("{code}"),
+    }
+}
+
+fn sized(name: &str, capacity: i64) -> Object {
+    volume(name, |volume| volume.capacity = capacity)
+}
+
+fn asking(name: &str, class: &str, request: i64) -> Object {
+    claim(name, |claim| {
+        claim.storage_class = class.into();
+        claim.request = request;
+    })
+}
+
+#[test]
+fn nothing_is_scored_unless_the_feature_is_on() {
+    let objects = || vec![sized("v", 100), asking("c", LOCAL, 30)];
+    assert_eq!(score(&Value::Null, false, objects(), &["c"]), None);
+    assert_eq!(score(&Value::Null, true, objects(), &["c"]), Some(70));
+}
+
+#[test]
+fn the_less_of_the_storage_is_used_the_better() {
+    let counted = |capacity| [driver(true), storage("s", Some("a"), capacity, Some(1000))];
+    let other_class = || {
+        volume("w", |volume| {
+            volume.storage_class = DYNAMIC.into();
+            volume.capacity = 100;
+        })
+    };
+    let cases: [(&str, Vec<Object>, &[&str], i64); 10] = [
+        ("no claims", vec![], &[], 0),
+        ("bound claims only", vec![sized("v", 10), bound_claim("c", "v")], &["c"], 0),
+        ("all of a volume", vec![sized("v", 10), asking("c", LOCAL, 10)], &["c"], 0),
+        (
+            "two volumes of a class together",
+            vec![sized("v", 20), sized("w", 80), asking("c", LOCAL, 10), asking("d", LOCAL, 40)],
+            &["c", "d"],
+            50,
+        ),
+        (
+            "the mean over classes, rounded",
+            vec![sized("v", 100), other_class(), asking("c", LOCAL, 30), asking("d", DYNAMIC, 35)],
+            &["c", "d"],
+            68,
+        ),
+        (
+            "provisioned: the storage counts once",
+            counted(Some(100))
+                .into_iter()
+                .chain([asking("c", DYNAMIC, 20), asking("d", DYNAMIC, 30)])
+                .collect(),
+            &["c", "d"],
+            50,
+        ),
+        (
+            "provisioned: more than there is",
+            counted(Some(100))
+                .into_iter()
+                .chain([asking("c", DYNAMIC, 80), asking("d", DYNAMIC, 80)])
+                .collect(),
+            &["c", "d"],
+            0,
+        ),
+        (
+            "provisioned: of unknown size",
+            counted(None).into_iter().chain([asking("c", DYNAMIC, 20)]).collect(),
+            &["c"],
+            0,
+        ),
+        ("provisioned: not counted", vec![asking("c", DYNAMIC, 20)], &["c"], 0),
+        (
+            "volumes that exist go before storage",
+            counted(Some(100))
+                .into_iter()
+                .chain([sized("v", 100), asking("c", LOCAL, 10), asking("d", DYNAMIC, 90)])
+                .collect(),
+            &["c", "d"],
+            90,
+        ),
+    ];
+    for (name, objects, claims, expected) in cases {
+        assert_eq!(score(&Value::Null, true, objects, claims), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn the_shape_may_prefer_full_storage() {
+    let args = json!({"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]});
+    let objects = vec![sized("v", 100), asking("c", LOCAL, 30)];
+    assert_eq!(score(&args, true, objects, &["c"]), Some(30));
+}

@@ -1,0 +1,245 @@
+//! Keeps pods apart that cannot use a volume at the same time.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::objects::{PersistentVolumeClaim, resources};
+use supercargo_framework::plugin::{
+    Applied, EnqueueExtensions, ExtensionPoints, FilterPlugin, IncrementalPlugin, PreFilter,
+    PreFilterExtensions, PreFilterPlugin, SignPlugin,
+};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::volume::VolumeSource;
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeInfo, NodeRecord, Plugin, PodInfo, Status,
+};
+
+use crate::hint::{self, Hint};
+use crate::pod_volumes::{
+    KeyBuffer, claim_names, claim_not_found, names_claim, new_object, share_claim, sign,
+};
+
+/// The plugin's name.
+pub const NAME: &str = "VolumeRestrictions";
+
+/// The access mode of a claim that one pod at a time may use.
+const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
+
+#[derive(Default)]
+pub(crate) struct VolumeRestrictions;
+
+/// The pod's claims that only one pod may use, and how often pods with a node use them.
+#[derive(Clone)]
+struct Exclusive {
+    claims: Arc<[Arc<str>]>,
+    /// Falls below zero when a trial takes away several pods that use one claim: they count once to begin with.
+    references: i64,
+}
+
+impl Exclusive {
+    /// The pod's claims, and the references of the whole cluster.
+    fn of(cx: &Context<'_>, pod: &PodInfo) -> Result<Self, Status> {
+        let mut key = KeyBuffer::default();
+        let mut claims: Vec<Arc<str>> = Vec::new();
+        for name in claim_names(pod) {
+            let key = key.join(&[&pod.namespace, "/", name]);
+            let claim = cx.get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key);
+            let claim = claim.ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
+            let exclusive = claim.access_modes.iter().any(|mode| &**mode == READ_WRITE_ONCE_POD);
+            if exclusive && claims.iter().all(|known| **known != *name) {
+                claims.push(name.into());
+            }
+        }
+        let in_use =
+            |name: &&Arc<str>| cx.nodes().iter().any(|(_, node)| node.uses_claim(&pod.namespace, name));
+        let references = claims.iter().filter(in_use).count() as i64;
+        Ok(Self { claims: claims.into(), references })
+    }
+
+    /// How many volumes of a pod name one of the claims. The namespace is not looked at, as upstream has it.
+    fn references_of(&self, pod: &PodInfo) -> i64 {
+        claim_names(pod).filter(|name| self.claims.iter().any(|claim| **claim == **name)).count() as i64
+    }
+}
+
+/// Whether two volumes are one disk that the two cannot share.
+fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
+    use VolumeSource::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
+    match (a, b) {
+        (
+            GcePersistentDisk { pd_name: a, read_only: a_reads },
+            GcePersistentDisk { pd_name: b, read_only: b_reads },
+        ) => a == b && !(*a_reads && *b_reads),
+        (AwsElasticBlockStore { volume_id: a, .. }, AwsElasticBlockStore { volume_id: b, .. }) => a == b,
+        // The portal and the unit are not looked at, as upstream has it.
+        (Iscsi { iqn: a, read_only: a_reads, .. }, Iscsi { iqn: b, read_only: b_reads, .. }) => {
+            a == b && !(*a_reads && *b_reads)
+        }
+        (
+            Rbd { monitors, pool, image, read_only: a_reads },
+            Rbd { monitors: b_monitors, pool: b_pool, image: b_image, read_only: b_reads },
+        ) => {
+            monitors.iter().any(|monitor| b_monitors.contains(monitor))
+                && pool == b_pool
+                && image == b_image
+                && !(*a_reads && *b_reads)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a volume can be in conflict at all.
+fn is_disk(source: &VolumeSource) -> bool {
+    matches!(
+        source,
+        VolumeSource::GcePersistentDisk { .. }
+            | VolumeSource::AwsElasticBlockStore { .. }
+            | VolumeSource::Iscsi { .. }
+            | VolumeSource::Rbd { .. }
+    )
+}
+
+/// Whether any volume of the pod is in conflict with one of the other's.
+fn pods_conflict(pod: &PodInfo, other: &PodInfo) -> bool {
+    let disks = pod.spec.volumes.iter().filter(|volume| is_disk(&volume.source));
+    disks
+        .into_iter()
+        .any(|disk| other.spec.volumes.iter().any(|volume| conflict(&disk.source, &volume.source)))
+}
+
+fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
+    let gone = hint::old_pod(change)?;
+    let frees = gone.namespace == pod.namespace && (pods_conflict(pod, gone) || share_claim(pod, gone));
+    Ok(QueueingHint::queue_if(frees))
+}
+
+fn after_claim_added(pod: &PodInfo, change: &Change) -> Hint {
+    let claim = new_object::<PersistentVolumeClaim>(change)?;
+    Ok(QueueingHint::queue_if(names_claim(pod, claim.object)))
+}
+
+impl Plugin for VolumeRestrictions {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&self)
+    }
+}
+
+impl PreFilterPlugin for VolumeRestrictions {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        let exclusive = match Exclusive::of(cx, pod) {
+            Ok(exclusive) => exclusive,
+            Err(status) => return PreFilter::Reject(status),
+        };
+        if exclusive.references == 0 && !pod.spec.volumes.iter().any(|volume| is_disk(&volume.source)) {
+            return PreFilter::Skip;
+        }
+        state.write(exclusive);
+        PreFilter::AllNodes
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        Some(self)
+    }
+}
+
+impl PreFilterExtensions for VolumeRestrictions {
+    fn add_pod(&self, state: &mut CycleState, _: &PodInfo, added: &PodInfo, _: &NodeInfo) -> Status {
+        change_references(state, added, 1)
+    }
+
+    fn remove_pod(&self, state: &mut CycleState, _: &PodInfo, removed: &PodInfo, _: &NodeInfo) -> Status {
+        change_references(state, removed, -1)
+    }
+}
+
+fn change_references(state: &mut CycleState, pod: &PodInfo, by: i64) -> Status {
+    let Some(exclusive) = state.read_mut::<Exclusive>() else {
+        return not_prepared();
+    };
+    exclusive.references += by * exclusive.references_of(pod);
+    Status::success()
+}
+
+/// Only when a profile has taken the plugin out of PreFilter.
+fn not_prepared() -> Status {
+    Status::error("cannot read \"PreFilterVolumeRestrictions\" from cycleState")
+}
+
+impl FilterPlugin for VolumeRestrictions {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if node.pods().iter().any(|other| pods_conflict(pod, other)) {
+            return Status::unschedulable("node(s) had no available disk");
+        }
+        match state.read::<Exclusive>() {
+            None => not_prepared(),
+            Some(exclusive) if exclusive.references > 0 => Status::unschedulable(
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
+                 another pod",
+            ),
+            Some(_) => Status::success(),
+        }
+    }
+}
+
+impl EnqueueExtensions for VolumeRestrictions {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![
+            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted),
+            EventRegistration::always(EventResource::Node, ActionType::ADD),
+            EventRegistration::hinted(
+                EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM),
+                ActionType::ADD,
+                after_claim_added,
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for VolumeRestrictions {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        sign(pod, signer)
+    }
+}
+
+/// Only a pod that uses a claim of this pod's changes what was prepared.
+impl IncrementalPlugin for VolumeRestrictions {
+    fn pod_added(&self, _: &mut CycleState, pod: &PodInfo, added: &PodInfo, _: &NodeInfo) -> Applied {
+        rebuild_if(share_claim(pod, added))
+    }
+
+    fn pod_removed(&self, _: &mut CycleState, pod: &PodInfo, removed: &PodInfo, _: &NodeInfo) -> Applied {
+        rebuild_if(share_claim(pod, removed))
+    }
+
+    fn node_added(&self, _: &mut CycleState, pod: &PodInfo, node: &NodeInfo) -> Applied {
+        rebuild_if(node.pods().iter().any(|other| share_claim(pod, other)))
+    }
+
+    fn node_removed(&self, _: &mut CycleState, pod: &PodInfo, node: &NodeInfo) -> Applied {
+        rebuild_if(node.pods().iter().any(|other| share_claim(pod, other)))
+    }
+
+    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeInfo) -> Applied {
+        Applied::Yes
+    }
+
+    fn feasible_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo, _: bool) -> Applied {
+        Applied::Yes
+    }
+}
+
+fn rebuild_if(condition: bool) -> Applied {
+    if condition { Applied::Rebuild } else { Applied::Yes }
+}

@@ -1,0 +1,203 @@
+//! Keeps pods off nodes outside the zones and regions of their volumes.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::labels::Labels;
+use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
+};
+
+use crate::hint::Hint;
+use crate::pod_volumes::{
+    KeyBuffer, claim_names, claim_not_found, names_claim, new_object, old_object, sign,
+};
+use crate::unaffected::Unaffected;
+
+/// The plugin's name.
+pub const NAME: &str = "VolumeZone";
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+
+/// The labels that say where something stands, each with the one that a node may have in its place.
+const LABELS: [(&str, &str); 4] = [
+    ("failure-domain.beta.kubernetes.io/zone", ZONE),
+    ("failure-domain.beta.kubernetes.io/region", REGION),
+    (ZONE, ZONE),
+    (REGION, REGION),
+];
+
+/// Between the zones of a volume that is in several.
+const DELIMITER: &str = "__";
+
+#[derive(Default)]
+pub(crate) struct VolumeZone;
+
+/// Where a volume is, by one label: a place in [`LABELS`], and the values, each once and sorted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Topology {
+    label: usize,
+    values: SmallVec<[Arc<str>; 1]>,
+}
+
+/// Where all the volumes of a pod are.
+#[derive(Clone)]
+struct Topologies(Arc<[Topology]>);
+
+/// Where a volume is. A label with an empty value in it says nothing.
+fn topologies(labels: &Labels) -> impl Iterator<Item = Topology> {
+    LABELS.iter().enumerate().filter_map(|(label, (key, _))| {
+        let parts = labels.get(key)?.split(DELIMITER).map(str::trim);
+        let mut values: SmallVec<[Arc<str>; 1]> =
+            parts.map(|part| (!part.is_empty()).then(|| Arc::from(part))).collect::<Option<_>>()?;
+        values.sort_unstable();
+        values.dedup();
+        Some(Topology { label, values })
+    })
+}
+
+impl Topology {
+    fn admits(&self, node: &Labels) -> bool {
+        let (key, stand_in) = LABELS[self.label];
+        let value = node.get(key).or_else(|| node.get(stand_in));
+        value.is_some_and(|value| self.values.contains(value))
+    }
+}
+
+/// Where the volumes of the pod's claims are, as far as the claims have one.
+fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Result<Vec<Topology>, Status> {
+    let mut found = Vec::new();
+    let mut key = KeyBuffer::default();
+    for name in claim_names(pod) {
+        if name.is_empty() {
+            return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
+        }
+        let key = key.join(&[&pod.namespace, "/", name]);
+        let claim = cx
+            .get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key)
+            .ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
+        if claim.volume_name.is_empty() {
+            check_unbound(cx, &claim)?;
+            continue;
+        }
+        let volume = &claim.volume_name;
+        let volume = cx
+            .get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, volume)
+            .ok_or_else(|| Status::unresolvable(format!("persistentvolume {volume:?} not found")))?;
+        found.extend(topologies(&volume.object.labels));
+    }
+    Ok(found)
+}
+
+/// A claim without a volume must be one that waits for its first consumer.
+fn check_unbound(cx: &Context<'_>, claim: &PersistentVolumeClaim) -> Result<(), Status> {
+    let name = &claim.storage_class;
+    if name.is_empty() {
+        return Err(Status::unresolvable("PersistentVolumeClaim had no pv name and storageClass name"));
+    }
+    let class = cx
+        .get::<StorageClass>(&resources::STORAGE_CLASS, name)
+        .ok_or_else(|| Status::unresolvable(format!("storageclass.storage.k8s.io {name:?} not found")))?;
+    match class.waits_for_first_consumer {
+        None => Err(Status::unresolvable(format!("VolumeBindingMode not set for StorageClass {name:?}"))),
+        Some(false) => Err(Status::unresolvable("PersistentVolume had no name")),
+        Some(true) => Ok(()),
+    }
+}
+
+fn judge(volumes: &[Topology], node: &NodeInfo) -> Status {
+    let labels = &node.node().labels;
+    let stands_somewhere = LABELS.iter().any(|(key, _)| labels.get(key).is_some());
+    if stands_somewhere && !volumes.iter().all(|volume| volume.admits(labels)) {
+        Status::unresolvable("node(s) had no available volume zone")
+    } else {
+        Status::success()
+    }
+}
+
+fn after_class_added(_: &PodInfo, change: &Change) -> Hint {
+    let class = new_object::<StorageClass>(change)?;
+    Ok(QueueingHint::queue_if(class.waits_for_first_consumer == Some(true)))
+}
+
+fn after_claim_change(pod: &PodInfo, change: &Change) -> Hint {
+    let claim = new_object::<PersistentVolumeClaim>(change)?;
+    Ok(QueueingHint::queue_if(names_claim(pod, claim.object)))
+}
+
+fn after_volume_change(_: &PodInfo, change: &Change) -> Hint {
+    let new = new_object::<PersistentVolume>(change)?;
+    let moved = old_object::<PersistentVolume>(change)
+        .is_none_or(|old| !topologies(&old.object.labels).eq(topologies(&new.object.labels)));
+    Ok(QueueingHint::queue_if(moved))
+}
+
+impl Plugin for VolumeZone {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .incremental(&Arc::new(Unaffected))
+    }
+}
+
+impl PreFilterPlugin for VolumeZone {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        match of_pod(cx, pod) {
+            Err(status) => PreFilter::Reject(status),
+            Ok(found) if found.is_empty() => PreFilter::Skip,
+            Ok(found) => {
+                state.write(Topologies(found.into()));
+                PreFilter::AllNodes
+            }
+        }
+    }
+}
+
+impl FilterPlugin for VolumeZone {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if let Some(Topologies(volumes)) = state.read() {
+            return judge(volumes, node);
+        }
+        // Only when a profile has taken the plugin out of PreFilter.
+        match of_pod(cx, pod) {
+            Ok(volumes) => judge(&volumes, node),
+            Err(status) => status,
+        }
+    }
+}
+
+impl EnqueueExtensions for VolumeZone {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let other = EventResource::Other;
+        let changed = ActionType::ADD | ActionType::UPDATE;
+        vec![
+            EventRegistration::hinted(other(resources::STORAGE_CLASS), ActionType::ADD, after_class_added),
+            EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
+            EventRegistration::hinted(other(resources::PERSISTENT_VOLUME_CLAIM), changed, after_claim_change),
+            EventRegistration::hinted(other(resources::PERSISTENT_VOLUME), changed, after_volume_change),
+        ]
+    }
+}
+
+impl SignPlugin for VolumeZone {
+    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        sign(pod, signer)
+    }
+}

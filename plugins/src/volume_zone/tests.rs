@@ -1,0 +1,182 @@
+use supercargo_framework::objects::{Body, Object};
+use supercargo_framework::testing::{NodeBuilder, node, object, pod};
+use supercargo_framework::volume::VolumeSource;
+
+use super::*;
+use crate::testing::{
+    Driver, claim, claim_source, node_added, node_info, node_updated, nodes, object_added, object_updated,
+    objects, with_volumes,
+};
+
+const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+
+fn volume(name: &str, labels: &[(&str, &str)]) -> Object {
+    let body = Body::PersistentVolume(PersistentVolume::default());
+    Object { labels: labels.iter().copied().collect(), ..object(&resources::PERSISTENT_VOLUME, name, body) }
+}
+
+fn class(name: &str, waits: Option<bool>) -> Object {
+    let body = StorageClass { waits_for_first_consumer: waits, ..StorageClass::default() };
+    object(&resources::STORAGE_CLASS, name, Body::StorageClass(body))
+}
+
+fn using(claims: &[&str]) -> PodInfo {
+    let volumes: Vec<_> = claims.iter().map(|claim| (*claim, claim_source(claim))).collect();
+    with_volumes(pod("p"), &volumes)
+}
+
+fn verdict(pod: &PodInfo, list: Vec<Object>, node: NodeBuilder) -> Status {
+    let cluster = nodes([node_info(node.build(), [])]);
+    Driver::new(NAME).verdicts(pod, &cluster, &objects(list)).remove(0)
+}
+
+fn zone_conflict() -> Status {
+    Status::unresolvable("node(s) had no available volume zone")
+}
+
+#[test]
+fn a_node_must_stand_where_the_volume_is() {
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, Pairs<'_>, Pairs<'_>, bool); 15] = [
+        ("the same zone", &[(ZONE, "a")], &[(ZONE, "a")], true),
+        ("another zone", &[(ZONE, "a")], &[(ZONE, "b")], false),
+        ("a node without a place", &[(ZONE, "a")], &[("rack", "1")], true),
+        ("a node with another label of place only", &[(ZONE, "a")], &[(REGION, "r")], false),
+        ("one of several zones", &[(ZONE, "a__b")], &[(ZONE, "b")], true),
+        ("none of several zones", &[(ZONE, "a__b")], &[(ZONE, "a__b")], false),
+        ("spaces around zones", &[(ZONE, " a __ b ")], &[(ZONE, "a")], true),
+        ("a list with a gap says nothing", &[(ZONE, "a__")], &[(ZONE, "z")], true),
+        ("zone and region", &[(ZONE, "a"), (REGION, "r")], &[(ZONE, "a"), (REGION, "r")], true),
+        ("zone but not region", &[(ZONE, "a"), (REGION, "r")], &[(ZONE, "a"), (REGION, "s")], false),
+        ("the old label for the old label", &[(BETA_ZONE, "a")], &[(BETA_ZONE, "a")], true),
+        ("the new label in place of the old one", &[(BETA_ZONE, "a")], &[(ZONE, "a")], true),
+        ("the same for regions", &[(BETA_REGION, "a")], &[(REGION, "b")], false),
+        (
+            "the old label goes before the new one",
+            &[(BETA_ZONE, "a")],
+            &[(BETA_ZONE, "b"), (ZONE, "a")],
+            false,
+        ),
+        ("the old label does not stand in for the new one", &[(ZONE, "a")], &[(BETA_ZONE, "a")], false),
+    ];
+    for (name, of_volume, of_node, fits) in cases {
+        let node = of_node.iter().fold(node("n"), |node, (key, value)| node.label(key, value));
+        let list = vec![claim("default/c", "", "v"), volume("v", of_volume)];
+        let expected = if fits { Status::success() } else { zone_conflict() };
+        assert_eq!(verdict(&using(&["c"]), list, node), expected, "{name}");
+    }
+}
+
+#[test]
+fn all_volumes_of_the_pod_count() {
+    let list = || {
+        vec![
+            claim("default/c", "", "v"),
+            claim("default/d", "", "w"),
+            volume("v", &[(ZONE, "a")]),
+            volume("w", &[(ZONE, "b")]),
+        ]
+    };
+    assert_eq!(verdict(&using(&["c"]), list(), node("n").zone("a")), Status::success());
+    assert_eq!(verdict(&using(&["c", "d"]), list(), node("n").zone("a")), zone_conflict());
+}
+
+#[test]
+fn a_claim_that_leads_to_no_volume_is_told_in_upstreams_words() {
+    let unresolvable = |text: &'static str| Status::unresolvable(text);
+    let classes = || [class("late", Some(true)), class("now", Some(false)), class("unset", None)];
+    let cases = [
+        ("no name", "", None, unresolvable("PersistentVolumeClaim had no name")),
+        ("no claim", "c", None, unresolvable("persistentvolumeclaim \"c\" not found")),
+        ("no volume", "c", Some(("", "v")), unresolvable("persistentvolume \"v\" not found")),
+        (
+            "no volume and no class named",
+            "c",
+            Some(("", "")),
+            unresolvable("PersistentVolumeClaim had no pv name and storageClass name"),
+        ),
+        ("no class", "c", Some(("gone", "")), unresolvable("storageclass.storage.k8s.io \"gone\" not found")),
+        (
+            "no binding mode",
+            "c",
+            Some(("unset", "")),
+            unresolvable("VolumeBindingMode not set for StorageClass \"unset\""),
+        ),
+        ("a class that binds at once", "c", Some(("now", "")), unresolvable("PersistentVolume had no name")),
+        ("a class that waits", "c", Some(("late", "")), Status::success()),
+    ];
+    for (name, claimed, found, expected) in cases {
+        let found = found.map(|(class, volume)| claim("default/c", class, volume));
+        let list = classes().into_iter().chain(found).collect();
+        assert_eq!(verdict(&using(&[claimed]), list, node("n").zone("a")), expected, "{name}");
+    }
+}
+
+#[test]
+fn ephemeral_volumes_are_not_looked_at() {
+    let pod = with_volumes(pod("p"), &[("e", VolumeSource::Ephemeral)]);
+    let list = vec![claim("default/p-e", "", "v"), volume("v", &[(ZONE, "a")])];
+    assert_eq!(verdict(&pod, list, node("n").zone("b")), Status::success());
+    assert!(matches!(Driver::new(NAME).pre_filter(&pod), PreFilter::Skip));
+}
+
+#[test]
+fn without_its_pre_filter_the_filter_looks_for_itself() {
+    let list = objects([claim("default/c", "", "v"), volume("v", &[(ZONE, "a")])]);
+    let cluster = nodes([node_info(node("n").zone("b").build(), [])]);
+    let cx = Context::new(&cluster, &list, &[], supercargo_framework::Now::default());
+    let node = cluster.get("n").expect("the node is there");
+    assert_eq!(VolumeZone.filter(&cx, &CycleState::new(), &using(&["c"]), node), zone_conflict());
+}
+
+#[test]
+fn an_object_that_appears_or_moves_helps() {
+    use QueueingHint::{Queue, Skip};
+    let (added, updated) = (ActionType::ADD, ActionType::UPDATE);
+    let in_zone = |zone| volume("v", &[(ZONE, zone)]);
+    let cases = [
+        ("a class that waits", added, object_added(class("c", Some(true))), Some(Queue)),
+        ("a class that does not", added, object_added(class("c", Some(false))), Some(Skip)),
+        ("a class without a mode", added, object_added(class("c", None)), Some(Skip)),
+        ("a class that changes", updated, object_updated(class("c", None), class("c", Some(true))), None),
+        ("the pod's claim", added, object_added(claim("default/c", "", "")), Some(Queue)),
+        ("another claim", added, object_added(claim("default/d", "", "")), Some(Skip)),
+        ("a namesake", added, object_added(claim("other/c", "", "")), Some(Skip)),
+        ("an ephemeral volume's", added, object_added(claim("default/p-e", "", "")), Some(Skip)),
+        (
+            "the pod's claim changes",
+            updated,
+            object_updated(claim("default/c", "", ""), claim("default/c", "", "v")),
+            Some(Queue),
+        ),
+        ("a volume", added, object_added(in_zone("a")), Some(Queue)),
+        ("a volume that moves", updated, object_updated(in_zone("a"), in_zone("b")), Some(Queue)),
+        ("a volume that gets a place", updated, object_updated(volume("v", &[]), in_zone("b")), Some(Queue)),
+        (
+            "the same zones in other words",
+            updated,
+            object_updated(in_zone("a__b"), in_zone("b__a")),
+            Some(Skip),
+        ),
+        (
+            "another label",
+            updated,
+            object_updated(in_zone("a"), volume("v", &[(ZONE, "a"), ("x", "y")])),
+            Some(Skip),
+        ),
+    ];
+    let waiting = with_volumes(pod("p"), &[("c", claim_source("c")), ("e", VolumeSource::Ephemeral)]);
+    for (name, action, change, expected) in cases {
+        let Change::Object { new: Some(new), .. } = &change else { panic!("every event here has an object") };
+        let resource = EventResource::Other(new.resource.clone());
+        let hint = Driver::new(NAME).hint(resource, action, &waiting, &change);
+        assert_eq!(hint, expected.map(Ok), "{name}");
+    }
+    let plugin = Driver::new(NAME);
+    let change = node_added(node("n").build());
+    assert_eq!(plugin.hint(EventResource::Node, added, &waiting, &change), Some(Ok(Queue)));
+    let change = node_updated(node("n").build(), node("n").zone("a").build());
+    let label = ActionType::UPDATE_NODE_LABEL;
+    assert_eq!(plugin.hint(EventResource::Node, label, &waiting, &change), Some(Ok(Queue)));
+}

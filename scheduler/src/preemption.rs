@@ -1,0 +1,329 @@
+//! Preemption under way: from a plugin's order to the last victim's deletion.
+//!
+//! All victims but the last go side by side, then the last one. Until that has been done, or the last victim is seen to
+//! leave, PreEnqueue can hold the preemptor: it would find the same victims again. A victim that is not on its node yet
+//! is turned back here and costs no request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::PodCondition;
+use supercargo_framework::{Now, PodInfo, Status, Text, Uid};
+
+use crate::bindings::Stage;
+use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
+use crate::failure::{Failure, FailureKind};
+use crate::input::Eviction;
+use crate::queue::{Place, QueuedPod};
+use crate::scheduler::Scheduler;
+
+/// What a plugin wants done.
+pub(crate) struct Order {
+    pub(crate) preemptor: Arc<PodInfo>,
+    pub(crate) node: Arc<str>,
+    /// The most important first.
+    pub(crate) victims: Vec<Arc<PodInfo>>,
+    pub(crate) plugin: Text,
+    pub(crate) asynchronous: bool,
+}
+
+/// Room that is being made for a pod.
+struct Preemption {
+    order: Order,
+    /// The victims whose deletion has been asked for and not answered.
+    asked: Vec<Arc<PodInfo>>,
+    /// The one that goes last, until its turn has come.
+    last: Option<Arc<PodInfo>>,
+    /// Whether the preemptor is not to be tried.
+    holds: bool,
+}
+
+impl Preemption {
+    /// Whether the deletion of this pod is all that is missing.
+    fn waits_only_for(&self, uid: &Uid) -> bool {
+        self.last.is_none() && self.asked.iter().any(|victim| victim.uid == *uid)
+    }
+}
+
+/// An attempt that ends only when its preemption does.
+pub(crate) struct HeldAttempt {
+    pub(crate) queued: QueuedPod,
+    failure: Failure,
+}
+
+/// All preemptions under way.
+#[derive(Default)]
+pub(crate) struct Preemptions {
+    by_number: BTreeMap<u64, Preemption>,
+    next_number: u64,
+    /// The pods for which room is being made, and which are not to be tried meanwhile.
+    preempting: FxHashSet<Uid>,
+    held: Option<HeldAttempt>,
+}
+
+impl Preemptions {
+    /// The pods for which room is being made, and which are not to be tried meanwhile.
+    pub(crate) fn preempting(&self) -> &FxHashSet<Uid> {
+        &self.preempting
+    }
+
+    /// The attempt that keeps all others from beginning.
+    pub(crate) fn held(&self) -> Option<&HeldAttempt> {
+        self.held.as_ref()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    fn begin(&mut self, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
+        self.next_number += 1;
+        let holds = order.asynchronous;
+        let preemption = Preemption { order, asked: Vec::new(), last, holds };
+        self.by_number.insert(self.next_number, preemption);
+        self.list_preemptors();
+        self.next_number
+    }
+
+    fn end(&mut self, number: u64) -> Option<Order> {
+        let preemption = self.by_number.remove(&number)?;
+        self.list_preemptors();
+        Some(preemption.order)
+    }
+
+    fn release(&mut self, number: u64) {
+        if let Some(preemption) = self.by_number.get_mut(&number) {
+            preemption.holds = false;
+            self.list_preemptors();
+        }
+    }
+
+    /// A pod leaves its node. Whose only missing victim it is may be tried again, whatever the call that deletes it says.
+    fn pod_leaves(&mut self, uid: &Uid) {
+        for preemption in self.by_number.values_mut().filter(|preemption| preemption.waits_only_for(uid)) {
+            preemption.holds = false;
+        }
+        self.list_preemptors();
+    }
+
+    fn list_preemptors(&mut self) {
+        let holding = self.by_number.values().filter(|preemption| preemption.holds);
+        self.preempting = holding.map(|preemption| preemption.order.preemptor.uid.clone()).collect();
+    }
+}
+
+impl Scheduler {
+    /// Begins to make room.
+    pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
+        // Whoever terminates needs no further telling.
+        order.victims.retain(|victim| !victim.terminating);
+        let mut victims = order.victims.clone();
+        if order.asynchronous {
+            if victims.is_empty() {
+                return;
+            }
+            let last = victims.pop();
+            let number = self.preemptions.begin(order, last);
+            self.clear_nominations(number);
+            self.evict(now, number, victims);
+        } else {
+            let number = self.preemptions.begin(order, None);
+            self.evict(now, number, victims);
+        }
+    }
+
+    /// Lower-priority pods that were promised the node may not fit there any more, and are to look for another one.
+    fn clear_nominations(&mut self, number: u64) {
+        let Some(Preemption { order, .. }) = self.preemptions.by_number.get(&number) else {
+            return;
+        };
+        let priority = order.preemptor.priority;
+        let promised = self.queue.nominated_on(&order.node);
+        let lower = promised.iter().filter(|pod| pod.priority < priority);
+        for pod in lower.filter(|pod| pod.status.nominated_node_name.is_some()) {
+            self.effects.push(Effect::PatchPodStatus(StatusPatch {
+                pod: pod.key(),
+                uid: pod.uid.clone(),
+                condition: None,
+                nomination: Nomination::Override(None),
+            }));
+        }
+    }
+
+    /// Makes these victims go, and goes on when there was nothing to ask the API server for.
+    fn evict(&mut self, now: Now, number: u64, victims: Vec<Arc<PodInfo>>) {
+        let asked: Vec<_> =
+            victims.into_iter().filter(|victim| !self.turn_back(now, number, victim)).collect();
+        let Some(preemption) = self.preemptions.by_number.get_mut(&number) else {
+            return;
+        };
+        if asked.is_empty() {
+            return self.stage_done(now, number, Ok(()));
+        }
+        let scheduler_name = Arc::clone(&preemption.order.preemptor.spec.scheduler_name);
+        self.effects.push(Effect::Evict {
+            preemption: number,
+            victims: asked.iter().map(|victim| eviction(victim, &scheduler_name, now)).collect(),
+        });
+        preemption.asked = asked;
+    }
+
+    /// Turns a victim back that is on its way to the node; `false` when it has come too far for that.
+    fn turn_back(&mut self, now: Now, number: u64, victim: &Arc<PodInfo>) -> bool {
+        let Some(order) = self.preemptions.by_number.get(&number).map(|preemption| &preemption.order) else {
+            return false;
+        };
+        let plugin = order.plugin.clone();
+        match self.bindings.get(&victim.uid).map(|binding| &binding.stage) {
+            Some(Stage::WaitingOnPermit(_)) => {
+                self.note_preempted(number, victim, " (in kube-scheduler memory).");
+                self.permit_rejected(now, &victim.uid, Status::error("preempted").by(plugin));
+                true
+            }
+            Some(Stage::PreBinding { .. }) => {
+                let message = format!("preempted by {plugin}");
+                self.note_preempted(number, victim, " (in kube-scheduler memory).");
+                self.cancel_binding(&victim.uid, Status::error(message));
+                true
+            }
+            Some(Stage::Binding | Stage::Uncertain(_)) | None => false,
+        }
+    }
+
+    /// The API server's answers.
+    pub(crate) fn evicted(&mut self, now: Now, number: u64, outcomes: &[Eviction]) {
+        let Some(preemption) = self.preemptions.by_number.get_mut(&number) else {
+            return;
+        };
+        let mut result = Ok(());
+        for (victim, outcome) in std::mem::take(&mut preemption.asked).iter().zip(outcomes) {
+            match outcome {
+                Eviction::Deleted => self.note_preempted(number, victim, ""),
+                Eviction::Gone => {}
+                Eviction::Failed(message) => {
+                    self.anomaly(&format!("cannot preempt pod {}: {message}", victim.key()));
+                    result = result.and_then(|()| Err(message.clone()));
+                }
+            }
+        }
+        self.stage_done(now, number, result);
+    }
+
+    fn stage_done(&mut self, now: Now, number: u64, result: Result<(), String>) {
+        let Some(preemption) = self.preemptions.by_number.get_mut(&number) else {
+            return;
+        };
+        match preemption.last.take().filter(|_| result.is_ok()) {
+            Some(last) => self.evict_last(now, number, last),
+            None => self.preempted(now, number, result),
+        }
+    }
+
+    /// The last victim's turn has come. From here on, its leaving is enough for the preemptor to be tried.
+    fn evict_last(&mut self, now: Now, number: u64, last: Arc<PodInfo>) {
+        let turned_back = match self.bindings.get(&last.uid).map(|binding| &binding.stage) {
+            Some(stage) => matches!(stage, Stage::WaitingOnPermit(_) | Stage::PreBinding { .. }),
+            None => false,
+        };
+        if turned_back || self.is_leaving(&last.uid) {
+            self.preemptions.release(number);
+        }
+        self.evict(now, number, vec![last]);
+    }
+
+    /// Whether a pod that had a node has none any more, or is about to.
+    fn is_leaving(&self, uid: &Uid) -> bool {
+        match self.cache.pod(uid) {
+            None => true,
+            Some(pod) => self.known(pod).unwrap_or(pod).terminating,
+        }
+    }
+
+    /// A pod is seen to leave its node.
+    pub(crate) fn pod_leaves(&mut self, uid: &Uid) {
+        if self.preemptions.len() > 0 {
+            self.preemptions.pod_leaves(uid);
+        }
+    }
+
+    /// All has been done, or something has failed.
+    fn preempted(&mut self, now: Now, number: u64, result: Result<(), String>) {
+        let is_asynchronous =
+            self.preemptions.by_number.get(&number).is_some_and(|preemption| preemption.order.asynchronous);
+        if !is_asynchronous && result.is_ok() {
+            self.clear_nominations(number);
+        }
+        let Some(order) = self.preemptions.end(number) else {
+            return;
+        };
+        if !order.asynchronous {
+            return self.end_held_attempt(now, result);
+        }
+        // A preemptor that was held when the last of its victims went would wait for good: no more of them will go.
+        let is_gone = |victim: &Arc<PodInfo>| self.cache.pod(&victim.uid).is_none();
+        let is_held = self.queue.place(&order.preemptor.uid) == Some(Place::Gated);
+        let is_stuck = is_held && order.victims.iter().all(is_gone);
+        if (result.is_err() || is_stuck)
+            && let Some(pod) = self.known(&order.preemptor).cloned()
+        {
+            self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
+        }
+    }
+
+    fn note_preempted(&mut self, number: u64, victim: &PodInfo, suffix: &str) {
+        let Some(Preemption { order, .. }) = self.preemptions.by_number.get(&number) else {
+            return;
+        };
+        let Order { preemptor, node, .. } = order;
+        let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
+        let reporter = Arc::clone(&preemptor.spec.scheduler_name);
+        // Upstream means to name the preemptor as related, but what it names is no API object, and is left out.
+        let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
+        event.scheduler_name = reporter;
+        self.effects.push(Effect::RecordEvent(event));
+    }
+}
+
+/// Attempts that wait for their preemption, as all do without `SchedulerAsyncPreemption`. No other pod is tried meanwhile,
+/// or it would take the room that is being made.
+impl Scheduler {
+    /// Ends a failed attempt, unless victims are to be deleted first.
+    pub(crate) fn fail_or_hold(&mut self, now: Now, queued: QueuedPod, failure: Failure) {
+        let waits = self.preemptions.by_number.values().any(|preemption| !preemption.order.asynchronous);
+        if waits {
+            self.preemptions.held = Some(HeldAttempt { queued, failure });
+        } else {
+            self.fail(now, queued, failure);
+        }
+    }
+
+    fn end_held_attempt(&mut self, now: Now, result: Result<(), String>) {
+        let Some(HeldAttempt { queued, mut failure }) = self.preemptions.held.take() else {
+            return;
+        };
+        if let (Err(message), FailureKind::Fit(error)) = (result, &mut failure.kind) {
+            error.diagnosis.post_filter_message = format!("preemption: {message}");
+            failure.nomination = Nomination::Keep;
+        }
+        self.fail(now, queued, failure);
+    }
+}
+
+/// The request that makes a victim go.
+fn eviction(victim: &PodInfo, scheduler_name: &str, now: Now) -> VictimEviction {
+    let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
+    VictimEviction {
+        pod: victim.key(),
+        uid: victim.uid.clone(),
+        condition: PodCondition {
+            status: "True".into(),
+            reason: "PreemptionByScheduler".into(),
+            message: message.into(),
+            observed_generation: Some(victim.generation),
+            // A condition that has been true keeps its moment.
+            last_transition: victim.status.disruption_reason.is_none().then(|| now.wall.floor_to_second()),
+        },
+    }
+}

@@ -1,0 +1,60 @@
+//! What the scheduler does with features off.
+
+use std::time::Duration;
+
+use supercargo_framework::plugin::Permit;
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{Feature, Features};
+
+use super::bed::{Bed, big, options, plugins};
+use super::fake::Fake;
+use crate::{Effect, Options, Place, QueueOptions};
+
+#[test]
+fn without_popping_from_backoff_an_idle_scheduler_waits_for_the_backoff_to_end_to_the_moment() {
+    let queue = QueueOptions { pop_from_backoff: false, ..QueueOptions::default() };
+    let mut bed = Bed::of(Options { queue, ..options(plugins(Vec::new())) });
+    bed.node(node("n1"));
+    bed.pass(Duration::from_millis(300));
+    bed.pod(big("a"));
+    bed.cycle();
+    bed.node(node("n2").allocatable("cpu", "16"));
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+    assert!(!bed.scheduler.has_work() && !bed.cycle());
+    bed.pass(Duration::from_secs(1));
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+    bed.pass(Duration::from_micros(1));
+    assert_eq!(bed.place("a"), Some(Place::Active), "in the middle of a second");
+}
+
+#[test]
+fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
+    let nominated = |on| {
+        let held = Fake::new("Hold").permit(|_, _| Permit::Wait(Duration::from_secs(60))).build();
+        let features = Features::default().with(Feature::NominatedNodeNameForExpectation, on);
+        let mut bed = Bed::of(Options { features, ..options(plugins(vec![held])) });
+        bed.node(node("n1"));
+        bed.pod(pod("a"));
+        bed.cycle();
+        bed.said()
+    };
+    assert_eq!(nominated(false), Vec::<String>::new());
+    assert_eq!(nominated(true).len(), 1);
+}
+
+#[test]
+fn without_tracking_a_condition_does_not_say_of_which_generation_it_speaks() {
+    let generation = |on| {
+        let features = Features::default().with(Feature::PodObservedGenerationTracking, on);
+        let mut bed = Bed::of(Options { features, ..options(plugins(Vec::new())) });
+        bed.node(node("n1"));
+        bed.pod(big("a").with(|pod| pod.generation = 3));
+        bed.cycle();
+        let patched = |effect| match effect {
+            Effect::PatchPodStatus(patch) => patch.condition,
+            _ => None,
+        };
+        bed.effects().into_iter().find_map(patched).unwrap().observed_generation
+    };
+    assert_eq!((generation(false), generation(true)), (None, Some(3)));
+}

@@ -1,0 +1,385 @@
+//! Preemption from the order to the last victim's end.
+
+use std::time::Duration;
+
+use supercargo_framework::features::{Feature, Features};
+use supercargo_framework::plugin::{Permit, PreFlight};
+use supercargo_framework::testing::{PodBuilder, node, pod};
+use supercargo_framework::{Plugin, Status};
+
+use super::bed::{Bed, all_plugins, in_tree, options, patched};
+use super::fake::Fake;
+use crate::{Effect, Eviction, Input, Notification, Place};
+
+/// What is said of a pod for which room is being made.
+const FAILED: &str = "high Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 Insufficient cpu.";
+const PROMISED: &str =
+    "high patch False Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. nominated \"n1\"";
+
+fn bed(more: Vec<Fake>) -> Bed {
+    let more = more.into_iter().map(Fake::build).collect();
+    let mut bed = Bed::of(options(all_plugins(more)));
+    bed.node(node("n1").allocatable("cpu", "4"));
+    bed
+}
+
+fn cpus(name: &str, cpus: u32) -> PodBuilder {
+    pod(name).request("cpu", &cpus.to_string())
+}
+
+fn high() -> PodBuilder {
+    cpus("high", 4).priority(10)
+}
+
+/// A bed with victims on the one node, for which `high` has just given the order.
+fn ordered(victims: &[PodBuilder]) -> Bed {
+    let mut bed = bed(vec![]);
+    for victim in victims {
+        bed.assigned(victim.clone().node("n1"));
+    }
+    bed.pod(high());
+    bed.cycle();
+    bed
+}
+
+/// The victims `a`, `b` and `c`, of which `c` goes last.
+fn three() -> [PodBuilder; 3] {
+    [cpus("a", 1).priority(3), cpus("b", 1).priority(2), cpus("c", 2).priority(1)]
+}
+
+impl Bed {
+    fn evicted(&mut self, preemption: u64, outcomes: &[Eviction]) {
+        self.handle(Input::Evicted { preemption, outcomes: outcomes.to_vec() });
+    }
+
+    /// The pod is deleted and has a while to go.
+    fn terminates(&mut self, pod: PodBuilder) {
+        let old = pod.clone().build().into();
+        let new = pod.resource_version("2").terminating().build().into();
+        self.handle(Input::AssignedPod(Notification::Updated { old, new }));
+    }
+
+    fn is_held(&self) -> bool {
+        self.scheduler.preemptions.preempting().contains(&"high".into())
+    }
+}
+
+#[test]
+fn a_victim_is_deleted_and_the_pod_promised_its_node() {
+    let mut bed = ordered(&[cpus("low", 4)]);
+    assert_eq!(bed.said(), ["evict low for 1", FAILED, PROMISED]);
+    assert_eq!(bed.place("high"), Some(Place::Unschedulable));
+    assert!(bed.is_held());
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.said(), ["low Normal Preempted Preempting: Preempted by pod high on node n1"]);
+    assert!(!bed.is_held());
+    bed.delete_assigned(cpus("low", 4).node("n1"));
+    bed.cycle();
+    assert_eq!(bed.said(), ["high bind to n1"]);
+}
+
+#[test]
+fn the_request_tells_why_and_spares_a_pod_of_the_same_name() {
+    let evict = |victim: PodBuilder| {
+        let mut bed = ordered(&[victim]);
+        match bed.effects().remove(0) {
+            Effect::Evict { victims, .. } => victims[0].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let victim = evict(cpus("low", 4).with(|pod| pod.generation = 7));
+    assert_eq!((&*victim.pod.name, &*victim.uid.0), ("low", "low"));
+    let condition = victim.condition;
+    assert_eq!((&*condition.status, &*condition.reason), ("True", "PreemptionByScheduler"));
+    assert_eq!(&*condition.message, "supercargo: preempting to accommodate a higher priority pod");
+    assert_eq!(condition.observed_generation, Some(7));
+    assert!(condition.last_transition.is_some());
+    let evicted = cpus("low", 4).with(|pod| pod.status.disruption_reason = Some("Evicted".into()));
+    assert_eq!(evict(evicted).condition.last_transition, None, "it has been true for a while");
+}
+
+#[test]
+fn all_victims_but_the_last_go_side_by_side() {
+    let mut bed = ordered(&three());
+    assert_eq!(bed.said()[0], "evict a b for 1");
+    bed.evicted(1, &[Eviction::Deleted, Eviction::Gone]);
+    assert_eq!(
+        bed.said(),
+        ["a Normal Preempted Preempting: Preempted by pod high on node n1", "evict c for 1"]
+    );
+    assert!(bed.is_held());
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.said(), ["c Normal Preempted Preempting: Preempted by pod high on node n1"]);
+    assert!(!bed.is_held());
+}
+
+#[test]
+fn until_the_last_victim_leaves_the_pod_is_held_whatever_happens() {
+    let [a, b, c] = three();
+    let mut bed = ordered(&three());
+    bed.delete_assigned(a.node("n1"));
+    assert_eq!(bed.place("high"), Some(Place::Gated));
+    bed.pass_seconds(400);
+    assert_eq!(bed.place("high"), Some(Place::Gated), "time does not help");
+    bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
+    assert_eq!(bed.place("high"), Some(Place::Gated));
+    bed.terminates(c.clone().node("n1"));
+    assert!(!bed.is_held(), "the answer is not waited for");
+    assert_eq!(bed.place("high"), Some(Place::Gated), "nothing has become free yet");
+    bed.delete_assigned(b.node("n1"));
+    assert_eq!(bed.place("high"), Some(Place::Active));
+    bed.delete_assigned(c.node("n1"));
+    bed.said();
+    bed.cycle();
+    assert_eq!(bed.said(), ["high bind to n1"]);
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.scheduler.preemptions.len(), 0);
+}
+
+#[test]
+fn a_last_victim_that_is_leaving_already_holds_nobody() {
+    type Leave = fn(&mut Bed, PodBuilder);
+    let cases: [(&str, Leave); 2] = [
+        ("gone", |bed, last| bed.delete_assigned(last.node("n1"))),
+        ("terminating", |bed, last| bed.terminates(last.node("n1"))),
+    ];
+    for (name, leave) in cases {
+        let [a, _, c] = three();
+        let mut bed = ordered(&three());
+        leave(&mut bed, c);
+        assert!(bed.is_held(), "{name}: the others have not gone");
+        bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
+        assert!(!bed.is_held(), "{name}");
+        assert!(name == "gone" || !bed.scheduler.has_work(), "{name}: nothing has become free yet");
+        bed.delete_assigned(a.node("n1"));
+        assert!(bed.scheduler.has_work(), "{name}");
+    }
+}
+
+#[test]
+fn a_pod_held_when_the_last_of_its_victims_went_is_let_go() {
+    let mut bed = ordered(&three());
+    for victim in three() {
+        bed.delete_assigned(victim.node("n1"));
+    }
+    assert_eq!(bed.place("high"), Some(Place::Gated));
+    bed.evicted(1, &[Eviction::Gone, Eviction::Gone]);
+    assert_eq!(bed.place("high"), Some(Place::Gated), "the last request is under way");
+    bed.evicted(1, &[Eviction::Gone]);
+    assert_eq!(bed.place("high"), Some(Place::Active));
+}
+
+#[test]
+fn a_pod_held_is_not_tried_before_its_victims_have_gone() {
+    let [a, ..] = three();
+    let mut bed = ordered(&three());
+    bed.delete_assigned(a.node("n1"));
+    bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.place("high"), Some(Place::Gated), "it will be when b and c go");
+}
+
+#[test]
+fn when_something_fails_the_pod_is_tried_again_at_once() {
+    let broke = || Eviction::Failed("it broke".to_owned());
+    let mut bed = ordered(&three());
+    bed.said();
+    bed.evicted(1, &[broke(), Eviction::Deleted]);
+    let said = bed.said();
+    assert_eq!(said, ["b Normal Preempted Preempting: Preempted by pod high on node n1"], "c is spared");
+    assert_eq!((bed.place("high"), bed.is_held()), (Some(Place::Active), false));
+    assert!(bed.observed().iter().any(|line| line == "anomaly: cannot preempt pod default/a: it broke"));
+
+    let mut bed = ordered(&[cpus("low", 4)]);
+    bed.evicted(1, &[broke()]);
+    assert_eq!(bed.place("high"), Some(Place::Active));
+
+    let mut bed = ordered(&[cpus("low", 4)]);
+    bed.delete(high());
+    bed.evicted(1, &[broke()]);
+    assert_eq!((bed.place("high"), bed.is_held()), (None, false), "it is gone");
+}
+
+#[test]
+fn an_answer_to_an_older_preemption_does_not_let_go_of_a_newer_one() {
+    let low = || cpus("low", 4).node("n1");
+    let mut bed = ordered(&[cpus("low", 4)]);
+    bed.delete_assigned(low());
+    // Somebody else takes the room at once.
+    bed.assigned(cpus("quick", 4).node("n1"));
+    bed.said();
+    bed.cycle();
+    assert_eq!(bed.said()[0], "evict quick for 2");
+    bed.evicted(1, &[Eviction::Gone]);
+    assert!(bed.is_held());
+    bed.evicted(2, &[Eviction::Deleted]);
+    assert!(!bed.is_held());
+    bed.evicted(2, &[Eviction::Deleted]);
+    assert_eq!(bed.scheduler.preemptions.len(), 0, "an answer nobody waits for changes nothing");
+}
+
+#[test]
+fn victims_that_terminate_already_cost_no_request() {
+    let mut bed = ordered(&[cpus("low", 4).terminating()]);
+    assert_eq!(bed.said(), [FAILED, PROMISED]);
+    assert!(!bed.is_held());
+    let mut bed = ordered(&[cpus("a", 2).terminating(), cpus("b", 2)]);
+    assert_eq!(bed.said()[0], "evict b for 1");
+}
+
+fn holder() -> Fake {
+    let permit = |_: &supercargo_framework::Context<'_>, pod: &supercargo_framework::PodInfo| match pod
+        .labels
+        .get("waits")
+    {
+        Some(_) => Permit::Wait(Duration::from_mins(1)),
+        None => Permit::Allow,
+    };
+    let flight = |pod: &supercargo_framework::PodInfo| match pod.labels.get("prepares") {
+        Some(_) => PreFlight::Work { allow_parallel: false, work: Box::new(()) },
+        None => PreFlight::Skip { allow_parallel: true },
+    };
+    Fake::new("Holder").permit(permit).pre_flight(flight).events(Vec::new)
+}
+
+/// A bed in which `low` has got as far as its label says, and then `high` has been tried.
+fn on_its_way(label: &str) -> Bed {
+    let mut bed = bed(vec![holder()]);
+    bed.pod(cpus("low", 4).label(label, ""));
+    bed.cycle();
+    bed.pod(high());
+    bed.said();
+    bed.cycle();
+    bed
+}
+
+const IN_MEMORY: &str =
+    "low Normal Preempted Preempting: Preempted by pod high on node n1 (in kube-scheduler memory).";
+
+#[test]
+fn a_victim_that_waits_on_permit_is_turned_back() {
+    let mut bed = on_its_way("waits");
+    let why = "waiting on permit for pod: preempted";
+    assert_eq!(
+        bed.said(),
+        [
+            IN_MEMORY.to_owned(),
+            format!("low Warning FailedScheduling Scheduling: {why}"),
+            format!("low patch False SchedulerError: {why}"),
+            FAILED.to_owned(),
+            PROMISED.to_owned(),
+        ]
+    );
+    assert_eq!((bed.place("low"), bed.node_of("low")), (Some(Place::Backoff), None));
+    bed.cycle();
+    assert_eq!(bed.said(), ["high bind to n1"], "nothing is waited for");
+}
+
+#[test]
+fn a_victim_in_prebind_is_cancelled() {
+    let mut bed = on_its_way("prepares");
+    assert_eq!(bed.said(), [IN_MEMORY, "low cancel", FAILED, PROMISED]);
+    assert!(!bed.is_held());
+    bed.pre_bound("low", Status::error("context canceled").by("Holder"));
+    let why = "running PreBind plugin \"Holder\": preempted by DefaultPreemption";
+    assert_eq!(bed.said()[1], format!("low patch False SchedulerError: {why}"));
+    bed.cycle();
+    assert_eq!(bed.said(), ["high bind to n1"]);
+}
+
+#[test]
+fn a_victim_that_is_being_bound_has_come_too_far() {
+    let mut bed = on_its_way("binds");
+    assert_eq!(bed.said(), ["evict low for 1", FAILED, PROMISED]);
+    assert!(bed.is_held());
+    bed.update(cpus("low", 4).label("binds", ""), cpus("low", 4).resource_version("2").terminating());
+    assert!(!bed.is_held(), "it is seen to leave before it is seen to have come");
+}
+
+#[test]
+fn pods_of_lower_priority_lose_their_promise_of_the_node() {
+    let keeps = |name: &str, priority| pod(name).priority(priority).nominated("n1");
+    let mut bed = bed(vec![]);
+    bed.assigned(cpus("low", 4).node("n1"));
+    bed.pod(high());
+    bed.pod(keeps("lower", 9));
+    bed.pod(keeps("equal", 10));
+    bed.pod(keeps("elsewhere", 9).nominated("n2"));
+    bed.cycle();
+    assert_eq!(bed.said(), ["lower patch nominated \"\"", "evict low for 1", FAILED, PROMISED]);
+}
+
+fn synchronous(victims: &[PodBuilder]) -> Bed {
+    let features = Features::default().with(Feature::SchedulerAsyncPreemption, false);
+    let no_more = Vec::<std::sync::Arc<dyn Plugin>>::new();
+    let mut bed = Bed::of(options(in_tree(&features, |_| true, no_more)));
+    bed.node(node("n1").allocatable("cpu", "4"));
+    for victim in victims {
+        bed.assigned(victim.clone().node("n1"));
+    }
+    bed.pod(high());
+    bed.pod(cpus("other", 4));
+    bed.cycle();
+    bed
+}
+
+#[test]
+fn without_async_preemption_the_attempt_ends_when_the_victims_have_been_deleted() {
+    let mut bed = synchronous(&three());
+    assert_eq!(bed.said(), ["evict a b c for 1"]);
+    assert_eq!(bed.place("high"), Some(Place::InFlight));
+    assert!(!bed.scheduler.has_work() && !bed.cycle(), "no other pod takes the room meanwhile");
+    bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted, Eviction::Gone]);
+    let preempted = |name| format!("{name} Normal Preempted Preempting: Preempted by pod high on node n1");
+    assert_eq!(bed.said(), [preempted("a"), preempted("b"), FAILED.to_owned(), PROMISED.to_owned()]);
+    assert_eq!(bed.place("high"), Some(Place::Unschedulable));
+    assert!(bed.cycle(), "now others are tried");
+}
+
+#[test]
+fn without_async_preemption_a_failure_is_part_of_the_message_and_promises_nothing() {
+    let mut bed = synchronous(&[cpus("low", 4)]);
+    bed.said();
+    bed.evicted(1, &[Eviction::Failed("it broke".to_owned())]);
+    let text = "0/1 nodes are available: 1 Insufficient cpu. preemption: it broke";
+    assert_eq!(bed.said()[1], format!("high patch False Unschedulable: {text}"));
+}
+
+#[test]
+fn without_async_preemption_events_during_the_deletion_are_not_lost() {
+    let mut bed = synchronous(&[cpus("low", 4)]);
+    bed.delete_assigned(cpus("low", 4).node("n1"));
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.place("high"), Some(Place::Backoff), "the victim's end was noted");
+    let mut bed = synchronous(&[cpus("low", 4)]);
+    bed.delete(high());
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.place("high"), None);
+    assert!(bed.scheduler.has_work());
+}
+
+#[test]
+fn a_scheduler_is_not_drained_while_victims_are_being_deleted() {
+    let mut bed = ordered(&three());
+    bed.handle(Input::Drain);
+    assert!(!bed.scheduler.is_drained());
+    bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert!(bed.scheduler.is_drained());
+}
+
+#[test]
+fn a_promise_is_kept_against_pods_of_lower_priority() {
+    let mut bed = ordered(&[cpus("low", 4)]);
+    let effects = bed.effects();
+    bed.update(high(), patched(high(), &effects));
+    bed.evicted(1, &[Eviction::Deleted]);
+    bed.pod(cpus("late", 1));
+    bed.cycle();
+    bed.delete_assigned(cpus("low", 4).node("n1"));
+    bed.said();
+    while bed.cycle() {}
+    let said = bed.said();
+    assert_eq!(said[0], "high bind to n1");
+    assert!(said.iter().all(|line| !line.starts_with("late bind")), "{said:?}");
+}

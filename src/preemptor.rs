@@ -1,0 +1,205 @@
+//! Makes the victims of preemption go: tells each why, by a condition, and deletes it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use supercargo_scheduler::{Eviction, Input, VictimEviction};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+use crate::api::{Api, Call, CallError};
+use crate::binder::{JSON, pod_path};
+use crate::owner::Mailbox;
+use crate::status_writer::{PAUSES, condition_json, is_passing};
+
+/// So many victims at most are seen to at once.
+const VICTIMS_IN_FLIGHT: usize = 16;
+
+/// Carries out evictions.
+#[derive(Clone)]
+pub(crate) struct Preemptor {
+    api: Api,
+    mailbox: Mailbox,
+    in_flight: Arc<Semaphore>,
+}
+
+impl Preemptor {
+    pub(crate) fn new(api: Api, mailbox: Mailbox) -> Self {
+        Self { api, mailbox, in_flight: Arc::new(Semaphore::new(VICTIMS_IN_FLIGHT)) }
+    }
+
+    /// Makes the victims go, side by side, and tells the owner how each went.
+    pub(crate) fn evict(&self, preemption: u64, victims: Vec<VictimEviction>) {
+        let preemptor = self.clone();
+        tokio::spawn(async move {
+            let outcomes = join_all(victims.iter().map(|victim| preemptor.contained_eviction(victim))).await;
+            preemptor.mailbox.send(Input::Evicted { preemption, outcomes });
+        });
+    }
+
+    /// An answer whatever happens: the preemptor waits for it.
+    async fn contained_eviction(&self, victim: &VictimEviction) -> Eviction {
+        // The semaphore is never closed, so there is always a permit to be had.
+        let _permit = self.in_flight.acquire().await;
+        match AssertUnwindSafe(evict(&self.api, victim)).catch_unwind().await {
+            Ok(Ok(())) => {
+                tracing::info!(pod = %victim.pod, "preempted the pod");
+                Eviction::Deleted
+            }
+            Ok(Err(error)) if is_gone(&error) => Eviction::Gone,
+            Ok(Err(error)) => {
+                tracing::warn!(pod = %victim.pod, error = %error.error, "cannot preempt the pod");
+                Eviction::Failed(error.error.message)
+            }
+            Err(_) => Eviction::Failed("preempting the pod panicked".to_owned()),
+        }
+    }
+}
+
+/// The condition first: whoever sees the pod terminate is to see why.
+async fn evict(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
+    let mut condition = condition_json("DisruptionTarget", &victim.condition);
+    if let Some(condition) = condition.as_object_mut().filter(|_| victim.condition.last_transition.is_none())
+    {
+        condition.remove("lastTransitionTime");
+    }
+    let body = json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}});
+    patch(api, victim, &body).await?;
+    delete(api, victim).await
+}
+
+/// Tries a few times, as upstream does.
+async fn patch(api: &Api, victim: &VictimEviction, body: &Value) -> Result<(), CallError> {
+    let path = pod_path(&victim.pod, "/status");
+    let content_type = "application/strategic-merge-patch+json";
+    let mut pauses = PAUSES.iter();
+    loop {
+        match api.write(Call { method: Method::PATCH, path: &path, content_type, body }).await {
+            Err(error) if is_passing(&error) && !is_gone(&error) => match pauses.next() {
+                Some(pause) => sleep(*pause).await,
+                None => return Err(error),
+            },
+            result => return result,
+        }
+    }
+}
+
+async fn delete(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
+    let path = pod_path(&victim.pod, "");
+    let body: Value = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": victim.uid},
+    });
+    api.write(Call { method: Method::DELETE, path: &path, content_type: JSON, body: &body }).await
+}
+
+/// The pod is gone, or another has taken its name.
+fn is_gone(error: &CallError) -> bool {
+    matches!(error.status, Some(StatusCode::NOT_FOUND | StatusCode::CONFLICT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use supercargo_framework::Timestamp;
+    use supercargo_framework::pod::{PodCondition, PodKey};
+
+    use super::*;
+    use crate::owner::Message;
+    use crate::testing::{Requests, answering};
+
+    fn victim(name: &str, since: Option<i64>) -> VictimEviction {
+        VictimEviction {
+            pod: PodKey { namespace: "ns".into(), name: name.into() },
+            uid: format!("uid-{name}").as_str().into(),
+            condition: PodCondition {
+                status: "True".into(),
+                reason: "PreemptionByScheduler".into(),
+                message: "supercargo: preempting to accommodate a higher priority pod".into(),
+                observed_generation: Some(2),
+                last_transition: since.map(Timestamp),
+            },
+        }
+    }
+
+    async fn outcomes(inbox: &Receiver<Message>) -> Vec<Eviction> {
+        loop {
+            if let Ok(Message::Input(input)) = inbox.try_recv() {
+                match *input {
+                    Input::Evicted { preemption: 7, outcomes } => return outcomes,
+                    other => panic!("{other:?}"),
+                }
+            }
+            sleep(PAUSES[0]).await;
+        }
+    }
+
+    async fn evicted(victims: Vec<VictimEviction>, statuses: Vec<u16>) -> (Vec<Eviction>, Requests) {
+        let (api, requests) = answering(statuses);
+        let (mailbox, inbox) = Mailbox::new();
+        Preemptor::new(api, mailbox).evict(7, victims);
+        (outcomes(&inbox).await, requests)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_victim_is_told_why_and_then_deleted() {
+        let (outcomes, requests) =
+            evicted(vec![victim("v", Some(1_700_000_000_000_000))], vec![200, 200]).await;
+        assert_eq!(outcomes, [Eviction::Deleted]);
+        let all = requests.all();
+        let calls: Vec<_> = all.iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+        assert_eq!(
+            calls,
+            ["PATCH /api/v1/namespaces/ns/pods/v/status", "DELETE /api/v1/namespaces/ns/pods/v"]
+        );
+        let condition = &all[0].2["status"]["conditions"][0];
+        assert_eq!(condition["type"], "DisruptionTarget");
+        assert_eq!(condition["reason"], "PreemptionByScheduler");
+        assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
+        assert_eq!(all[0].2["metadata"]["uid"], "uid-v");
+        assert_eq!(all[1].2["preconditions"]["uid"], "uid-v");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_condition_that_was_true_before_keeps_its_moment() {
+        let (_, requests) = evicted(vec![victim("v", None)], vec![]).await;
+        let condition = requests.all()[0].2["status"]["conditions"][0].clone();
+        assert!(!condition.as_object().unwrap().contains_key("lastTransitionTime"), "{condition}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_says_decides_how_it_went() {
+        let failed = |code: u16| Eviction::Failed(code.to_string());
+        let cases = [
+            ("gone before it was told", vec![404], Eviction::Gone, 1),
+            ("gone before it was deleted", vec![200, 404], Eviction::Gone, 2),
+            ("replaced", vec![409], Eviction::Gone, 1),
+            ("a passing trouble", vec![500, 503, 200, 200], Eviction::Deleted, 4),
+            ("a lasting trouble", vec![500; 4], failed(500), 4),
+            ("not allowed to tell", vec![403], failed(403), 1),
+            ("not allowed to delete", vec![200, 403], failed(403), 2),
+            ("a trouble with the deletion", vec![200, 500], failed(500), 2),
+        ];
+        for (name, statuses, expected, calls) in cases {
+            let (mut outcomes, requests) = evicted(vec![victim("v", None)], statuses).await;
+            if let Eviction::Failed(message) = &mut outcomes[0] {
+                // The code is enough to know the server's words by.
+                message.truncate(3);
+            }
+            assert_eq!((outcomes, requests.all().len()), (vec![expected], calls), "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_victim_has_its_own_outcome() {
+        let victims = ["a", "b"].map(|name| victim(name, None)).into();
+        let (outcomes, requests) = evicted(victims, vec![404]).await;
+        assert_eq!((outcomes, requests.all().len()), (vec![Eviction::Gone, Eviction::Deleted], 3));
+    }
+}

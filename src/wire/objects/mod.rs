@@ -1,0 +1,198 @@
+//! The other kinds from the wire: everything that plugins read beside pods and nodes.
+//!
+//! These are read as JSON. There are fewer of them than of pods, they change seldom, and a kind that only a plugin outside
+//! the tree knows has no protobuf.
+
+mod csi;
+mod in_tree;
+mod storage;
+mod table;
+mod workloads;
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube_informers::{ContentType, DecodeError, GroupVersionResource, Kind, ObjectKey};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use supercargo_framework::Text;
+use supercargo_framework::labels::Labels;
+use supercargo_framework::objects::{Body, Object};
+
+use super::error::{Misfit, WireError, parse};
+use super::interners::Interners;
+use super::json::Obj;
+use super::metadata::{Metadata, required};
+use super::raw::whole;
+
+/// What a user's last `kubectl apply` said: long, and no plugin's business.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// How objects of one kind are decoded, and what they have in common.
+pub struct ObjectKind {
+    /// The name of the kind, as in [`supercargo_framework::objects::resources`].
+    resource: Text,
+    gvr: GroupVersionResource,
+    decode: Decode,
+    shared: Mutex<Interners>,
+}
+
+type Decode = fn(&ObjectKind, &[u8]) -> Result<Object, WireError>;
+
+impl ObjectKind {
+    /// The kind of this name, if it is one that has a type of its own here.
+    pub fn of(resource: &str) -> Option<Self> {
+        let entry = table::KINDS.iter().find(|entry| *entry.resource == *resource)?;
+        Some(Self::new(entry.resource.clone(), entry.gvr(), entry.decode))
+    }
+
+    /// A kind that only a plugin knows, under the name by which the plugin asks for it; its objects are kept whole.
+    pub fn dynamic(resource: Text, gvr: GroupVersionResource) -> Self {
+        Self::new(resource, gvr, |kind, json| kind.read::<Unknown<'_>>(json))
+    }
+
+    fn new(resource: Text, gvr: GroupVersionResource, decode: Decode) -> Self {
+        Self { resource, gvr, decode, shared: Mutex::default() }
+    }
+
+    /// The kind's name.
+    pub fn resource(&self) -> &Text {
+        &self.resource
+    }
+
+    /// An object in JSON.
+    pub fn decode(&self, json: &[u8]) -> Result<Object, WireError> {
+        (self.decode)(self, json)
+    }
+
+    /// How many distinct values the interners hold.
+    pub fn interned(&self) -> usize {
+        self.shared.lock().len()
+    }
+
+    /// Gives back what no object uses any more. The interners do so by themselves as they grow.
+    pub fn sweep(&self) {
+        self.shared.lock().sweep();
+    }
+
+    fn read<'a, T: Document<'a>>(&self, json: &'a [u8]) -> Result<Object, WireError> {
+        let document: Obj<T> = parse(&self.resource, json)?;
+        let raw = if T::KEEPS_RAW { Some(self.raw(json, T::TYPE)?) } else { None };
+        let metadata = document.metadata();
+        self.object(&document.0, raw)
+            .map_err(|misfit| misfit.of(&self.resource, &metadata.namespace, &metadata.name))
+    }
+
+    /// The object as it is, of a type that is said where there is one: items of a list do not say it, and a write must.
+    fn raw(&self, json: &[u8], said: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
+        let mut whole = whole(&self.resource, json)?;
+        if let Some((api_version, kind)) = said {
+            whole.insert("apiVersion".into(), api_version.into());
+            whole.insert("kind".into(), kind.into());
+        }
+        Ok(Arc::new(Value::Object(whole)))
+    }
+
+    fn object<'a>(&self, document: &impl Document<'a>, raw: Option<Arc<Value>>) -> Result<Object, Misfit> {
+        let metadata = document.metadata();
+        required("metadata.name", &metadata.name)?;
+        let namespace = if self.gvr.namespaced {
+            required("metadata.namespace", &metadata.namespace)?;
+            Some(&*metadata.namespace)
+        } else {
+            None
+        };
+        let mut shared = self.shared.lock();
+        Ok(Object {
+            resource: self.resource.clone(),
+            key: Arc::from(ObjectKey::new(namespace, &metadata.name).as_str()),
+            uid: Arc::from(&*metadata.uid),
+            resource_version: Arc::from(&*metadata.resource_version),
+            labels: shared.labels(metadata.labels.iter()),
+            annotations: document.annotations(&mut shared),
+            terminating: metadata.deletion_timestamp.non_empty().is_some(),
+            controller: metadata.controller().map(|owner| shared.owner(owner)),
+            node_name: document.node_name().map(|name| shared.text(name)),
+            body: document.body(&mut shared, raw)?,
+        })
+    }
+}
+
+impl fmt::Debug for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectKind").field("resource", &self.resource).field("gvr", &self.gvr).finish()
+    }
+}
+
+impl Kind for ObjectKind {
+    type Object = Object;
+
+    fn gvr(&self) -> &GroupVersionResource {
+        &self.gvr
+    }
+
+    fn key(&self, object: &Object) -> ObjectKey {
+        let namespace = Some(object.namespace()).filter(|_| self.gvr.namespaced);
+        ObjectKey::new(namespace, object.name())
+    }
+
+    fn resource_version<'a>(&self, object: &'a Object) -> &'a str {
+        &object.resource_version
+    }
+
+    fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<Object, DecodeError> {
+        match content_type {
+            ContentType::Json => self.decode(bytes).map_err(|error| DecodeError::Invalid(Box::new(error))),
+            other => Err(DecodeError::UnsupportedContentType(other)),
+        }
+    }
+}
+
+/// An object as the API sends it, cut down to what is read of its kind.
+trait Document<'a>: Deserialize<'a> + Default {
+    /// Whether the object is kept as it is, too.
+    const KEEPS_RAW: bool = false;
+    /// `apiVersion` and `kind` of what is kept.
+    const TYPE: Option<(&'static str, &'static str)> = None;
+
+    fn metadata(&self) -> &Metadata<'a>;
+
+    /// The annotations that are kept: none, unless some plugin reads this kind's.
+    fn annotations(&self, _: &mut Interners) -> Labels {
+        Labels::default()
+    }
+
+    /// The node it belongs to.
+    fn node_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// What it says; `raw` is there if it is kept.
+    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, Misfit>;
+}
+
+/// The annotations of kinds of which plugins read some.
+fn annotations(metadata: &Metadata<'_>, shared: &mut Interners) -> Labels {
+    shared.labels(metadata.annotations.iter().filter(|(key, _)| *key != LAST_APPLIED))
+}
+
+/// An object of which nothing is known but what all have.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Unknown<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+}
+
+impl<'a> Document<'a> for Unknown<'a> {
+    const KEEPS_RAW: bool = true;
+
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, _: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, Misfit> {
+        Ok(Body::Other(raw.unwrap_or_default()))
+    }
+}

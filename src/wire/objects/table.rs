@@ -1,0 +1,65 @@
+//! The kinds that have types of their own, where the API server serves them, and how they are read.
+
+use kube_informers::GroupVersionResource;
+use supercargo_framework::Text;
+use supercargo_framework::objects::resources;
+
+use super::Decode;
+use super::csi::{Attachment, Capacity, Driver, Node};
+use super::storage::{Claim, Class, Volume};
+use super::workloads::{Budget, Controller, Named, Selecting, Service};
+
+/// A row of the table.
+pub(super) struct Entry {
+    pub(super) resource: Text,
+    group: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+    pub(super) decode: Decode,
+}
+
+impl Entry {
+    /// All of them are of version 1.
+    pub(super) fn gvr(&self) -> GroupVersionResource {
+        if self.namespaced {
+            GroupVersionResource::namespaced(self.group, "v1", self.plural)
+        } else {
+            GroupVersionResource::cluster(self.group, "v1", self.plural)
+        }
+    }
+}
+
+const fn namespaced(resource: Text, group: &'static str, plural: &'static str, decode: Decode) -> Entry {
+    Entry { resource, group, plural, namespaced: true, decode }
+}
+
+const fn cluster(resource: Text, group: &'static str, plural: &'static str, decode: Decode) -> Entry {
+    Entry { resource, group, plural, namespaced: false, decode }
+}
+
+const STORAGE: &str = "storage.k8s.io";
+
+/// Every kind with a type of its own.
+pub(super) static KINDS: [Entry; 13] = [
+    cluster(resources::PERSISTENT_VOLUME, "", "persistentvolumes", |k, j| k.read::<Volume<'_>>(j)),
+    namespaced(resources::PERSISTENT_VOLUME_CLAIM, "", "persistentvolumeclaims", |k, j| {
+        k.read::<Claim<'_>>(j)
+    }),
+    cluster(resources::STORAGE_CLASS, STORAGE, "storageclasses", |k, j| k.read::<Class<'_>>(j)),
+    cluster(resources::CSI_NODE, STORAGE, "csinodes", |k, j| k.read::<Node<'_>>(j)),
+    cluster(resources::CSI_DRIVER, STORAGE, "csidrivers", |k, j| k.read::<Driver<'_>>(j)),
+    namespaced(resources::CSI_STORAGE_CAPACITY, STORAGE, "csistoragecapacities", |k, j| {
+        k.read::<Capacity<'_>>(j)
+    }),
+    cluster(resources::VOLUME_ATTACHMENT, STORAGE, "volumeattachments", |k, j| k.read::<Attachment<'_>>(j)),
+    namespaced(resources::SERVICE, "", "services", |k, j| k.read::<Service<'_>>(j)),
+    namespaced(resources::REPLICATION_CONTROLLER, "", "replicationcontrollers", |k, j| {
+        k.read::<Controller<'_>>(j)
+    }),
+    namespaced(resources::REPLICA_SET, "apps", "replicasets", |k, j| k.read::<Selecting<'_>>(j)),
+    namespaced(resources::STATEFUL_SET, "apps", "statefulsets", |k, j| k.read::<Selecting<'_>>(j)),
+    cluster(resources::NAMESPACE, "", "namespaces", |k, j| k.read::<Named<'_>>(j)),
+    namespaced(resources::POD_DISRUPTION_BUDGET, "policy", "poddisruptionbudgets", |k, j| {
+        k.read::<Budget<'_>>(j)
+    }),
+];

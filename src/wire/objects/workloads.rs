@@ -1,0 +1,153 @@
+//! What selects pods, and namespaces.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use supercargo_framework::objects::{self, Body, Namespace, PodDisruptionBudget, Workload};
+use supercargo_framework::selector::LabelSelector;
+
+use super::Document;
+use crate::wire::error::Misfit;
+use crate::wire::interners::Interners;
+use crate::wire::json::{Keys, Obj, Pairs};
+use crate::wire::metadata::Metadata;
+use crate::wire::selector::WireLabelSelector;
+
+/// A Service.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Service<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Obj<PlainSelection<'a>>,
+}
+
+/// A selector that is a map of labels.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PlainSelection<'a> {
+    #[serde(borrow)]
+    selector: Pairs<'a>,
+}
+
+impl<'a> Document<'a> for Service<'a> {
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+        Ok(Body::Service(objects::Service { selector: shared.labels(self.spec.selector.iter()) }))
+    }
+}
+
+/// A ReplicationController.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Controller<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Obj<PlainSelection<'a>>,
+}
+
+impl<'a> Document<'a> for Controller<'a> {
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+        let exact = shared.labels(self.spec.selector.iter());
+        let selector = if exact.is_empty() { None } else { LabelSelector::parse(&exact, []).ok() };
+        Ok(Body::Workload(Workload { selector }))
+    }
+}
+
+/// A ReplicaSet or a StatefulSet.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Selecting<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Obj<Selection<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Selection<'a> {
+    #[serde(borrow)]
+    selector: Option<Obj<WireLabelSelector<'a>>>,
+}
+
+impl Selection<'_> {
+    /// The selector; one that cannot be evaluated selects nothing, as upstream has it.
+    fn selector(&self, shared: &mut Interners) -> Option<LabelSelector> {
+        shared.label_selector(self.selector.as_ref()).unwrap_or_default()
+    }
+}
+
+impl<'a> Document<'a> for Selecting<'a> {
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+        Ok(Body::Workload(Workload { selector: self.spec.selector(shared) }))
+    }
+}
+
+/// A PodDisruptionBudget.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Budget<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Obj<Selection<'a>>,
+    #[serde(borrow)]
+    status: Obj<BudgetStatus<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BudgetStatus<'a> {
+    disruptions_allowed: Option<i32>,
+    #[serde(borrow)]
+    disrupted_pods: Keys<'a>,
+}
+
+impl<'a> Document<'a> for Budget<'a> {
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+        let mut disrupted_pods = shared.texts(&self.status.disrupted_pods.0);
+        disrupted_pods.sort();
+        Ok(Body::PodDisruptionBudget(PodDisruptionBudget {
+            selector: self.spec.selector(shared),
+            disruptions_allowed: self.status.disruptions_allowed.unwrap_or_default(),
+            disrupted_pods,
+        }))
+    }
+}
+
+/// A Namespace: its labels are all that matters of it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Named<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+}
+
+impl<'a> Document<'a> for Named<'a> {
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+        Ok(Body::Namespace(Namespace {}))
+    }
+}

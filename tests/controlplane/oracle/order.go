@@ -1,0 +1,55 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// order makes the lists of all informers of the oracle's kinds come in order of namespace and name. Upstream's come out of
+// maps, and where plugins take the first that will do, chance would choose. It must be called before anybody has a lister.
+func order(factory informers.SharedInformerFactory) {
+	core, apps, storage := factory.Core().V1(), factory.Apps().V1(), factory.Storage().V1()
+	for _, informer := range []cache.SharedIndexInformer{
+		core.Pods().Informer(), core.Nodes().Informer(), core.Namespaces().Informer(), core.Services().Informer(),
+		core.ReplicationControllers().Informer(), core.PersistentVolumes().Informer(),
+		core.PersistentVolumeClaims().Informer(), apps.ReplicaSets().Informer(), apps.StatefulSets().Informer(),
+		factory.Policy().V1().PodDisruptionBudgets().Informer(), storage.StorageClasses().Informer(),
+		storage.CSINodes().Informer(), storage.CSIDrivers().Informer(), storage.CSIStorageCapacities().Informer(),
+		storage.VolumeAttachments().Informer(),
+	} {
+		indexer := field[cache.Indexer](informer, "indexer")
+		*indexer = ordered{*indexer}
+	}
+}
+
+type ordered struct{ cache.Indexer }
+
+func (o ordered) List() []any {
+	return sorted(o.Indexer.List())
+}
+
+func (o ordered) Index(name string, object any) ([]any, error) {
+	objects, err := o.Indexer.Index(name, object)
+	return sorted(objects), err
+}
+
+func (o ordered) ByIndex(name, value string) ([]any, error) {
+	objects, err := o.Indexer.ByIndex(name, value)
+	return sorted(objects), err
+}
+
+func sorted(objects []any) []any {
+	slices.SortFunc(objects, func(a, b any) int {
+		x, errX := meta.Accessor(a)
+		y, errY := meta.Accessor(b)
+		if errX != nil || errY != nil {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+	})
+	return objects
+}
