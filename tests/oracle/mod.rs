@@ -10,12 +10,12 @@ mod shrink;
 mod subject;
 mod upstream;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use answer::Answer;
 use compare::{Counts, Difference, Meant};
@@ -30,6 +30,8 @@ const STEPS: usize = 6_000;
 const STEPS_PER_HISTORY: usize = 60;
 /// So many histories are with upstream's side while ours plays the next.
 const AHEAD: usize = 4;
+/// So many kinds of difference are told of at most.
+const MOST_KINDS: usize = 4;
 
 #[test]
 fn made_up_histories_have_the_same_answers_as_upstream() {
@@ -83,13 +85,21 @@ impl Wishes {
     }
 }
 
-/// Plays histories on both sides until enough steps have been compared.
+/// Where the sides part in one history.
+struct Parted {
+    seed: u64,
+    played: Played,
+    found: Vec<Difference>,
+}
+
+/// Plays histories on both sides until enough steps have been compared, or too many differ.
 fn made_up() -> Result<()> {
     let Some(mut upstream) = upstream()? else { return Ok(()) };
     let (wishes, meant) = (Wishes::read()?, Meant::read()?);
     let (mut counts, mut used, began) = (Counts::default(), BTreeSet::new(), Instant::now());
-    let (mut waiting, mut seed, mut made) = (std::collections::VecDeque::new(), wishes.seed, 0);
-    while made < wishes.steps || !waiting.is_empty() {
+    let (mut waiting, mut seed, mut made) = (VecDeque::new(), wishes.seed, 0);
+    let mut parted: BTreeMap<String, Parted> = BTreeMap::new();
+    while (made < wishes.steps && parted.len() < MOST_KINDS) || !waiting.is_empty() {
         while waiting.len() < AHEAD && made < wishes.steps {
             let played = generate::history(seed, STEPS_PER_HISTORY, &wishes.mix)?;
             upstream.ask(&played.history)?;
@@ -101,27 +111,27 @@ fn made_up() -> Result<()> {
         let theirs = upstream.answers().with_context(|| format!("seed {seed}"))?;
         let (found, compared) = compare::differences(&theirs, &played.answers, &meant, &mut used);
         counts.merge(&compared);
-        if !found.is_empty() || played.stopped.is_some() {
-            drop(upstream);
-            let text = explain(&played, &theirs, &found, &meant)?;
-            bail!("seed {seed}:\n{text}\ncompared until then:\n{counts}");
+        let kind = found.first().map(|difference| kind_of(&difference.path));
+        let stop = || played.stopped.as_ref().map(|_| "supercargo stopped".to_owned());
+        if let Some(kind) = stop().or(kind) {
+            eprintln!("seed {seed}: {kind}");
+            parted.entry(kind).or_insert(Parted { seed, played, found });
         }
     }
-    println!(
-        "compared with upstream in {:.0} s, seeds {} to {}:",
-        began.elapsed().as_secs_f32(),
-        wishes.seed,
-        seed - 1
-    );
-    println!("{counts}");
-    for kind in ["scores", "choices", "reasons", "moves", "events", "conditions"] {
-        ensure!(wishes.steps < STEPS || counts.of(kind) > 0, "no {kind} have been compared");
+    let took = began.elapsed().as_secs_f32();
+    println!("compared with upstream in {took:.0} s, seeds {} to {}:\n{counts}", wishes.seed, seed - 1);
+    let mut text = String::new();
+    for Parted { seed, played, found } in parted.values() {
+        write!(text, "seed {seed}:\n{}", explain(&mut upstream, played, found, &meant)?)?;
     }
-    let unused = meant.unused(&used);
-    ensure!(
-        wishes.steps < STEPS || unused.is_empty(),
-        "differences.yaml: unused, so delete them: {unused:?}"
-    );
+    ensure!(text.is_empty(), "{text}");
+    if wishes.steps >= STEPS {
+        for kind in ["scores", "choices", "reasons", "moves", "events", "conditions"] {
+            ensure!(counts.of(kind) > 0, "no {kind} have been compared");
+        }
+        let unused = meant.unused(&used);
+        ensure!(unused.is_empty(), "differences.yaml: unused, so delete them: {unused:?}");
+    }
     Ok(())
 }
 
@@ -155,7 +165,7 @@ fn play(history: &History) -> Result<Vec<Answer>> {
 }
 
 /// A failure as a person wants to see it: what differs, and the smallest history that shows it.
-fn explain(played: &Played, theirs: &[Answer], found: &[Difference], meant: &Meant) -> Result<String> {
+fn explain(upstream: &mut Upstream, played: &Played, found: &[Difference], meant: &Meant) -> Result<String> {
     let mut text = String::new();
     if let Some(why) = &played.stopped {
         writeln!(text, "supercargo stopped after {} steps: {why}", played.answers.len())?;
@@ -163,36 +173,24 @@ fn explain(played: &Played, theirs: &[Answer], found: &[Difference], meant: &Mea
     for difference in found {
         write!(text, "{difference}")?;
     }
-    let last = played.answers.len().min(theirs.len());
-    let shown = found.first().map_or(last, |difference| difference.step + 1);
     let mut history = played.history.clone();
-    history.steps.truncate(shown.max(1));
-    let kind = found.first().map(|difference| kind_of(&difference.path));
-    let mut upstream = upstream()?.context("upstream's side was there before")?;
-    let mut fails = |history: &History| -> bool {
-        let Ok(theirs) = upstream.play(history) else { return false };
-        match (play(history), &kind) {
-            (Err(_), None) => true,
-            (Ok(ours), Some(kind)) => {
-                let (found, _) = compare::differences(&theirs, &ours, meant, &mut BTreeSet::new());
-                found.iter().any(|difference| kind_of(&difference.path) == *kind)
-            }
-            _ => false,
-        }
+    let kind = if played.stopped.is_some() { None } else { found.first() };
+    history.steps.truncate(kind.map_or(history.steps.len(), |difference| difference.step + 1));
+    let kind = kind.map(|difference| kind_of(&difference.path));
+    let compared = |upstream: &mut Upstream, history: &History| -> Result<Vec<Difference>> {
+        let (theirs, ours) = (upstream.play(history)?, play(history)?);
+        Ok(compare::differences(&theirs, &ours, meant, &mut BTreeSet::new()).0)
     };
-    let smallest = shrink::shrink(&history, &mut fails);
-    writeln!(
-        text,
-        "the smallest history that shows it (keep it in tests/oracle/scenarios once it is mended):"
-    )?;
+    let smallest = shrink::shrink(&history, &mut |history| match &kind {
+        None => play(history).is_err(),
+        Some(kind) => compared(upstream, history)
+            .is_ok_and(|found| found.first().is_some_and(|first| kind_of(&first.path) == *kind)),
+    });
+    writeln!(text, "a small history that shows it (keep it in tests/oracle/scenarios once it is mended):")?;
     writeln!(text, "{}", smallest.to_yaml()?)?;
-    if let Ok(theirs) = upstream.play(&smallest)
-        && let Ok(ours) = play(&smallest)
-    {
-        let (found, _) = compare::differences(&theirs, &ours, meant, &mut BTreeSet::new());
-        for difference in found {
-            write!(text, "{difference}")?;
-        }
+    match compared(upstream, &smallest) {
+        Ok(found) => found.iter().try_for_each(|difference| write!(text, "{difference}"))?,
+        Err(why) => writeln!(text, "{why:#}")?,
     }
     Ok(text)
 }

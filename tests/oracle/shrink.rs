@@ -1,20 +1,22 @@
 //! Makes a history that shows a difference as small as it can: fewer steps, then less in the objects.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::history::{History, Step};
 
-/// So many histories are tried at most.
-const MOST_TRIES: usize = 1500;
+/// So long it goes on at most.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The smallest history found that still `fails`.
 pub(super) fn shrink(history: &History, fails: &mut dyn FnMut(&History) -> bool) -> History {
-    let mut shrinker = Shrinker { best: history.clone(), fails, tries: 0 };
+    let mut shrinker = Shrinker { best: history.clone(), fails, end: Instant::now() + PATIENCE };
     loop {
         let before = shrinker.best.clone();
         shrinker.drop_steps();
         shrinker.drop_fields();
-        if shrinker.best == before || shrinker.tries >= MOST_TRIES {
+        if shrinker.best == before || shrinker.is_over() {
             return shrinker.best;
         }
     }
@@ -23,16 +25,19 @@ pub(super) fn shrink(history: &History, fails: &mut dyn FnMut(&History) -> bool)
 struct Shrinker<'f> {
     best: History,
     fails: &'f mut dyn FnMut(&History) -> bool,
-    tries: usize,
+    end: Instant,
 }
 
 impl Shrinker<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
     /// Keeps a smaller history if it fails, too.
     fn try_it(&mut self, smaller: History) -> bool {
-        if self.tries >= MOST_TRIES {
+        if self.is_over() {
             return false;
         }
-        self.tries += 1;
         let fails = (self.fails)(&smaller);
         if fails {
             self.best = smaller;

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use super::answer::Answer;
@@ -14,7 +16,8 @@ use super::history::History;
 pub(super) struct Upstream {
     child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    /// Its lines. They are read as they come: it takes no more input while nobody reads what it says.
+    lines: Receiver<std::io::Result<String>>,
 }
 
 /// What it prints for a history.
@@ -36,7 +39,10 @@ impl Upstream {
             .with_context(|| format!("start {}", program.display()))?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().context("its output is a pipe")?);
-        Ok(Self { child, input, output })
+        let (sender, lines) = channel();
+        // It ends with the program.
+        thread::spawn(move || output.lines().try_for_each(|line| sender.send(line)));
+        Ok(Self { child, input, lines })
     }
 
     /// Asks for the answers to a history; [`answers`](Self::answers) takes them, in the order of asking.
@@ -46,9 +52,10 @@ impl Upstream {
     }
 
     pub(super) fn answers(&mut self) -> Result<Vec<Answer>> {
-        let mut line = String::new();
-        self.output.read_line(&mut line).context("read from upstream's side")?;
-        ensure!(!line.is_empty(), "upstream's side has ended: {:?}", self.child.try_wait());
+        let Ok(line) = self.lines.recv() else {
+            bail!("upstream's side has ended: {:?}", self.child.try_wait());
+        };
+        let line = line.context("read from upstream's side")?;
         let answers: Answers = serde_json::from_str(&line).context("read upstream's answers")?;
         if !answers.error.is_empty() {
             bail!("upstream's side says: {}", answers.error);
