@@ -158,14 +158,14 @@ profiles:
 - schedulerName: two
   pluginConfig:
   - name: NodeResourcesFit
-    args: {ignoredResources: [example.com/mine], scoringStrategy: {type: MostAllocated}}
+    args: {ignoredResources: [example.com/mine], scoringStrategy: {resources: [{name: cpu, weight: 2}]}}
 ";
     let config = valid(text);
     for profile in &config.profiles {
         let args = &profile.args["NodeResourcesFit"];
         assert_eq!(args["ignoredResources"], serde_json::json!(["example.com/b", "example.com/a"]));
     }
-    assert_eq!(config.profiles[1].args["NodeResourcesFit"]["scoringStrategy"]["type"], "MostAllocated");
+    assert_eq!(config.profiles[1].args["NodeResourcesFit"]["scoringStrategy"]["resources"][0]["weight"], 2);
     let none = valid("extenders: [{urlPrefix: 'http://x', managedResources: [{name: a.b/c}]}]\n");
     assert!(none.profiles[0].args.is_empty());
 }
