@@ -6,7 +6,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
-use supercargo_framework::binding::Cluster;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Cluster, Predicate, WaitError,
 };
