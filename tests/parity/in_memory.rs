@@ -59,7 +59,9 @@ fn all() -> Result<()> {
     ensure!(total < LONGEST, "{} scenarios took {total:?}", reports.len());
 
     let mut results = Results::new(Meant::read()?);
-    reports.into_iter().for_each(|report| results.add(&report.name, report.found));
+    for report in reports {
+        results.add(&report.name, report.found);
+    }
     results.verdict()
 }
 

@@ -4,7 +4,7 @@
 mod deviations;
 mod feature;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,6 +90,15 @@ struct HistoryDifference {
     reason: String,
 }
 
+/// What the recorded run of made-up histories has compared.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Compared {
+    first_seed: u64,
+    last_seed: u64,
+    counts: BTreeMap<String, u64>,
+}
+
 /// What the report is made of.
 struct Sources {
     scenarios: Vec<Scenario>,
@@ -98,6 +107,7 @@ struct Sources {
     meant: Meant,
     exceptions: Vec<(Release, Exceptions)>,
     histories: Histories,
+    compared: Option<Compared>,
     /// Histories that are played in every run.
     kept: usize,
     deviations: Deviations,
@@ -113,12 +123,15 @@ impl Sources {
         let oracle = root().join("tests").join("oracle");
         let text = fs::read_to_string(oracle.join("differences.yaml")).context("read the oracle's list")?;
         let kept = oracle.join("scenarios");
+        let compared = fs::read_to_string(oracle.join("counts.yaml")).ok();
+        let compared = compared.map(|text| serde_saphyr::from_str(&text).context("read the oracle's counts"));
         Ok(Self {
             upstream: upstream.into_iter().collect(),
             scenarios,
             meant: Meant::read()?,
             exceptions: exceptions.collect::<Result<_>>()?,
             histories: serde_saphyr::from_str(&text).context("read the oracle's list")?,
+            compared: compared.transpose()?,
             kept: if kept.is_dir() { yaml_files(&kept)?.len() } else { 0 },
             deviations: Deviations::read(&root().join("docs").join("deviations.md"))?,
         })
@@ -127,7 +140,7 @@ impl Sources {
     fn report(&self) -> Result<String> {
         let mut text = String::new();
         self.head(&mut text)?;
-        self.plugins(&mut text)?;
+        plugins(&mut text)?;
         self.servers(&mut text)?;
         self.histories(&mut text)?;
         let mut rows = self.deviations.clone();
@@ -158,27 +171,6 @@ impl Sources {
             let (title, count) = (feature.title, scenarios.len());
             let differences = count - equal + decisions;
             writeln!(text, "| [{title}](#{anchor}) | {count} | {equal} | {differences} |")?;
-        }
-        Ok(())
-    }
-
-    fn plugins(&self, text: &mut String) -> Result<()> {
-        let here: Vec<&str> = UPSTREAM_DEFAULTS
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| MISSING.iter().all(|(missing, _)| missing != name))
-            .collect();
-        writeln!(
-            text,
-            "\n## Plugins\n\n\
-             Upstream enables these by default, with every feature gate on; {} of {} are here, in upstream's order and with\n\
-             its weights: {}.\n\nMissing:\n",
-            here.len(),
-            UPSTREAM_DEFAULTS.len(),
-            here.join(", "),
-        )?;
-        for (name, what) in MISSING {
-            writeln!(text, "* **{name}**: {what}.")?;
         }
         Ok(())
     }
@@ -222,13 +214,25 @@ impl Sources {
              Upstream's scheduler package, in process, and supercargo play the same histories: nodes, pods, volumes, budgets,\n\
              namespaces and time that change at random from a seed. After every step they must agree on every plugin's verdict\n\
              and score on every node, the reasons, the choice, the victims, which event woke which pod and into which queue, the\n\
-             events, conditions and writes. {} histories that have once shown a difference are played in every run beside the new\n\
-             ones.\n",
+             events, conditions and writes.{}\n",
             match self.kept {
-                0 => "No".to_owned(),
-                kept => kept.to_string(),
+                0 => String::new(),
+                kept => format!(
+                    " Kept and played in every run, because they have shown a difference once: {kept}."
+                ),
             }
         )?;
+        if let Some(Compared { first_seed, last_seed, counts }) = &self.compared {
+            writeln!(
+                text,
+                "Compared in a recorded run (seeds {first_seed} to {last_seed}), without an unexplained difference:\n\n\
+                 | what | how many |\n|---|---|"
+            )?;
+            for (kind, number) in counts {
+                writeln!(text, "| {kind} | {number} |")?;
+            }
+            writeln!(text)?;
+        }
         if self.histories.differences.is_empty() {
             writeln!(text, "Nothing differs on purpose.")?;
         } else {
@@ -246,10 +250,18 @@ impl Sources {
         let (equal, differ): (Vec<&Scenario>, Vec<&Scenario>) =
             scenarios.iter().partition(|scenario| self.reasons(scenario).is_empty());
         if !equal.is_empty() {
-            writeln!(text, "\nEqual, shown by {}:\n", count(equal.len()))?;
+            writeln!(text, "\nEqual, shown by {}:\n", count(equal.len(), "scenario"))?;
         }
         for scenario in equal {
             writeln!(text, "* {} (`{}`)", scenario.about.trim(), scenario.name)?;
+        }
+        for file in feature.tests {
+            let tests =
+                tests_of(&fs::read_to_string(root().join(file)).with_context(|| format!("read {file}"))?);
+            writeln!(text, "\nHeld by {} of `{file}`:\n", count(tests.len(), "test"))?;
+            for test in tests {
+                writeln!(text, "* {test}")?;
+            }
         }
         let decisions = rows.take(feature, last);
         if differ.is_empty() && decisions.is_empty() {
@@ -291,12 +303,51 @@ impl Sources {
     }
 }
 
+#[test]
+fn names_of_tests_are_sentences() {
+    let source =
+        "#[test]\nfn a_pod_waits() {\n}\n\nfn helper() {}\n\n#[test]\n#[ignore]\n    fn it_goes() {}\n";
+    assert_eq!(tests_of(source), ["a pod waits.", "it goes."]);
+}
+
+/// Which of upstream's default plugins are here.
+fn plugins(text: &mut String) -> Result<()> {
+    let here: Vec<String> = UPSTREAM_DEFAULTS
+        .iter()
+        .filter(|(name, _)| MISSING.iter().all(|(missing, _)| missing != name))
+        .map(|(name, weight)| if *weight == 0 { (*name).to_owned() } else { format!("{name} ({weight})") })
+        .collect();
+    writeln!(
+        text,
+        "\n## Plugins\n\n\
+         Upstream enables these by default, with every feature gate on; {} of {} are here, in upstream's order and with\n\
+         its weights: {}.\n\nMissing:\n",
+        here.len(),
+        UPSTREAM_DEFAULTS.len(),
+        here.join(", "),
+    )?;
+    for (name, what) in MISSING {
+        writeln!(text, "* **{name}**: {what}.")?;
+    }
+    Ok(())
+}
+
 fn group_of(scenario: &Scenario) -> &str {
     scenario.name.split_once('/').map_or(scenario.name.as_str(), |(group, _)| group)
 }
 
-fn count(scenarios: usize) -> String {
-    if scenarios == 1 { "one scenario".to_owned() } else { format!("{scenarios} scenarios") }
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("one {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// The names of a file's tests, as the sentences that they are.
+fn tests_of(source: &str) -> Vec<String> {
+    let parts = source.split("#[test]\n").skip(1);
+    let names = parts.filter_map(|part| {
+        let function = part.lines().map(str::trim_start).find(|line| line.starts_with("fn "))?;
+        function.strip_prefix("fn ")?.split('(').next()
+    });
+    names.map(|name| sentence(&name.replace('_', " "))).collect()
 }
 
 /// A reason as one line that ends in a full stop.

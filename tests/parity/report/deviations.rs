@@ -75,7 +75,7 @@ fn rows_go_to_the_first_feature_that_asks_for_them() {
                 ## Binding\n\n| what | why |\n|---|---|\n| bind | c |\n";
     let mut rows = Deviations::parse(text);
     assert_eq!(rows.sections().collect::<Vec<_>>(), ["Decisions", "Decisions", "Binding"]);
-    let feature = |sections, words| Feature { title: "", groups: &[], sections, words };
+    let feature = |sections, words| Feature { title: "", groups: &[], tests: &[], sections, words };
     assert_eq!(rows.take(&feature(&[], &["ports"]), false), ["| host ports | a |"]);
     assert_eq!(rows.take(&feature(&["Binding"], &["ports"]), false), ["| bind | c |"]);
     assert_eq!(rows.take(&feature(&[], &[]), true), ["| other | b |"]);
