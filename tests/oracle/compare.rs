@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::answer::{Answer, Cycle, Outcome};
 
@@ -40,6 +42,13 @@ impl Counts {
         for (kind, count) in &other.0 {
             *self.0.entry(kind).or_default() += count;
         }
+    }
+
+    /// Writes them down, with the seeds that they come from.
+    pub(super) fn write(&self, file: &Path, first: u64, last: u64) -> Result<()> {
+        let recorded = json!({"firstSeed": first, "lastSeed": last, "counts": self.0});
+        let text = serde_saphyr::to_string(&recorded).context("write YAML")?;
+        fs::write(file, text).with_context(|| format!("write {}", file.display()))
     }
 
     pub(super) fn of(&self, kind: &str) -> u64 {
