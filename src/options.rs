@@ -94,6 +94,7 @@ mod tests {
                 ("TaintToleration", 3),
                 ("NodeAffinity", 2),
                 ("NodeResourcesFit", 1),
+                ("VolumeBinding", 1),
                 ("PodTopologySpread", 2),
                 ("InterPodAffinity", 2),
                 ("NodeResourcesBalancedAllocation", 1),

@@ -181,6 +181,7 @@ pub async fn schedule_by(
 /// How pods and nodes are read: whole where an extender is sent them.
 fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
+    let pods = pods.features(config.features.clone());
     (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
 }
 

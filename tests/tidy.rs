@@ -117,6 +117,7 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     ("src/events.rs", &["Method::PATCH", "Method::POST"]),
     // Extenders are no part of the cluster.
     ("src/extender.rs", &["Request::post"]),
+    ("src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
     ("src/status_writer.rs", &["Method::PATCH"]),
 ];
 

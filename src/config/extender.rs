@@ -179,7 +179,7 @@ fn read_tls(cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<ExtenderTls>
 fn is_base64(text: &str) -> bool {
     let letters = text.trim_end_matches('=');
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "+/".contains(letter);
-    text.len() % 4 == 0 && text.len() - letters.len() <= 2 && letters.chars().all(is_letter)
+    text.len().is_multiple_of(4) && text.len() - letters.len() <= 2 && letters.chars().all(is_letter)
 }
 
 fn read_managed_resources(

@@ -31,19 +31,27 @@ pub(super) fn nodes_args(pod: &PodInfo, nodes: &[Arc<NodeRecord>], by_name: bool
 pub(super) fn preemption_args(pod: &PodInfo, candidates: &[Candidate], by_name: bool) -> Vec<u8> {
     let mut text = String::from("{\"Pod\":");
     push_pod(&mut text, pod);
-    let (empty, full) = match by_name {
-        true => ("NodeNameToVictims", "NodeNameToMetaVictims"),
-        false => ("NodeNameToMetaVictims", "NodeNameToVictims"),
-    };
-    text.push_str(&format!(",\"{empty}\":null,\"{full}\":{{"));
+    text.push_str(if by_name {
+        ",\"NodeNameToVictims\":null,\"NodeNameToMetaVictims\":{"
+    } else {
+        ",\"NodeNameToMetaVictims\":null,\"NodeNameToVictims\":{"
+    });
     for (position, Candidate { node, victims, pdb_violations }) in candidates.iter().enumerate() {
-        let comma = if position == 0 { "" } else { "," };
-        text.push_str(&format!("{comma}{}:{{\"Pods\":", json!(node)));
-        push_list(&mut text, victims, |text, victim| match by_name {
-            true => text.push_str(&json!({ "UID": victim.uid.0 }).to_string()),
-            false => push_pod(text, victim),
+        if position > 0 {
+            text.push(',');
+        }
+        text.push_str(&json!(node).to_string());
+        text.push_str(":{\"Pods\":");
+        push_list(&mut text, victims, |text, victim| {
+            if by_name {
+                text.push_str(&json!({ "UID": victim.uid.0 }).to_string());
+            } else {
+                push_pod(text, victim);
+            }
         });
-        text.push_str(&format!(",\"NumPDBViolations\":{pdb_violations}}}"));
+        text.push_str(",\"NumPDBViolations\":");
+        text.push_str(&pdb_violations.to_string());
+        text.push('}');
     }
     text.push_str("}}");
     text.into_bytes()
@@ -140,8 +148,8 @@ impl<'a> Fields<'a> {
 
     /// A field, unless it is null; the last of those that differ in case only.
     fn get(&self, name: &str) -> Option<&'a Value> {
-        let fields = self.0.into_iter().flatten();
-        let found = fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).next_back();
+        let mut fields = self.0.into_iter().flatten();
+        let found = fields.rfind(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value).filter(|value| !value.is_null())
     }
 

@@ -79,7 +79,7 @@ fn extender(plane: &ControlPlane) -> Extender {
     })
 }
 
-/// Four extenders: a dead one that may be ignored, one that is sent nodes whole, one by name, and one that binds.
+/// No preemption, and four extenders: a dead one that may be ignored, one that is sent nodes whole, one by name, and one that binds.
 fn config(scheduler_name: &str, url: &str) -> Value {
     let ignored = |name: &str| json!([{ "name": name, "ignoredByScheduler": true }]);
     json!({
@@ -104,7 +104,7 @@ fn config(scheduler_name: &str, url: &str) -> Value {
         ],
         "profiles": [{
             "schedulerName": scheduler_name,
-            "plugins": { "postFilter": { "disabled": [{ "name": "DefaultPreemption" }] } },
+            "plugins": { "postFilter": { "disabled": [{ "name": "*" }] } },
         }],
     })
 }

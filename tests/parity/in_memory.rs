@@ -20,9 +20,9 @@ const SERVERS: usize = 2;
 const LONGEST: Duration = Duration::from_mins(2);
 
 /// How a scenario went.
-struct Report {
+pub(super) struct Report {
     name: String,
-    found: Vec<Difference>,
+    pub(super) found: Vec<Difference>,
     took: Duration,
     /// How much of the scheduler's time was skipped: that is what it would have waited for a backoff.
     skipped: Duration,
@@ -65,7 +65,7 @@ fn all() -> Result<()> {
     results.verdict()
 }
 
-fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {
+pub(super) fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {
     let began = Instant::now();
     let expected = Expected::read(&scenario.name)?.pods;
     let (memory, embedded) = Memory::start(config)?;

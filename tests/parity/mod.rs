@@ -2,6 +2,7 @@
 //! control plane, and through supercargo on the API server in memory. `README.md` has the format, and how to run,
 //! add and record.
 
+mod alterations;
 mod cluster;
 mod compare;
 mod in_memory;

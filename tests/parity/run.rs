@@ -66,11 +66,9 @@ impl Run<'_> {
         // The other scenario's nodes must be out of sight, and this one's in sight, before the first pod.
         self.wait_until_nodes_are_known(0)?;
         for object in &self.scenario.objects {
-            let created = self.post(&object.path, &object.object)?;
-            if let Some(status) = &object.status {
-                let name = created.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-                let path = format!("{}/{name}/status", object.path);
-                self.send(Method::Patch, &path, Some(&json!({ "status": status })))?;
+            let target = object.target();
+            if !self.scenario.comes_later(&target) {
+                self.create(&target)?;
             }
         }
         let mut nodes = 0;
@@ -113,14 +111,18 @@ impl Run<'_> {
             self.create(target)?;
         }
         if let (Some(target), Some(with)) = (&step.patch, &step.with) {
-            let mut path = target.path();
+            let mut path = self.scenario.path(target)?;
             if let Some(subresource) = &step.subresource {
                 path = format!("{path}/{subresource}");
             }
             self.send(Method::Patch, &path, Some(with))?;
         }
         if let Some(target) = &step.delete {
-            self.send(Method::Delete, &format!("{}?gracePeriodSeconds=0", target.path()), None)?;
+            let path = self.scenario.path(target)?;
+            self.send(Method::Delete, &format!("{path}?gracePeriodSeconds=0"), None)?;
+        }
+        if let (Some(target), Some(has)) = (&step.see, &step.has) {
+            self.see(&self.scenario.path(target)?, has)?;
         }
         if let Some(time) = step.elapse {
             self.cluster.elapse(Duration::from_millis(time))?;
@@ -137,6 +139,15 @@ impl Run<'_> {
                 self.post("/api/v1/nodes", &self.scenario.node(target)?)?;
                 return Ok(());
             }
+            Target::Other { .. } => {
+                let object = self.scenario.object(target)?;
+                self.post(&object.path, &self.filled_in(&object.object))?;
+                if let Some(status) = &object.status {
+                    let path = format!("{}/status", object.own_path());
+                    self.send(Method::Patch, &path, Some(&json!({ "status": status })))?;
+                }
+                return Ok(());
+            }
             Target::Pod(name) => name,
         };
         let pod = self.scenario.pod(name)?;
@@ -151,6 +162,41 @@ impl Run<'_> {
             self.expect(name, expect)?;
         }
         Ok(())
+    }
+
+    /// The same with each `{uid of p}` replaced by the UID of that pod.
+    fn filled_in(&self, object: &Value) -> Value {
+        match object {
+            Value::String(text) => {
+                let uids = self.uids.iter();
+                Value::String(
+                    uids.fold(text.clone(), |text, (name, uid)| {
+                        text.replace(&format!("{{uid of {name}}}"), uid)
+                    }),
+                )
+            }
+            Value::Array(items) => items.iter().map(|item| self.filled_in(item)).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), self.filled_in(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Waits until the object at the path has all this.
+    fn see(&self, path: &str, has: &Value) -> Result<()> {
+        let deadline = self.cluster.now() + PATIENCE;
+        loop {
+            self.cluster.settle()?;
+            let object = self.cluster.request(Method::Get, path, None)?.json()?;
+            if contains(&object, has) {
+                return Ok(());
+            }
+            if self.cluster.now() > deadline {
+                bail!("{path} lacks {has}: it is {object}");
+            }
+            self.cluster.pause()?;
+        }
     }
 
     /// Waits until the pod is as expected, and checks what a scenario says of it itself.
@@ -252,13 +298,12 @@ impl Run<'_> {
         self.send(Method::Delete, "/api/v1/nodes", None)?;
         self.send(Method::Delete, &events, None)?;
         for object in &self.scenario.objects {
-            let name = object
-                .object
-                .pointer("/metadata/name")
-                .and_then(Value::as_str)
-                .context("an object has no name")?;
-            // It is not there when the scenario failed before it.
-            self.cluster.request(Method::Delete, &format!("{}/{name}", object.path), None)?;
+            let path = object.own_path();
+            // The API server itself gives claims and volumes finalizers. Neither is there when the scenario failed
+            // before it.
+            let none = json!({"metadata": {"finalizers": null}});
+            self.cluster.request(Method::Patch, &path, Some(&none))?;
+            self.cluster.request(Method::Delete, &path, None)?;
         }
         Ok(())
     }
@@ -301,6 +346,16 @@ fn check(name: &str, seen: &PodSeen, expect: &Expect) -> Result<()> {
             bail!("{name} is not told {note:?}")
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether the object has every field that `wanted` has, with that value; `null` is for a field that is not there.
+fn contains(object: &Value, wanted: &Value) -> bool {
+    match wanted {
+        Value::Object(fields) => {
+            fields.iter().all(|(key, wanted)| contains(object.get(key).unwrap_or(&Value::Null), wanted))
+        }
+        _ => object == wanted,
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) struct Node {
 /// Any other object, and where it is created.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the format's words")]
 pub(super) struct Object {
     pub(super) path: String,
     pub(super) object: Value,
@@ -100,18 +101,22 @@ pub(super) struct Step {
     pub(super) with: Option<Value>,
     pub(super) subresource: Option<String>,
     pub(super) delete: Option<Target>,
+    /// Waited for until it is as `has` says.
+    pub(super) see: Option<Target>,
+    pub(super) has: Option<Value>,
     /// Milliseconds: only to let a backoff pass.
     pub(super) elapse: Option<u64>,
     #[serde(default)]
     pub(super) expect: BTreeMap<String, Expect>,
 }
 
-/// `pod/<name>` or `node/<name>`.
+/// `pod/<name>`, `node/<name>`, or `<plural>/<name>` of one of the other objects.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub(super) enum Target {
     Pod(String),
     Node(String),
+    Other { plural: String, name: String },
 }
 
 impl TryFrom<String> for Target {
@@ -121,18 +126,27 @@ impl TryFrom<String> for Target {
         match text.split_once('/') {
             Some(("pod", name)) => Ok(Self::Pod(name.to_owned())),
             Some(("node", name)) => Ok(Self::Node(name.to_owned())),
-            _ => Err(format!("{text} is neither pod/<name> nor node/<name>")),
+            Some((plural, name)) => Ok(Self::Other { plural: plural.to_owned(), name: name.to_owned() }),
+            None => Err(format!("{text} is not <what>/<name>")),
         }
     }
 }
 
-impl Target {
-    /// Where the API has it.
-    pub(super) fn path(&self) -> String {
-        match self {
-            Self::Pod(name) => pod_path(name),
-            Self::Node(name) => format!("/api/v1/nodes/{name}"),
-        }
+impl Object {
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        self.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What the steps call it.
+    pub(super) fn target(&self) -> Target {
+        let (_, plural) = self.path.rsplit_once('/').unwrap_or_default();
+        Target::Other { plural: plural.to_owned(), name: self.name().to_owned() }
+    }
+
+    /// Where the API has it, once it is there.
+    pub(super) fn own_path(&self) -> String {
+        format!("{}/{}", self.path, self.name())
     }
 }
 
@@ -207,18 +221,22 @@ impl Scenario {
         let pods: BTreeSet<&str> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
         ensure!(pods.len() == self.pods.len(), "two pods have one name");
         for step in &self.steps {
-            let verbs =
-                [step.create.is_some(), step.patch.is_some(), step.delete.is_some(), step.elapse.is_some()];
-            let verbs = verbs.iter().filter(|given| **given).count();
+            let targets = [&step.create, &step.patch, &step.delete, &step.see];
+            let verbs = targets.iter().filter(|target| target.is_some()).count();
+            let verbs = verbs + usize::from(step.elapse.is_some());
             ensure!(verbs <= 1 && (verbs == 1 || !step.expect.is_empty()), "a step does one thing: {step:?}");
             ensure!(step.patch.is_some() == step.with.is_some(), "`patch` and `with` go together: {step:?}");
+            ensure!(step.see.is_some() == step.has.is_some(), "`see` and `has` go together: {step:?}");
             for name in step.expect.keys() {
                 ensure!(pods.contains(name.as_str()), "a step expects something of {name}");
             }
             match &step.create {
                 Some(Target::Pod(name)) => ensure!(pods.contains(name.as_str()), "there is no pod {name}"),
                 Some(target @ Target::Node(_)) => drop(self.node(target)?),
-                None => {}
+                Some(Target::Other { .. }) | None => {}
+            }
+            for target in targets.into_iter().flatten() {
+                self.path(target)?;
             }
         }
         Ok(())
@@ -227,6 +245,21 @@ impl Scenario {
     /// Whether a step creates this, and not the start.
     pub(super) fn comes_later(&self, target: &Target) -> bool {
         self.steps.iter().any(|step| step.create.as_ref() == Some(target))
+    }
+
+    /// Where the API has it.
+    pub(super) fn path(&self, target: &Target) -> Result<String> {
+        match target {
+            Target::Pod(name) => Ok(pod_path(name)),
+            Target::Node(name) => Ok(format!("/api/v1/nodes/{name}")),
+            Target::Other { .. } => Ok(self.object(target)?.own_path()),
+        }
+    }
+
+    /// One of the other objects.
+    pub(super) fn object(&self, target: &Target) -> Result<&Object> {
+        let object = self.objects.iter().find(|object| object.target() == *target);
+        object.with_context(|| format!("there is no {target:?}"))
     }
 
     /// The pod of that name.

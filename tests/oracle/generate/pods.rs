@@ -58,6 +58,18 @@ impl Generator<'_> {
         }
         self.topology_spread(&mut spec);
         self.pod_affinity(&mut spec);
+        self.volumes(&mut spec);
+        if self.has(Kind::Features) {
+            if self.random.chance(50) {
+                spec["hostNetwork"] = json!(true);
+                spec["hostUsers"] = json!(false);
+            } else {
+                spec["containers"][0]["restartPolicy"] = json!("Always");
+                spec["containers"][0]["restartPolicyRules"] = json!([{
+                    "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [42] },
+                }]);
+            }
+        }
         json!({ "namespace": namespace, "labels": labels, "spec": spec })
     }
 
@@ -79,6 +91,15 @@ impl Generator<'_> {
         }
         if self.mix.of(Kind::Priorities) > 0 {
             spec["priority"] = json!(self.random.pick(&[0, 0, 10, 100, 1000, -5]));
+        }
+        if self.mix.of(Kind::Preemption) > 0 {
+            spec["priority"] = json!(self.random.pick(&[0, 0, 0, 10, 100, 1000]));
+            if self.random.chance(10) {
+                spec["preemptionPolicy"] = json!("Never");
+            }
+            if self.random.chance(50) {
+                spec["terminationGracePeriodSeconds"] = json!(self.random.pick(&[0, 5, 30]));
+            }
         }
         if self.has(Kind::Gates) {
             let mut gates = self.random.some(60, &GATES);

@@ -24,9 +24,11 @@ enum Act {
     RemoveNode,
     ChangeNode,
     Nominate,
+    ChangeStorage,
+    ChangeWorkloads,
 }
 
-const ACTS: [(u32, Act); 12] = [
+const ACTS: [(u32, Act); 14] = [
     (45, Act::Schedule),
     (8, Act::Wait),
     (16, Act::AddPod),
@@ -39,6 +41,8 @@ const ACTS: [(u32, Act); 12] = [
     (1, Act::RemoveNode),
     (9, Act::ChangeNode),
     (3, Act::Nominate),
+    (9, Act::ChangeStorage),
+    (3, Act::ChangeWorkloads),
 ];
 
 impl Generator<'_> {
@@ -67,6 +71,8 @@ impl Generator<'_> {
         for _ in 0..nodes {
             self.add_node()?;
         }
+        self.prepare_storage()?;
+        self.prepare_workloads()?;
         self.templates = (0..self.random.between(2, 6)).map(|_| self.template()).collect();
         for _ in 0..self.random.between(0, 6) {
             self.add_pod()?;
@@ -112,10 +118,16 @@ impl Generator<'_> {
                 })
             }),
             Act::Nominate => Ok(()),
+            Act::ChangeStorage => self.change_storage(),
+            Act::ChangeWorkloads => self.change_workloads(),
         }
     }
 
-    fn with_some(&mut self, kind: &str, act: impl FnOnce(&mut Self, Reference) -> Result<()>) -> Result<()> {
+    pub(super) fn with_some(
+        &mut self,
+        kind: &str,
+        act: impl FnOnce(&mut Self, Reference) -> Result<()>,
+    ) -> Result<()> {
         let objects = self.subject.objects(kind);
         if objects.is_empty() {
             return Ok(());
@@ -128,7 +140,12 @@ impl Generator<'_> {
         self.nodes += 1;
         let name = format!("n{}", self.nodes);
         let node = self.node(&name);
-        self.apply(node)
+        self.apply(node)?;
+        if self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) > 0 && self.random.chance(85) {
+            let node = self.csi_node(&name);
+            self.apply(node)?;
+        }
+        Ok(())
     }
 
     /// Upstream's nodes keep what they knew of the spread of images until they change, so let them change.
@@ -154,7 +171,9 @@ impl Generator<'_> {
             pod["spec"]["nodeName"] = json!(self.some_node_name());
             self.start(&mut pod);
         }
-        self.apply(pod)
+        self.adopt(&mut pod);
+        self.apply(pod.clone())?;
+        self.add_ephemeral_claims(&pod)
     }
 
     /// What a kubelet writes.
@@ -245,6 +264,10 @@ impl Generator<'_> {
             5 if this.mix.of(Kind::Cordons) > 0 => {
                 let was = node["spec"]["unschedulable"] == true;
                 node["spec"]["unschedulable"] = json!(!was);
+            }
+            7 if this.mix.of(Kind::Features) > 0 => {
+                let features = this.features();
+                node["status"]["declaredFeatures"] = json!(features);
             }
             6 => {
                 let status = *this.random.pick(&["True", "False"]);

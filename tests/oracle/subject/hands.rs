@@ -62,7 +62,7 @@ impl Hands {
         self.calls.tick(now, cluster);
     }
 
-    pub(super) fn carry_out(&mut self, effect: Effect) {
+    pub(super) fn carry_out(&mut self, effect: Effect, now: Timestamp) {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => {
                 let cancelled = Arc::new(Mutex::new(false));
@@ -112,7 +112,7 @@ impl Hands {
             }
             Effect::Evict { preemption, victims } => {
                 let mut world = lock(&self.world);
-                let outcomes = victims.iter().map(|victim| evict(&mut world, victim)).collect();
+                let outcomes = victims.iter().map(|victim| evict(&mut world, victim, now)).collect();
                 self.ended.push(Input::Evicted { preemption, outcomes });
             }
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
@@ -156,15 +156,14 @@ fn poll_once<T>(mut future: BoxFuture<T>) -> Option<T> {
     }
 }
 
-/// Tells a pod why, and deletes it; there is no kubelet that would take its time.
-fn evict(world: &mut World, victim: &VictimEviction) -> Eviction {
+/// Tells a pod why, and deletes it.
+fn evict(world: &mut World, victim: &VictimEviction, now: Timestamp) -> Eviction {
     let pod = Reference::pod(&victim.pod.namespace, &victim.pod.name);
     if world.pod_of(&pod, &victim.uid.0).is_none() {
         return Eviction::Gone;
     }
     world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", &victim.condition)));
-    world.deleted.push(victim.pod.to_string());
-    world.delete(&pod);
+    world.evict(&pod, moment(now));
     Eviction::Deleted
 }
 
@@ -199,5 +198,9 @@ fn patch_status(world: &mut World, patch: &StatusPatch) {
 }
 
 fn rfc3339(at: Timestamp) -> String {
-    jiff::Timestamp::from_microsecond(at.0).map_or_else(|_| String::new(), |at| at.to_string())
+    moment(at).to_string()
+}
+
+fn moment(at: Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_microsecond(at.0).unwrap_or_default()
 }

@@ -5,6 +5,7 @@ mod calls;
 mod hands;
 mod informers;
 mod notes;
+mod onlooker;
 mod probe;
 mod world;
 
@@ -43,6 +44,8 @@ pub(super) struct Subject {
     hands: Hands,
     notes: Arc<Mutex<Notes>>,
     probe: Arc<Probe>,
+    /// How often each pod has been taken.
+    attempts: BTreeMap<Uid, u32>,
 }
 
 impl Subject {
@@ -66,6 +69,7 @@ impl Subject {
             world,
             notes,
             probe,
+            attempts: BTreeMap::new(),
         };
         subject.scheduler.handle(subject.now, Input::Tick);
         Ok(subject)
@@ -86,6 +90,10 @@ impl Subject {
                 let waiting = self.waiting();
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
+                    let taken = waiting.values().find(|uid| self.scheduler.queued(uid).is_none());
+                    if let Some(uid) = taken {
+                        *self.attempts.entry(uid.clone()).or_default() += 1;
+                    }
                     attempted = Some(waiting);
                 }
             }
@@ -136,7 +144,7 @@ impl Subject {
             let effects = self.scheduler.take_effects();
             let idle = effects.is_empty();
             for effect in effects {
-                self.hands.carry_out(effect);
+                self.hands.carry_out(effect, self.now.wall);
             }
             let inputs = self.hands.poll();
             if idle && inputs.is_empty() && lock(&self.world).changes.is_empty() {
@@ -207,6 +215,7 @@ impl Subject {
             Some(Place::Gated) => "gated",
             Some(Place::InFlight) => "inflight",
             None if pod["spec"]["nodeName"].is_string() => "bound",
+            None if self.scheduler.cache().is_assumed(&uid) => "inflight",
             None => "none",
         };
         let queued = self.scheduler.queued(&uid);
@@ -223,7 +232,11 @@ impl Subject {
             place: place.to_owned(),
             node: node.to_owned(),
             nominated: text(&pod["status"]["nominatedNodeName"]).to_owned(),
-            attempts: queued.map_or(0, |queued| queued.attempts),
+            attempts: match queued {
+                Some(queued) => queued.attempts,
+                None if place == "inflight" => self.attempts.get(&uid).copied().unwrap_or(0),
+                None => 0,
+            },
             unschedulable_plugins: names(queued.map(|queued| &queued.unschedulable_plugins)),
             pending_plugins: names(queued.map(|queued| &queued.pending_plugins)),
             condition: condition.map(|condition| Condition {

@@ -13,6 +13,7 @@ use supercargo_plugins::unsupported_constraints;
 use supercargo_scheduler::PluginLists;
 
 use super::calls::lock;
+use super::onlooker::Onlooker;
 use crate::oracle::answer::{self, Cycle};
 
 /// The probe's name.
@@ -39,6 +40,12 @@ impl Probe {
         let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::default() });
         plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
         plugins.pre_score.insert(0, Arc::clone(&probe) as _);
+        for plugin in &mut plugins.post_filter {
+            let (name, points) = (plugin.name(), Arc::clone(plugin).extension_points());
+            if let Some(inner) = points.post_filter {
+                *plugin = Arc::new(Onlooker { name, inner, seen: Arc::clone(&probe.seen) });
+            }
+        }
         probe
     }
 

@@ -100,6 +100,23 @@ impl World {
         self.get(reference).filter(|pod| pod["metadata"]["uid"] == *uid)
     }
 
+    /// Deletes a pod that has to make room; one that wants time to end only begins to.
+    pub(super) fn evict(&mut self, pod: &Reference, now: jiff::Timestamp) {
+        let Some(known) = self.get(pod).cloned() else { return };
+        self.deleted.push(pod.key());
+        let grace = known["spec"]["terminationGracePeriodSeconds"].as_i64().filter(|grace| *grace > 0);
+        let Some(grace) = grace.filter(|_| known["spec"]["nodeName"].is_string()) else {
+            return self.delete(pod);
+        };
+        if known["metadata"]["deletionTimestamp"].is_null() {
+            let end = jiff::Timestamp::from_second(now.as_second() + grace).unwrap_or(now);
+            self.write(pod, |pod| {
+                pod["metadata"]["deletionTimestamp"] = json!(end.to_string());
+                pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+            });
+        }
+    }
+
     /// A request of a plugin's while it binds.
     pub(super) fn call(&mut self, call: ApiCall) -> Result<Value, ApiError> {
         match call {

@@ -1,0 +1,87 @@
+//! One rule that is not kept.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value};
+use supercargo::config::{Config, PluginSet};
+use supercargo_framework::Features;
+
+use super::twist::{self, Altered, Twist};
+
+/// A scheduler that does not keep one of the rules, and who must notice.
+pub(super) struct Alteration {
+    /// What is altered.
+    pub(super) what: &'static str,
+    /// The rule, and where the specification has it.
+    pub(super) rule: &'static str,
+    pub(super) change: Change,
+    /// The scenarios of which one at least must notice; the beginnings of their names.
+    pub(super) noticed_by: &'static [&'static str],
+}
+
+/// How a configuration becomes one of a scheduler that does not keep the rule.
+pub(super) enum Change {
+    /// A plugin, in every profile, is not what it was.
+    Plugin(&'static str, Twist),
+    /// A plugin is built anew, with other arguments or other features.
+    Built(&'static str, fn(&mut Map<String, Value>, &mut Features)),
+    /// The plugins of each profile are others.
+    Plugins(fn(&mut PluginSet)),
+    /// Something else.
+    Config(fn(&mut Config)),
+}
+
+impl Alteration {
+    /// The configuration of a scheduler that does not keep the rule.
+    pub(super) fn apply(&self, config: &Config) -> Result<Config> {
+        let mut config = config.clone();
+        self.change.apply(&mut config).with_context(|| format!("alter: {}", self.what))?;
+        Ok(config)
+    }
+}
+
+impl Change {
+    fn apply(&self, config: &mut Config) -> Result<()> {
+        match self {
+            Self::Plugin(name, twist) => {
+                let mut altered = 0;
+                for profile in &mut config.profiles {
+                    if let Some(plugin) = profile.plugins.instances.get_mut(*name) {
+                        *plugin = Altered::new(Arc::clone(plugin), Arc::clone(twist));
+                        altered += 1;
+                    }
+                }
+                ensure!(altered > 0, "no profile has {name}");
+            }
+            Self::Built(name, change) => {
+                let factory = supercargo_plugins::registry().get(name);
+                let factory = factory.with_context(|| format!("there is no {name}"))?;
+                for profile in &mut config.profiles {
+                    let (mut args, mut features) = (Map::new(), config.features.clone());
+                    args.extend(profile.args.get(*name).and_then(Value::as_object).cloned().into_iter().flatten());
+                    change(&mut args, &mut features);
+                    if let Some(plugin) = profile.plugins.instances.get_mut(*name) {
+                        *plugin = factory(&Value::Object(args), &features)?;
+                    }
+                }
+            }
+            Self::Plugins(change) => {
+                config.profiles.iter_mut().for_each(|profile| change(&mut profile.plugins));
+            }
+            Self::Config(change) => change(config),
+        }
+        Ok(())
+    }
+}
+
+/// A scheduler whose plugins are wrapped, and do what they did.
+pub(super) fn wrapped(config: &Config) -> Config {
+    let mut config = config.clone();
+    for profile in &mut config.profiles {
+        for plugin in profile.plugins.instances.values_mut() {
+            *plugin = Altered::new(Arc::clone(plugin), twist::nothing());
+        }
+    }
+    config
+}

@@ -1,0 +1,333 @@
+//! Which nodes may have a pod, in which words they are refused, and what is worth another look at them.
+
+use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::{ActionType, EventResource};
+
+use super::super::alteration::{Alteration, Change};
+use super::super::twist::{deaf_to, filter, hints, pod, pre_filter, wakes_on};
+use super::{
+    admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable, with_spec,
+};
+
+pub(super) fn all() -> Vec<Alteration> {
+    [unschedulable(), taints(), affinity(), ports(), resources()].into_iter().flatten().collect()
+}
+
+fn unschedulable() -> Vec<Alteration> {
+    const NAME: &str = "NodeUnschedulable";
+    vec![
+        alter(
+            "NodeUnschedulable: Filter passes",
+            "a cordoned node takes no pod (5.3)",
+            plugin(NAME, filter(passes)),
+            &["unschedulable/cordoned"],
+        ),
+        alter(
+            "NodeUnschedulable: another reason",
+            "the reason is \"node(s) were unschedulable\" (5.3)",
+            plugin(NAME, filter(reworded)),
+            &["unschedulable/cordoned"],
+        ),
+        alter(
+            "NodeUnschedulable: tolerations ignored",
+            "a pod that tolerates the taint of a cordoned node may go there (5.3)",
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Box::default()))),
+            &["unschedulable/tolerated"],
+        ),
+        alter(
+            "NodeUnschedulable: deaf to taints",
+            "an uncordoned node is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            &["wake/uncordon"],
+        ),
+        alter(
+            "NodeUnschedulable: deaf to tolerations",
+            "a new toleration is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            &["wake/cordon-tolerated"],
+        ),
+    ]
+}
+
+fn taints() -> Vec<Alteration> {
+    const NAME: &str = "TaintToleration";
+    vec![
+        alter(
+            "TaintToleration: Filter passes",
+            "a taint that is not tolerated keeps pods off (5.4)",
+            plugin(NAME, filter(passes)),
+            &["taints/no-schedule"],
+        ),
+        alter(
+            "TaintToleration: another reason",
+            "the reason is \"node(s) had untolerated taint(s)\" (5.4)",
+            plugin(NAME, filter(reworded)),
+            &["taints/no-schedule"],
+        ),
+        alter(
+            "TaintToleration: tolerations ignored",
+            "who tolerates a taint may go there (5.4)",
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Box::default()))),
+            &["taints/exists-takes-any-value"],
+        ),
+        alter(
+            "TaintToleration: the effect of a toleration ignored",
+            "a toleration counts for its effect only (5.4)",
+            plugin(
+                NAME,
+                pod(|pod| {
+                    with_spec(pod, |spec| spec.tolerations.iter_mut().for_each(|it| it.effect = None));
+                }),
+            ),
+            &["taints/", "score/prefer-no-schedule-tolerated"],
+        ),
+        alter(
+            "TaintToleration: its objection may be resolved",
+            "no removal of pods takes a taint away (5.4)",
+            plugin(NAME, filter(resolvable)),
+            &["preempt/nodes-beyond-help-are-left-out", "preempt/"],
+        ),
+        alter(
+            "TaintToleration: deaf to taints",
+            "a taint that goes is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            &["wake/taint-removed"],
+        ),
+        alter(
+            "TaintToleration: deaf to tolerations",
+            "a new toleration is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            &["wake/toleration-added"],
+        ),
+        alter(
+            "TaintToleration: a new node never helps",
+            "a node without taints is worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Node, Skip)),
+            &["wake/node-added-untainted"],
+        ),
+    ]
+}
+
+fn affinity() -> Vec<Alteration> {
+    const NAME: &str = "NodeAffinity";
+    vec![
+        alter(
+            "NodeAffinity: Filter passes",
+            "a pod goes where its required terms match (5.5)",
+            plugin(NAME, filter(passes)),
+            &["node-affinity/in"],
+        ),
+        alter(
+            "NodeAffinity: another reason",
+            "the reason is \"node(s) didn't match Pod's node affinity/selector\" (5.5)",
+            plugin(NAME, filter(reworded)),
+            &["node-affinity/selector-unmatched"],
+        ),
+        alter(
+            "NodeAffinity: nodeSelector ignored",
+            "all of nodeSelector must match (5.5)",
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.node_selector = Default::default()))),
+            &["node-affinity/selector"],
+        ),
+        alter(
+            "NodeAffinity: required terms ignored",
+            "one of the required terms must match, beside nodeSelector (5.5)",
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.node_affinity = None))),
+            &["node-affinity/selector-and-affinity"],
+        ),
+        alter(
+            "NodeAffinity: addedAffinity ignored",
+            "a profile may add an affinity to all of its pods (5.5)",
+            Change::Built(NAME, |args, _| args.clear()),
+            &["node-affinity/added"],
+        ),
+        alter(
+            "NodeAffinity: its objection may be resolved",
+            "no removal of pods changes a node's labels (5.5)",
+            plugin(NAME, filter(resolvable)),
+            &["preempt/nodes-beyond-help-are-left-out"],
+        ),
+        alter(
+            "NodeAffinity: PreFilter names no nodes",
+            "terms that name nodes leave all others out, with a reason of their own (5.5)",
+            plugin(NAME, pre_filter(opens_all_nodes)),
+            &["node-affinity/field-names-a-full-node"],
+        ),
+        alter(
+            "NodeAffinity: contradictions admitted",
+            "terms that name no node at all are told so (5.5)",
+            plugin(NAME, pre_filter(admits)),
+            &["node-affinity/fields-contradict"],
+        ),
+        alter(
+            "NodeAffinity: deaf to labels",
+            "a label that makes a node match is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
+            &["wake/label-added"],
+        ),
+        alter(
+            "NodeAffinity: every change of a node helps",
+            "a node that does not match is not worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Node, Queue)),
+            &["quiet/another-label"],
+        ),
+        alter(
+            "NodeAffinity: a new node never helps",
+            "a node that matches is worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Node, Skip)),
+            &["wake/node-added-with-the-label"],
+        ),
+    ]
+}
+
+fn ports() -> Vec<Alteration> {
+    const NAME: &str = "NodePorts";
+    vec![
+        alter(
+            "NodePorts: Filter passes",
+            "a host port is held by one pod of a node (5.6)",
+            plugin(NAME, filter(passes)),
+            &["ports/conflict"],
+        ),
+        alter(
+            "NodePorts: another reason",
+            "the reason is \"node(s) didn't have free ports for the requested pod ports\" (5.6)",
+            plugin(NAME, filter(reworded)),
+            &["ports/conflict"],
+        ),
+        alter(
+            "NodePorts: every port on every address",
+            "ports of two addresses do not conflict (5.6)",
+            plugin(
+                NAME,
+                pod(|pod| with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()))),
+            ),
+            &["ports/addresses-are-apart"],
+        ),
+        alter(
+            "NodePorts: one protocol for all",
+            "ports of two protocols do not conflict (5.6)",
+            plugin(
+                NAME,
+                pod(|pod| {
+                    with_spec(pod, |spec| {
+                        spec.host_ports.iter_mut().for_each(|port| port.protocol = Default::default());
+                    });
+                }),
+            ),
+            &["ports/protocols-are-apart"],
+        ),
+        alter(
+            "NodePorts: its objection cannot be resolved",
+            "who goes frees his ports (5.6)",
+            plugin(NAME, filter(unresolvable)),
+            &["preempt/a-port-is-freed"],
+        ),
+        alter(
+            "NodePorts: deaf to pods that go",
+            "a freed port is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::DELETE)),
+            &["wake/port-freed"],
+        ),
+        alter(
+            "NodePorts: every pod that goes helps",
+            "a pod without the port is not worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Pod, Queue)),
+            &["quiet/another-port"],
+        ),
+        alter(
+            "NodePorts: deaf to new nodes",
+            "a new node is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
+            &["wake/node-added-with-the-port-free"],
+        ),
+    ]
+}
+
+fn resources() -> Vec<Alteration> {
+    const NAME: &str = "NodeResourcesFit";
+    vec![
+        alter(
+            "NodeResourcesFit: Filter passes",
+            "requests must fit into what is free (5.7)",
+            plugin(NAME, filter(passes)),
+            &["fit/cpu"],
+        ),
+        alter(
+            "NodeResourcesFit: another reason",
+            "the reasons are \"Insufficient …\" and \"Too many pods\" (5.7)",
+            plugin(NAME, filter(reworded)),
+            &["fit/too-many-pods"],
+        ),
+        alter(
+            "NodeResourcesFit: the first reason only",
+            "every resource that is missing is named (5.7)",
+            plugin(NAME, filter(first_reason)),
+            &["fit/several-reasons-of-one-node"],
+        ),
+        alter(
+            "NodeResourcesFit: ignoredResources not ignored",
+            "a profile may leave extended resources to somebody else (5.7)",
+            Change::Built(NAME, |args, _| {
+                args.remove("ignoredResources");
+            }),
+            &["fit/ignored-resources"],
+        ),
+        alter(
+            "NodeResourcesFit: ignoredResourceGroups not ignored",
+            "a profile may leave groups of extended resources to somebody else (5.7)",
+            Change::Built(NAME, |args, _| {
+                args.remove("ignoredResourceGroups");
+            }),
+            &["fit/ignored-resources"],
+        ),
+        alter(
+            "NodeResourcesFit: its objection cannot be resolved",
+            "who goes frees his resources (5.7)",
+            plugin(NAME, filter(unresolvable)),
+            &["preempt/a-victim-gives-way"],
+        ),
+        alter(
+            "NodeResourcesFit: its objection may always be resolved",
+            "what the whole node does not have, nobody frees (5.7)",
+            plugin(NAME, filter(resolvable)),
+            &["preempt/"],
+        ),
+        alter(
+            "NodeResourcesFit: deaf to pods that go",
+            "freed resources are worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::DELETE)),
+            &["wake/pod-deleted"],
+        ),
+        alter(
+            "NodeResourcesFit: deaf to pods that shrink",
+            "a smaller pod is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCALE_DOWN)),
+            &["wake/pod-scaled-down"],
+        ),
+        alter(
+            "NodeResourcesFit: deaf to nodes that grow",
+            "more of a resource is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_ALLOCATABLE)),
+            &["wake/allocatable-raised"],
+        ),
+        alter(
+            "NodeResourcesFit: every change of a node helps",
+            "a node that is too small even when empty is not worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Node, Queue)),
+            &["quiet/a-small-node-comes"],
+        ),
+        alter(
+            "NodeResourcesFit: wakes on a label",
+            "a label is not worth another try (5.2)",
+            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
+            &["quiet/"],
+        ),
+        alter(
+            "NodeResourcesFit: deaf to all events with taints",
+            "who names no taint events hears of them all the same (1.7)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
+            &["wake/taints-wake-the-full", "wake/node-added-with-room"],
+        ),
+    ]
+}

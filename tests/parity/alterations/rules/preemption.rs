@@ -1,0 +1,102 @@
+//! Who makes room for whom.
+
+use supercargo_framework::event::QueueingHint::Queue;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::{EventResource, Feature, Status};
+
+use super::super::alteration::{Alteration, Change};
+use super::super::twist::{hints, post_filter, post_filter_sees, pre_enqueue};
+use super::{alter, passes, plugin, resolvable, with_spec};
+
+const NAME: &str = "DefaultPreemption";
+
+pub(super) fn all() -> Vec<Alteration> {
+    vec![
+        alter(
+            "DefaultPreemption: left out",
+            "a pod that fits nowhere may make room for itself (5.16)",
+            Change::Plugins(|plugins| plugins.post_filter.clear()),
+            &["preempt/a-victim-gives-way"],
+        ),
+        alter(
+            "DefaultPreemption: says nothing",
+            "the event says why preemption does not help (5.16)",
+            plugin(
+                NAME,
+                post_filter(|nomination, status| match status.is_success() {
+                    true => (nomination, status),
+                    false => (nomination, Status::with_reasons(status.code(), Default::default())),
+                }),
+            ),
+            &["preempt/equals-are-spared"],
+        ),
+        alter(
+            "DefaultPreemption: nominates nobody",
+            "the pod is nominated to the node where room is made (5.16)",
+            plugin(NAME, post_filter(|_, status| (Nomination::Keep, status))),
+            &["preempt/a-victim-takes-its-time"],
+        ),
+        alter(
+            "DefaultPreemption: a stale nomination kept",
+            "who finds no way out loses his nomination (5.16)",
+            plugin(
+                NAME,
+                post_filter(|nomination, status| match nomination {
+                    Nomination::Override(None) => (Nomination::Keep, status),
+                    other => (other, status),
+                }),
+            ),
+            &["preempt/a-stale-nomination-is-cleared"],
+        ),
+        alter(
+            "DefaultPreemption: preemptionPolicy ignored",
+            "a pod whose policy is Never preempts nobody (5.16)",
+            plugin(NAME, post_filter_sees(|pod, _| with_spec(pod, |spec| spec.never_preempts = false))),
+            &["preempt/never"],
+        ),
+        alter(
+            "DefaultPreemption: equals give way",
+            "only pods of lower priority give way (5.16)",
+            plugin(NAME, post_filter_sees(|pod, _| pod.priority = pod.priority.saturating_add(1))),
+            &["preempt/equals-are-spared"],
+        ),
+        alter(
+            "DefaultPreemption: nobody gives way",
+            "pods of lower priority give way (5.16)",
+            plugin(NAME, post_filter_sees(|pod, _| pod.priority = i32::MIN)),
+            &["preempt/a-victim-gives-way"],
+        ),
+        alter(
+            "DefaultPreemption: no node is beyond help",
+            "nodes that no removal helps are left out (5.16)",
+            plugin(
+                NAME,
+                post_filter_sees(|_, statuses| {
+                    statuses.absent = statuses.absent.take().map(resolvable);
+                    for (_, status) in &mut statuses.by_node {
+                        *status = resolvable(std::mem::take(status));
+                    }
+                }),
+            ),
+            &["preempt/nodes-beyond-help-are-left-out"],
+        ),
+        alter(
+            "DefaultPreemption: PreEnqueue passes",
+            "a pod is not tried while room is made for it (5.16)",
+            plugin(NAME, pre_enqueue(passes)),
+            &["preempt/"],
+        ),
+        alter(
+            "DefaultPreemption: its hint queues",
+            "its event is a reason to look at the gate again, never to try the pod (5.2)",
+            plugin(NAME, hints(EventResource::Pod, Queue)),
+            &["preempt/"],
+        ),
+        alter(
+            "DefaultPreemption: not beside scheduling",
+            "victims are deleted beside the next cycles (5.16)",
+            Change::Built(NAME, |_, features| *features = features.clone().with(Feature::SchedulerAsyncPreemption, false)),
+            &["preempt/"],
+        ),
+    ]
+}

@@ -1,0 +1,124 @@
+//! Who is tried, when, and what becomes of it.
+
+use std::time::Duration;
+
+use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::plugin::Queued;
+use supercargo_framework::{ActionType, EventResource};
+
+use super::super::alteration::{Alteration, Change};
+use super::super::twist::{deaf_to, hints, less, pre_enqueue};
+use super::{alter, passes, plugin};
+
+pub(super) fn all() -> Vec<Alteration> {
+    [gates(), order(), backoff(), plugins()].into_iter().flatten().collect()
+}
+
+fn gates() -> Vec<Alteration> {
+    const NAME: &str = "SchedulingGates";
+    vec![
+        alter(
+            "SchedulingGates: PreEnqueue passes",
+            "a pod with gates is not tried (5.3)",
+            plugin(NAME, pre_enqueue(passes)),
+            &["gates/closed"],
+        ),
+        alter(
+            "SchedulingGates: deaf to gates that go",
+            "a pod without gates is tried (5.2)",
+            plugin(
+                NAME,
+                deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+            ),
+            &["gates/lifted"],
+        ),
+        alter(
+            "SchedulingGates: its hint skips",
+            "a pod's own last gate counts (5.2)",
+            plugin(NAME, hints(EventResource::Pod, Skip)),
+            &["gates/lifted"],
+        ),
+    ]
+}
+
+fn order() -> Vec<Alteration> {
+    const NAME: &str = "PrioritySort";
+    fn by_age(a: Queued<'_>, b: Queued<'_>) -> bool {
+        a.timestamp < b.timestamp
+    }
+    vec![
+        alter(
+            "PrioritySort: priority ignored",
+            "a higher priority goes first (5.3)",
+            plugin(NAME, less(|_, a, b| by_age(a, b))),
+            &["queue/priority"],
+        ),
+        alter(
+            "PrioritySort: the latest first",
+            "of equals who waits longest goes first (5.3)",
+            plugin(NAME, less(|_, a, b| (a.pod.priority, a.timestamp) > (b.pod.priority, b.timestamp))),
+            &["queue/first-come", "queue/"],
+        ),
+        alter(
+            "PrioritySort: negative priorities are none",
+            "a negative priority is below none (5.3)",
+            plugin(
+                NAME,
+                less(|_, a, b| {
+                    let order = |it: Queued<'_>| std::cmp::Reverse(it.pod.priority.max(0));
+                    (order(a), a.timestamp) < (order(b), b.timestamp)
+                }),
+            ),
+            &["queue/a-negative-priority-comes-last"],
+        ),
+    ]
+}
+
+fn backoff() -> Vec<Alteration> {
+    vec![
+        alter(
+            "the queue: a long backoff",
+            "the first backoff takes a second (2.3)",
+            Change::Config(|config| {
+                config.pod_initial_backoff = Duration::from_mins(5);
+                config.pod_max_backoff = Duration::from_mins(5);
+            }),
+            &["queue/", "told/", "wake/"],
+        ),
+    ]
+}
+
+fn plugins() -> Vec<Alteration> {
+    vec![
+        alter(
+            "the profile: Filter in another order",
+            "a node is refused by the first plugin that objects (5.1)",
+            Change::Plugins(|plugins| plugins.filter.reverse()),
+            &["reasons/the-first-plugin-wins"],
+        ),
+        alter(
+            "the profile: NodeResourcesFit disabled",
+            "what is enabled is asked (5.1)",
+            Change::Plugins(|plugins| plugins.filter.retain(|name| name != "NodeResourcesFit")),
+            &["requests/containers-add-up"],
+        ),
+        alter(
+            "the profile: another name",
+            "each profile schedules the pods that name it (6.1)",
+            Change::Config(|config| {
+                let names: Vec<_> =
+                    config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
+                for (profile, name) in config.profiles.iter_mut().zip(names.into_iter().rev()) {
+                    profile.scheduler_name = name;
+                }
+            }),
+            &["told/profile-by-profile", "counted/pods-of-other-profiles"],
+        ),
+        alter(
+            "NodeName: deaf to new nodes",
+            "a new node is worth another try (5.2)",
+            plugin("NodeResourcesFit", hints(EventResource::Pod, Queue)),
+            &["quiet/"],
+        ),
+    ]
+}

@@ -1,0 +1,167 @@
+//! Which of the nodes that may have a pod is the best.
+
+use supercargo_framework::plugin::Normalize;
+
+use super::super::alteration::{Alteration, Change};
+use super::super::twist::{normalized, pre_score, score};
+use super::{alter, passes, plugin};
+use supercargo::config::PluginSet;
+
+pub(super) fn all() -> Vec<Alteration> {
+    [taints(), affinity(), resources(), images()].into_iter().flatten().collect()
+}
+
+fn nothing(_: i64) -> i64 {
+    0
+}
+
+fn weigh(plugins: &mut PluginSet, name: &str, weight: i32) {
+    for (_, given) in plugins.score.iter_mut().filter(|(plugin, _)| plugin == name) {
+        *given = weight;
+    }
+}
+
+fn unscored(plugins: &mut PluginSet, name: &str) {
+    plugins.score.retain(|(plugin, _)| plugin != name);
+}
+
+fn taints() -> Vec<Alteration> {
+    const NAME: &str = "TaintToleration";
+    vec![
+        alter(
+            "TaintToleration: scores nothing",
+            "nodes with fewer PreferNoSchedule taints are better (5.4)",
+            plugin(NAME, score(nothing)),
+            &["score/prefer-no-schedule"],
+        ),
+        alter(
+            "TaintToleration: not reversed",
+            "the most taints are worst, not best (5.4)",
+            plugin(NAME, normalized(Normalize::ByMax { reverse: false })),
+            &["score/prefer-no-schedule"],
+        ),
+        alter(
+            "TaintToleration: weight 1",
+            "its weight is 3 (5.1)",
+            Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
+            &["score/prefer-no-schedule-against-preference"],
+        ),
+    ]
+}
+
+fn affinity() -> Vec<Alteration> {
+    const NAME: &str = "NodeAffinity";
+    vec![
+        alter(
+            "NodeAffinity: not scored",
+            "nodes that match preferred terms are better (5.5)",
+            Change::Plugins(|plugins| unscored(plugins, NAME)),
+            &["score/preferred-weight"],
+        ),
+        alter(
+            "NodeAffinity: each term weighs the same",
+            "the weights of the terms that match add up (5.5)",
+            plugin(NAME, score(|score| score.min(1))),
+            &["score/preferred-add-up", "score/preferred-weight"],
+        ),
+        alter(
+            "NodeAffinity: not normalised",
+            "the best node gets 100 (5.5)",
+            plugin(NAME, normalized(Normalize::None)),
+            &["score/preferred-against-emptiness"],
+        ),
+        alter(
+            "NodeAffinity: weight 1",
+            "its weight is 2 (5.1)",
+            Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
+            &["score/"],
+        ),
+        alter(
+            "NodeAffinity: addedAffinity prefers nothing",
+            "a profile may add a preference to all of its pods (5.5)",
+            Change::Built(NAME, |args, _| args.clear()),
+            &["node-affinity/added-preference"],
+        ),
+    ]
+}
+
+fn resources() -> Vec<Alteration> {
+    const NAME: &str = "NodeResourcesFit";
+    const BALANCED: &str = "NodeResourcesBalancedAllocation";
+    vec![
+        alter(
+            "NodeResourcesFit: scores nothing",
+            "emptier nodes are better (5.9)",
+            plugin(NAME, score(nothing)),
+            &["score/least-allocated"],
+        ),
+        alter(
+            "NodeResourcesFit: reversed",
+            "emptier nodes are better, not worse (5.9)",
+            plugin(NAME, score(|score| 100 - score)),
+            &["score/least-allocated"],
+        ),
+        alter(
+            "NodeResourcesFit: LeastAllocated for all",
+            "with MostAllocated fuller nodes are better (5.9)",
+            Change::Built(NAME, |args, _| {
+                args.remove("scoringStrategy");
+            }),
+            &["score/most-allocated"],
+        ),
+        alter(
+            "NodeResourcesFit: PreScore skips",
+            "only a pod that asks for nothing is not scored (5.9)",
+            Change::Plugins(|plugins| unscored(plugins, NAME)),
+            &["score/twelve-nodes", "score/least-allocated"],
+        ),
+        alter(
+            "NodeResourcesBalancedAllocation: scores nothing",
+            "evenly used nodes are better (5.9)",
+            plugin(BALANCED, score(nothing)),
+            &["score/balance"],
+        ),
+        alter(
+            "NodeResourcesBalancedAllocation: reversed",
+            "evenly used nodes are better, not worse (5.9)",
+            plugin(BALANCED, score(|score| 100 - score)),
+            &["score/balance"],
+        ),
+        alter(
+            "NodeResourcesBalancedAllocation: cpu and memory for all",
+            "a profile names the resources that are to be balanced (5.9)",
+            Change::Built(BALANCED, |args, _| args.clear()),
+            &["score/balance-of-three"],
+        ),
+        alter(
+            "NodeResourcesBalancedAllocation: PreScore never skips",
+            "a pod that asks for nothing is not scored (5.9)",
+            plugin(BALANCED, pre_score(passes)),
+            &["score/"],
+        ),
+    ]
+}
+
+fn images() -> Vec<Alteration> {
+    const NAME: &str = "ImageLocality";
+    vec![
+        alter(
+            "ImageLocality: scores nothing",
+            "nodes that have the images are better (5.17)",
+            plugin(NAME, score(nothing)),
+            &["score/images"],
+        ),
+        alter(
+            "ImageLocality: reversed",
+            "nodes that have the images are better, not worse (5.17)",
+            plugin(NAME, score(|score| 100 - score)),
+            &["score/images"],
+        ),
+        alter(
+            "ImageLocality: any image will do",
+            "images that are small do not count (5.17)",
+            plugin(NAME, score(|score| score + 1)),
+            &["score/images-too-small"],
+        ),
+    ]
+}

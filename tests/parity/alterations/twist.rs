@@ -1,0 +1,474 @@
+//! What can be altered of one plugin: each twist wraps what the plugin does at one extension point, or at several,
+//! and leaves the rest to it.
+
+use std::sync::Arc;
+
+use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
+    PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, PreFlight,
+    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, ScorePlugin, ScoreScope,
+};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext,
+    Status, Text,
+};
+use supercargo_framework::binding::{BindingContext, BoxFuture};
+
+/// A change to what a plugin answers at a point.
+type Change<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
+
+/// Alters the extension points of a plugin.
+pub(super) type Twist = Arc<dyn Fn(ExtensionPoints) -> ExtensionPoints + Send + Sync>;
+
+/// A plugin of the same name with a twist.
+pub(super) struct Altered {
+    plugin: Arc<dyn Plugin>,
+    twist: Twist,
+}
+
+impl Altered {
+    pub(super) fn new(plugin: Arc<dyn Plugin>, twist: Twist) -> Arc<dyn Plugin> {
+        Arc::new(Self { plugin, twist })
+    }
+}
+
+impl Plugin for Altered {
+    fn name(&self) -> &'static str {
+        self.plugin.name()
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        let mut points = Arc::clone(&self.plugin).extension_points();
+        // What may be shared between pods, and between cycles, is not what the twist makes of it.
+        (points.sign, points.incremental) = (None, None);
+        (self.twist)(points)
+    }
+
+    fn reads(&self) -> Vec<Text> {
+        self.plugin.reads()
+    }
+}
+
+/// Nothing is altered: to see that the wrapping alone changes nothing.
+pub(super) fn nothing() -> Twist {
+    let twists = [
+        pre_enqueue(|status| status),
+        less(|plugin, one, other| plugin.less(one, other)),
+        pre_filter(|answer| answer),
+        filter(|status| status),
+        post_filter(|nomination, status| (nomination, status)),
+        pre_score(|status| status),
+        score(|score| score),
+        events(|events| events),
+        pod(|_| {}),
+    ];
+    Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))
+}
+
+/// Its answer to PreEnqueue.
+pub(super) fn pre_enqueue(change: fn(Status) -> Status) -> Twist {
+    struct At(Arc<dyn PreEnqueuePlugin>, fn(Status) -> Status);
+
+    impl PreEnqueuePlugin for At {
+        fn pre_enqueue(&self, cx: &QueueContext<'_>, pod: &PodInfo) -> Status {
+            (self.1)(self.0.pre_enqueue(cx, pod))
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.pre_enqueue = points.pre_enqueue.map(|at| Arc::new(At(at, change)) as _);
+        points
+    })
+}
+
+/// Which of two pods goes first.
+pub(super) type Less = fn(&dyn QueueSortPlugin, Queued<'_>, Queued<'_>) -> bool;
+
+/// Its order of the queue.
+pub(super) fn less(change: Less) -> Twist {
+    struct At(Arc<dyn QueueSortPlugin>, Less);
+
+    impl QueueSortPlugin for At {
+        fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+            (self.1)(&*self.0, a, b)
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.queue_sort = points.queue_sort.map(|at| Arc::new(At(at, change)) as _);
+        points
+    })
+}
+
+/// PreFilter, perhaps without word of pods that come or go in a trial.
+struct AtPreFilter {
+    plugin: Arc<dyn PreFilterPlugin>,
+    change: fn(PreFilter) -> PreFilter,
+    hears_of_added: bool,
+    hears_of_removed: bool,
+}
+
+impl PreFilterPlugin for AtPreFilter {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        (self.change)(self.plugin.pre_filter(cx, state, pod))
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        self.plugin.extensions().map(|_| self as _)
+    }
+}
+
+impl PreFilterExtensions for AtPreFilter {
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
+        let extensions = self.plugin.extensions().filter(|_| self.hears_of_added);
+        extensions.map_or(Status::success(), |extensions| extensions.add_pod(state, pod, added, node))
+    }
+
+    fn remove_pod(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo) -> Status {
+        let extensions = self.plugin.extensions().filter(|_| self.hears_of_removed);
+        extensions.map_or(Status::success(), |extensions| extensions.remove_pod(state, pod, removed, node))
+    }
+}
+
+fn at_pre_filter(
+    change: fn(PreFilter) -> PreFilter,
+    (hears_of_added, hears_of_removed): (bool, bool),
+) -> Twist {
+    Arc::new(move |mut points| {
+        points.pre_filter = points.pre_filter.map(|plugin| {
+            Arc::new(AtPreFilter { plugin, change, hears_of_added, hears_of_removed }) as _
+        });
+        points
+    })
+}
+
+/// Its answer to PreFilter.
+pub(super) fn pre_filter(change: fn(PreFilter) -> PreFilter) -> Twist {
+    at_pre_filter(change, (true, true))
+}
+
+/// It does not hear that a trial puts a pod on a node.
+pub(super) fn added_forgotten() -> Twist {
+    at_pre_filter(|answer| answer, (false, true))
+}
+
+/// It does not hear that a trial takes a pod from a node.
+pub(super) fn removed_forgotten() -> Twist {
+    at_pre_filter(|answer| answer, (true, false))
+}
+
+/// Its answer to Filter.
+pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) -> Twist {
+    struct At(Arc<dyn FilterPlugin>, Change<Status>);
+
+    impl FilterPlugin for At {
+        fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+            (self.1)(self.0.filter(cx, state, pod, node))
+        }
+    }
+
+    let change: Change<Status> = Arc::new(change);
+    Arc::new(move |mut points| {
+        points.filter = points.filter.map(|at| Arc::new(At(at, Arc::clone(&change))) as _);
+        points
+    })
+}
+
+/// Its answer to PostFilter.
+pub(super) fn post_filter(change: fn(Nomination, Status) -> (Nomination, Status)) -> Twist {
+    struct At(Arc<dyn PostFilterPlugin>, fn(Nomination, Status) -> (Nomination, Status));
+
+    impl PostFilterPlugin for At {
+        fn post_filter(
+            &self,
+            cx: &Context<'_>,
+            state: &CycleState,
+            pod: &Arc<PodInfo>,
+            statuses: &NodeStatuses,
+            filters: &dyn RunFilters,
+        ) -> (Nomination, Status) {
+            let (nomination, status) = self.0.post_filter(cx, state, pod, statuses, filters);
+            (self.1)(nomination, status)
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.post_filter = points.post_filter.map(|at| Arc::new(At(at, change)) as _);
+        points
+    })
+}
+
+/// What PostFilter is told of the pod and of the nodes that turned it down.
+pub(super) fn post_filter_sees(change: fn(&mut PodInfo, &mut NodeStatuses)) -> Twist {
+    struct At(Arc<dyn PostFilterPlugin>, fn(&mut PodInfo, &mut NodeStatuses));
+
+    impl PostFilterPlugin for At {
+        fn post_filter(
+            &self,
+            cx: &Context<'_>,
+            state: &CycleState,
+            pod: &Arc<PodInfo>,
+            statuses: &NodeStatuses,
+            filters: &dyn RunFilters,
+        ) -> (Nomination, Status) {
+            let (mut pod, mut statuses) = (PodInfo::clone(pod), statuses.clone());
+            (self.1)(&mut pod, &mut statuses);
+            self.0.post_filter(cx, state, &Arc::new(pod), &statuses, filters)
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.post_filter = points.post_filter.map(|at| Arc::new(At(at, change)) as _);
+        points
+    })
+}
+
+/// Its answer to PreScore.
+pub(super) fn pre_score(change: fn(Status) -> Status) -> Twist {
+    struct At(Arc<dyn PreScorePlugin>, fn(Status) -> Status);
+
+    impl PreScorePlugin for At {
+        fn pre_score(
+            &self,
+            cx: &Context<'_>,
+            state: &mut CycleState,
+            pod: &PodInfo,
+            nodes: &[NodeIndex],
+        ) -> Status {
+            (self.1)(self.0.pre_score(cx, state, pod, nodes))
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.pre_score = points.pre_score.map(|at| Arc::new(At(at, change)) as _);
+        points
+    })
+}
+
+/// Score, and how it is normalised.
+struct AtScore {
+    plugin: Arc<dyn ScorePlugin>,
+    change: fn(i64) -> i64,
+    normalization: Option<Normalize>,
+}
+
+impl ScorePlugin for AtScore {
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<i64, Status> {
+        self.plugin.score(cx, state, pod, node).map(self.change)
+    }
+
+    fn scope(&self) -> ScoreScope {
+        self.plugin.scope()
+    }
+
+    fn normalization(&self) -> Normalize {
+        self.normalization.unwrap_or_else(|| self.plugin.normalization())
+    }
+
+    fn normalize(&self, state: &CycleState, pod: &PodInfo, scores: &mut [i64]) -> Status {
+        self.plugin.normalize(state, pod, scores)
+    }
+}
+
+fn at_score(change: fn(i64) -> i64, normalization: Option<Normalize>) -> Twist {
+    Arc::new(move |mut points| {
+        points.score =
+            points.score.map(|plugin| Arc::new(AtScore { plugin, change, normalization }) as _);
+        points
+    })
+}
+
+/// Its raw scores.
+pub(super) fn score(change: fn(i64) -> i64) -> Twist {
+    at_score(change, None)
+}
+
+/// How its raw scores are normalised.
+pub(super) fn normalized(normalization: Normalize) -> Twist {
+    at_score(|score| score, Some(normalization))
+}
+
+/// The events that it wants to hear of.
+pub(super) fn events(
+    change: impl Fn(Vec<EventRegistration>) -> Vec<EventRegistration> + Send + Sync + 'static,
+) -> Twist {
+    struct At(Arc<dyn EnqueueExtensions>, Change<Vec<EventRegistration>>);
+
+    impl EnqueueExtensions for At {
+        fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+            (self.1)(Arc::clone(&self.0).events_to_register())
+        }
+    }
+
+    let change: Change<_> = Arc::new(change);
+    Arc::new(move |mut points| {
+        points.enqueue_extensions =
+            points.enqueue_extensions.map(|at| Arc::new(At(at, Arc::clone(&change))) as _);
+        points
+    })
+}
+
+/// It does not hear of these events.
+pub(super) fn deaf_to(resource: EventResource, action: ActionType) -> Twist {
+    events(move |mut events| {
+        for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
+            registration.event.action -= action;
+        }
+        events.retain(|registration| !registration.event.action.is_empty());
+        events
+    })
+}
+
+/// It hears of these events, too, and always wants to try the pod.
+pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
+    events(move |mut events| {
+        events.push(EventRegistration::always(resource.clone(), action));
+        events
+    })
+}
+
+/// Its hints of events of this kind always say so.
+pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> Twist {
+    events(move |mut events| {
+        for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
+            registration.hint = Some(Arc::new(move |_, _, _| Ok(hint)));
+        }
+        events
+    })
+}
+
+/// What it sees of the pod in a scheduling cycle.
+pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
+    struct At<P: ?Sized>(Arc<P>, fn(&mut PodInfo));
+
+    impl<P: ?Sized> At<P> {
+        fn seen(&self, pod: &PodInfo) -> PodInfo {
+            let mut pod = pod.clone();
+            (self.1)(&mut pod);
+            pod
+        }
+    }
+
+    impl PreFilterPlugin for At<dyn PreFilterPlugin> {
+        fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+            self.0.pre_filter(cx, state, &self.seen(pod))
+        }
+
+        fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+            self.0.extensions().map(|_| self as _)
+        }
+    }
+
+    impl PreFilterExtensions for At<dyn PreFilterPlugin> {
+        fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
+            let add = |it: &dyn PreFilterExtensions| it.add_pod(state, &self.seen(pod), added, node);
+            self.0.extensions().map_or(Status::success(), add)
+        }
+
+        fn remove_pod(
+            &self,
+            state: &mut CycleState,
+            pod: &PodInfo,
+            removed: &PodInfo,
+            node: &NodeInfo,
+        ) -> Status {
+            let remove = |it: &dyn PreFilterExtensions| it.remove_pod(state, &self.seen(pod), removed, node);
+            self.0.extensions().map_or(Status::success(), remove)
+        }
+    }
+
+    impl FilterPlugin for At<dyn FilterPlugin> {
+        fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+            self.0.filter(cx, state, &self.seen(pod), node)
+        }
+    }
+
+    impl PreScorePlugin for At<dyn PreScorePlugin> {
+        fn pre_score(
+            &self,
+            cx: &Context<'_>,
+            state: &mut CycleState,
+            pod: &PodInfo,
+            nodes: &[NodeIndex],
+        ) -> Status {
+            self.0.pre_score(cx, state, &self.seen(pod), nodes)
+        }
+    }
+
+    impl ScorePlugin for At<dyn ScorePlugin> {
+        fn score(
+            &self,
+            cx: &Context<'_>,
+            state: &CycleState,
+            pod: &PodInfo,
+            node: &NodeInfo,
+        ) -> Result<i64, Status> {
+            self.0.score(cx, state, &self.seen(pod), node)
+        }
+
+        fn scope(&self) -> ScoreScope {
+            self.0.scope()
+        }
+
+        fn normalization(&self) -> Normalize {
+            self.0.normalization()
+        }
+
+        fn normalize(&self, state: &CycleState, pod: &PodInfo, scores: &mut [i64]) -> Status {
+            self.0.normalize(state, &self.seen(pod), scores)
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.pre_filter = points.pre_filter.map(|at| Arc::new(At(at, change)) as _);
+        points.filter = points.filter.map(|at| Arc::new(At(at, change)) as _);
+        points.pre_score = points.pre_score.map(|at| Arc::new(At(at, change)) as _);
+        points.score = points.score.map(|at| Arc::new(At(at, change)) as _);
+        points
+    })
+}
+
+/// It sets nothing aside for the pod.
+pub(super) fn reserves_nothing() -> Twist {
+    struct Nothing;
+
+    impl ReservePlugin for Nothing {
+        fn reserve(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &Arc<str>) -> Status {
+            Status::success()
+        }
+
+        fn unreserve(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &Arc<str>) {}
+    }
+
+    Arc::new(|mut points| {
+        points.reserve = points.reserve.map(|_| Arc::new(Nothing) as _);
+        points
+    })
+}
+
+/// It prepares nothing before the pod is bound.
+pub(super) fn prepares_nothing() -> Twist {
+    struct Nothing;
+
+    impl PreBindPlugin for Nothing {
+        fn pre_flight(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &Arc<str>) -> PreFlight {
+            PreFlight::Skip { allow_parallel: false }
+        }
+
+        fn pre_bind(&self, _: BindingContext, _: Box<dyn std::any::Any + Send>) -> BoxFuture<Status> {
+            Box::pin(std::future::ready(Status::success()))
+        }
+    }
+
+    Arc::new(|mut points| {
+        points.pre_bind = points.pre_bind.map(|_| Arc::new(Nothing) as _);
+        points
+    })
+}
