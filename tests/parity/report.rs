@@ -307,7 +307,7 @@ impl Sources {
 fn names_of_tests_are_sentences() {
     let source =
         "#[test]\nfn a_pod_waits() {\n}\n\nfn helper() {}\n\n#[test]\n#[ignore]\n    fn it_goes() {}\n";
-    assert_eq!(tests_of(source), ["a pod waits.", "it goes."]);
+    assert_eq!(tests_of(source), ["A pod waits.", "It goes."]);
 }
 
 /// Which of upstream's default plugins are here.
@@ -347,7 +347,12 @@ fn tests_of(source: &str) -> Vec<String> {
         let function = part.lines().map(str::trim_start).find(|line| line.starts_with("fn "))?;
         function.strip_prefix("fn ")?.split('(').next()
     });
-    names.map(|name| sentence(&name.replace('_', " "))).collect()
+    names.map(|name| sentence(&capitalised(&name.replace('_', " ")))).collect()
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A reason as one line that ends in a full stop.
