@@ -241,15 +241,14 @@ impl BindingCalls for ShellCalls {
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
-        let (met, wait) = oneshot::channel();
-        self.mailbox.post(Message::WaitFor { predicate, met });
+        let (told, answer) = oneshot::channel();
+        self.mailbox.post(Message::WaitFor { predicate, timeout, told });
         let cancelled = self.cancelled.clone();
         Box::pin(async move {
             tokio::select! {
                 () = cancelled.cancelled() => Err(WaitError::Cancelled),
                 // The owner drops the sender only when it ends, and then everything does.
-                met = wait => met.map_err(|_| WaitError::Cancelled),
-                () = tokio::time::sleep(timeout) => Err(WaitError::TimedOut),
+                outcome = answer => outcome.unwrap_or(Err(WaitError::Cancelled)),
             }
         })
     }

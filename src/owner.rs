@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use supercargo_framework::Now;
-use supercargo_framework::binding::Predicate;
+use supercargo_framework::binding::{Predicate, WaitError};
 use supercargo_scheduler::record::Recorded;
 use supercargo_scheduler::{Calls, Effect, Input, Notification, Scheduler};
 use tokio::sync::oneshot;
@@ -29,8 +29,10 @@ pub(crate) enum Message {
     WaitFor {
         /// Decides.
         predicate: Predicate,
-        /// Told when it holds.
-        met: oneshot::Sender<()>,
+        /// How long at most, by the scheduler's clock.
+        timeout: Duration,
+        /// Told when it holds, or that the time is over.
+        told: oneshot::Sender<Result<(), WaitError>>,
     },
     /// Every handler has seen what exists: begin to schedule.
     Start,
@@ -115,6 +117,14 @@ impl Drop for StopOnDrop {
     }
 }
 
+/// A plugin that waits.
+struct Wait {
+    predicate: Predicate,
+    /// On the monotonic clock.
+    deadline: Duration,
+    told: oneshot::Sender<Result<(), WaitError>>,
+}
+
 /// The owner's loop.
 pub(crate) struct Owner<C> {
     driver: Driver,
@@ -125,7 +135,7 @@ pub(crate) struct Owner<C> {
     clock: Box<dyn Clock>,
     started: bool,
     stopped: bool,
-    waits: Vec<(Predicate, oneshot::Sender<()>)>,
+    waits: Vec<Wait>,
 }
 
 impl<C: CarryOut> Owner<C> {
@@ -144,7 +154,9 @@ impl<C: CarryOut> Owner<C> {
         while !self.stopped {
             self.take_messages()?;
             let now = self.clock.now();
-            let idle = self.driver.scheduler().next_deadline(now);
+            self.end_late_waits(now);
+            let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
+            let idle = deadlines.fold(self.driver.scheduler().next_deadline(now), Duration::min);
             if idle.is_zero() {
                 self.handle(Input::Tick)?;
             }
@@ -193,8 +205,9 @@ impl<C: CarryOut> Owner<C> {
                     self.check_waits();
                 }
             }
-            Message::WaitFor { predicate, met } => {
-                self.waits.push((predicate, met));
+            Message::WaitFor { predicate, timeout, told } => {
+                let deadline = self.clock.now().monotonic.saturating_add(timeout);
+                self.waits.push(Wait { predicate, deadline, told });
                 self.check_waits();
             }
             Message::Start => self.started = true,
@@ -219,12 +232,27 @@ impl<C: CarryOut> Owner<C> {
     fn check_waits(&mut self) {
         let cluster = self.driver.scheduler();
         let (done, waiting): (Vec<_>, Vec<_>) =
-            self.waits.drain(..).partition(|(predicate, met)| met.is_closed() || predicate(cluster));
+            self.waits.drain(..).partition(|wait| wait.told.is_closed() || (wait.predicate)(cluster));
         self.waits = waiting;
-        for (_, met) in done {
-            // Whoever has stopped waiting does not mind.
-            let _ = met.send(());
+        tell(done, Ok(()));
+    }
+
+    /// Tells those whose time is over.
+    fn end_late_waits(&mut self, now: Now) {
+        if self.waits.iter().all(|wait| wait.deadline > now.monotonic) {
+            return;
         }
+        let (late, waiting): (Vec<_>, Vec<_>) =
+            self.waits.drain(..).partition(|wait| wait.deadline <= now.monotonic);
+        self.waits = waiting;
+        tell(late, Err(WaitError::TimedOut));
+    }
+}
+
+fn tell(waits: Vec<Wait>, outcome: Result<(), WaitError>) {
+    for wait in waits {
+        // Whoever has stopped waiting does not mind.
+        let _ = wait.told.send(outcome);
     }
 }
 
