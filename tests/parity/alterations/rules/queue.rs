@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::event::QueueingHint::Skip;
 use supercargo_framework::plugin::Queued;
 use supercargo_framework::{ActionType, EventResource};
 
@@ -26,10 +26,7 @@ fn gates() -> Vec<Alteration> {
         alter(
             "SchedulingGates: deaf to gates that go",
             "a pod without gates is tried (5.2)",
-            plugin(
-                NAME,
-                deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
-            ),
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
             &["gates/lifted"],
         ),
         alter(
@@ -57,7 +54,7 @@ fn order() -> Vec<Alteration> {
             "PrioritySort: the latest first",
             "of equals who waits longest goes first (5.3)",
             plugin(NAME, less(|_, a, b| (a.pod.priority, a.timestamp) > (b.pod.priority, b.timestamp))),
-            &["queue/first-come", "queue/"],
+            &["queue/first-come"],
         ),
         alter(
             "PrioritySort: negative priorities are none",
@@ -75,17 +72,15 @@ fn order() -> Vec<Alteration> {
 }
 
 fn backoff() -> Vec<Alteration> {
-    vec![
-        alter(
-            "the queue: a long backoff",
-            "the first backoff takes a second (2.3)",
-            Change::Config(|config| {
-                config.pod_initial_backoff = Duration::from_mins(5);
-                config.pod_max_backoff = Duration::from_mins(5);
-            }),
-            &["queue/", "told/", "wake/"],
-        ),
-    ]
+    vec![alter(
+        "the queue: a long backoff",
+        "the first backoff takes a second (2.3)",
+        Change::Config(|config| {
+            config.pod_initial_backoff = Duration::from_mins(5);
+            config.pod_max_backoff = Duration::from_mins(5);
+        }),
+        &["wake/first-node-comes"],
+    )]
 }
 
 fn plugins() -> Vec<Alteration> {
@@ -112,13 +107,7 @@ fn plugins() -> Vec<Alteration> {
                     profile.scheduler_name = name;
                 }
             }),
-            &["told/profile-by-profile", "counted/pods-of-other-profiles"],
-        ),
-        alter(
-            "NodeName: deaf to new nodes",
-            "a new node is worth another try (5.2)",
-            plugin("NodeResourcesFit", hints(EventResource::Pod, Queue)),
-            &["quiet/"],
+            &["counted/pods-of-other-profiles"],
         ),
     ]
 }
