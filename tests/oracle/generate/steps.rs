@@ -29,7 +29,7 @@ enum Act {
 }
 
 const ACTS: [(u32, Act); 14] = [
-    (45, Act::Schedule),
+    (70, Act::Schedule),
     (8, Act::Wait),
     (16, Act::AddPod),
     (4, Act::RemovePod),
@@ -84,6 +84,7 @@ impl Generator<'_> {
     pub(super) fn act(&mut self) -> Result<()> {
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
+            Act::Schedule if self.random.chance(60) => self.add_pod(),
             Act::Schedule | Act::Wait => {
                 let seconds = *self.random.pick(&[1, 1, 1, 2, 3, 5, 11, 31, 330]);
                 self.take(Step::Advance(seconds))
@@ -167,7 +168,9 @@ impl Generator<'_> {
         let template = self.templates[self.random.below(self.templates.len())].clone();
         let name = format!("p{}", self.made);
         let mut pod = self.pod(&template, &name);
-        if self.has(Kind::Placed) {
+        // Who frees a port that two pods on a node hold is one of the differences that are meant.
+        let has_ports = pod["spec"].to_string().contains("hostPort\"");
+        if !has_ports && self.has(Kind::Placed) {
             pod["spec"]["nodeName"] = json!(self.some_node_name());
             self.start(&mut pod);
         }
