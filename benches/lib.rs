@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_framework::Text;
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
@@ -80,7 +79,7 @@ impl Bench {
             if let Effect::Bind { pod, node, .. } = effect {
                 self.handle(Input::Bound {
                     pod: pod.uid.clone(),
-                    by: Text::EMPTY,
+                    by: "DefaultBinder".into(),
                     outcome: BindOutcome::Bound,
                 });
                 let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };

@@ -64,8 +64,6 @@ pub const ACCESS: &[Access] = &[
     access("", "pods", "delete", "preemption"),
     access("", "pods/binding", "create", "bind"),
     access("", "pods/status", "patch", "PodScheduled condition and nominated node"),
-    access("", "persistentvolumes", "update", "give a claim its volume"),
-    access("", "persistentvolumeclaims", "update", "have a volume provisioned for the pod's node"),
     access("events.k8s.io", "events", "create", "record an event"),
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];

@@ -243,7 +243,7 @@ fn answered(code: StatusCode, body: &[u8]) -> CallError {
     CallError { status: Some(code), ..call_error(certainty, message) }
 }
 
-fn is_connection_refused(error: &kube::Error) -> bool {
+pub(crate) fn is_connection_refused(error: &kube::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
         if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {

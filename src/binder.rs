@@ -6,22 +6,23 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use supercargo_framework::Text;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
-use supercargo_framework::{PodInfo, Status, Uid};
-use supercargo_scheduler::{Input, NamedBinder, PodRead, PreBindWork};
+use supercargo_framework::{PodInfo, Status, Text, Uid};
+use supercargo_scheduler::{ExtenderSpec, Input, NamedBinder, PodRead, PreBindWork};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Call};
+use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
 
 /// So many bindings at most talk to the API server at once.
@@ -34,15 +35,16 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Binder {
     api: Api,
     mailbox: Mailbox,
+    extenders: HttpExtenders,
     in_flight: Arc<Semaphore>,
     /// How to stop PreBind of a pod.
     pre_binding: Arc<Mutex<HashMap<Uid, CancellationToken>>>,
 }
 
 impl Binder {
-    pub(crate) fn new(api: Api, mailbox: Mailbox) -> Self {
+    pub(crate) fn new(api: Api, mailbox: Mailbox, extenders: HttpExtenders) -> Self {
         let in_flight = Arc::new(Semaphore::new(BINDINGS_IN_FLIGHT));
-        Self { api, mailbox, in_flight, pre_binding: Arc::default() }
+        Self { api, mailbox, extenders, in_flight, pre_binding: Arc::default() }
     }
 
     /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
@@ -51,8 +53,7 @@ impl Binder {
         self.pre_binding.lock().insert(pod.uid.clone(), token.clone());
         let (binder, uid) = (self.clone(), pod.uid.clone());
         tokio::spawn(async move {
-            let cx = binder.context(token);
-            let status = run_groups(&cx, groups).await;
+            let status = run_groups(&binder, &token, groups).await;
             binder.pre_binding.lock().remove(&uid);
             binder.mailbox.send(Input::PreBound { pod: uid, status });
         });
@@ -65,13 +66,14 @@ impl Binder {
         }
     }
 
-    /// Asks the plugins in order until one does not skip, once the pod's status patches have `settled`: one of an earlier
+    /// Asks the extenders and then the plugins, in order, until one does not skip, once the pod's status patches have `settled`: one of an earlier
     /// attempt must not call a bound pod unschedulable. (PreBind does not wait: the patch that names the node the pod is
     /// expected on is sent just before it and has to get through.)
     pub(crate) fn bind(
         &self,
         pod: Arc<PodInfo>,
         node: Arc<str>,
+        extenders: Vec<ExtenderSpec>,
         binders: Arc<[NamedBinder]>,
         settled: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -83,8 +85,11 @@ impl Binder {
             // The semaphore is never closed, so there is always a permit to be had.
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
-            let outcome = ask_binders(&cx, &pod, &node, &binders).await;
-            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), by: Text::EMPTY, outcome });
+            let (by, outcome) = match ask_extenders(&binder.extenders, &extenders, &pod, &node).await {
+                BindOutcome::Skip => ask_binders(&cx, &pod, &node, &binders).await,
+                outcome => (Text::EMPTY, outcome),
+            };
+            binder.mailbox.send(Input::Bound { pod: pod.uid.clone(), by, outcome });
         });
     }
 
@@ -122,29 +127,62 @@ pub(crate) fn pod_path(pod: &PodKey, suffix: &str) -> String {
     format!("/api/v1/namespaces/{}/pods/{}{suffix}", pod.namespace, pod.name)
 }
 
-async fn run_groups(cx: &BindingContext, groups: Vec<Vec<PreBindWork>>) -> Status {
+/// The first failure, or success. What fails makes the others of its group give up, and the next groups do not run.
+async fn run_groups(binder: &Binder, token: &CancellationToken, groups: Vec<Vec<PreBindWork>>) -> Status {
     for group in groups {
-        let runs = group.into_iter().map(|PreBindWork { name, plugin, work }| {
-            let cx = cx.clone();
+        let token = token.child_token();
+        let run = |PreBindWork { name, plugin, work }| {
+            let cx = binder.context(token.clone());
             async move {
                 let status = contained("PreBind", &name, async { plugin.pre_bind(cx, work).await }).await;
                 status.unwrap_or_else(Status::error).by(name)
             }
-        });
-        let statuses = futures::future::join_all(runs).await;
-        if let Some(failed) = statuses.into_iter().find(|status| !status.is_success()) {
+        };
+        let mut runs: FuturesUnordered<_> = group.into_iter().map(run).collect();
+        let mut failed = None;
+        while let Some(status) = runs.next().await {
+            if !status.is_success() && failed.is_none() {
+                failed = Some(status);
+                token.cancel();
+            }
+        }
+        if let Some(failed) = failed {
             return failed;
         }
     }
     Status::success()
 }
 
+/// The first extender's outcome that counts. One that must not be ignored has the last word, whatever it is.
+async fn ask_extenders(
+    calls: &HttpExtenders,
+    extenders: &[ExtenderSpec],
+    pod: &PodInfo,
+    node: &str,
+) -> BindOutcome {
+    for extender in extenders {
+        match calls.bind(extender, pod, node).await {
+            Ok(()) => return BindOutcome::Bound,
+            Err(error) if extender.ignorable => {
+                let (extender, pod) = (&extender.name, pod.key());
+                tracing::info!(%extender, %pod, error, "skipping the extender in bind: it is ignorable");
+            }
+            // Whatever it says, the pod may have been bound.
+            Err(message) => {
+                return BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message });
+            }
+        }
+    }
+    BindOutcome::Skip
+}
+
+/// The outcome of the first plugin that does not skip, and its name.
 async fn ask_binders(
     cx: &BindingContext,
     pod: &Arc<PodInfo>,
     node: &Arc<str>,
     binders: &[NamedBinder],
-) -> BindOutcome {
+) -> (Text, BindOutcome) {
     for NamedBinder { name, plugin } in binders {
         let bind = async { plugin.bind(cx.clone(), Arc::clone(pod), Arc::clone(node)).await };
         let outcome = contained("Bind", name, bind).await.unwrap_or_else(|message| {
@@ -152,10 +190,10 @@ async fn ask_binders(
             BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message })
         });
         if outcome != BindOutcome::Skip {
-            return outcome;
+            return (name.clone(), outcome);
         }
     }
-    BindOutcome::Skip
+    (Text::EMPTY, BindOutcome::Skip)
 }
 
 /// Runs a plugin. A panic becomes an error that names it: the scheduler waits for an answer, whatever happens.
@@ -269,6 +307,91 @@ mod tests {
         }
     }
 
+    /// Fails at once, or waits until it is told to give up.
+    struct Waits {
+        fails: bool,
+    }
+
+    impl PreBindPlugin for Waits {
+        fn pre_flight(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &Arc<str>) -> PreFlight {
+            unreachable!("this is the cycle's")
+        }
+
+        fn pre_bind(&self, cx: BindingContext, _: Box<dyn Any + Send>) -> BoxFuture<Status> {
+            let fails = self.fails;
+            Box::pin(async move {
+                if fails {
+                    return Status::error("no");
+                }
+                cx.cancelled().await;
+                Status::error("gave up")
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_in_prebind_makes_its_group_give_up_and_ends_it() {
+        let (binder, messages) = binder();
+        let work = |name: &'static str, fails| PreBindWork {
+            name: name.into(),
+            plugin: Arc::new(Waits { fails }),
+            work: Box::new(()),
+        };
+        let groups = vec![vec![work("A", false), work("B", true)], vec![work("C", false)]];
+        binder.pre_bind(&Arc::new(pod("p").build()), groups);
+        let Some(Input::PreBound { status, .. }) = told(&messages, Duration::from_secs(1)).await else {
+            panic!("the scheduler is not told");
+        };
+        assert_eq!(status, Status::error("no").by("B"), "the first failure is the one that counts");
+    }
+
+    /// Leaves it to the next one.
+    struct Skips;
+
+    impl BindPlugin for Skips {
+        fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
+            Box::pin(std::future::ready(BindOutcome::Skip))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_bind_plugin_that_does_not_skip_is_named() {
+        let another = NamedBinder { name: "Another".into(), plugin: Arc::new(Skips) };
+        let cases: [(Vec<NamedBinder>, &str, BindOutcome); 3] = [
+            (vec![another.clone(), named(Binds)], "Fake", BindOutcome::Bound),
+            (vec![named(Binds), another.clone()], "Fake", BindOutcome::Bound),
+            (vec![another], "", BindOutcome::Skip),
+        ];
+        for (binders, expected, expected_outcome) in cases {
+            let (binder, messages) = binder();
+            let pod = Arc::new(pod("p").build());
+            binder.bind(pod, "n1".into(), vec![], binders.into(), std::future::ready(()));
+            let Some(Input::Bound { by, outcome, .. }) = told(&messages, Duration::from_secs(1)).await else {
+                panic!("the scheduler is not told");
+            };
+            assert_eq!((&*by, outcome), (expected, expected_outcome));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_extender_that_must_not_be_ignored_has_the_last_word_on_a_binding() {
+        for (ignorable, expected) in [(true, "Fake"), (false, "")] {
+            let (binder, messages) = binder();
+            // It is not configured, so that it fails.
+            let extender = ExtenderSpec { name: "x".into(), ignorable, binds: true, ..Default::default() };
+            let pod = Arc::new(pod("p").build());
+            let binders = Arc::from([named(Binds)]);
+            binder.bind(pod, "n1".into(), vec![extender], binders, std::future::ready(()));
+            let Some(Input::Bound { by, outcome, .. }) = told(&messages, Duration::from_secs(1)).await else {
+                panic!("the scheduler is not told");
+            };
+            assert_eq!(&*by, expected);
+            let message = "extender x is not configured".to_owned();
+            let failed = BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message });
+            assert_eq!(outcome, if ignorable { BindOutcome::Bound } else { failed });
+        }
+    }
+
     /// Binds at once.
     struct Binds;
 
@@ -280,7 +403,7 @@ mod tests {
 
     fn binder() -> (Binder, Receiver<Message>) {
         let (mailbox, messages) = Mailbox::new();
-        (Binder::new(answering(vec![]).0, mailbox), messages)
+        (Binder::new(answering(vec![]).0, mailbox, HttpExtenders::default()), messages)
     }
 
     fn named(plugin: impl BindPlugin) -> NamedBinder {
@@ -320,13 +443,14 @@ mod tests {
         for panics in [Panics::Before, Panics::Inside] {
             let (binder, messages) = binder();
             let binders = Arc::from([named(panics), named(Binds)]);
-            binder.bind(Arc::new(pod("p").build()), "n1".into(), binders, std::future::ready(()));
-            let Some(Input::Bound { pod, outcome, .. }) = told(&messages, Duration::from_secs(1)).await
+            binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], binders, std::future::ready(()));
+            let Some(Input::Bound { pod, by, outcome }) = told(&messages, Duration::from_secs(1)).await
             else {
                 panic!("{panics:?}: the scheduler is not told");
             };
             assert_eq!(pod, "p".into());
             let message = "plugin \"Fake\" panicked in Bind: oh no".to_owned();
+            assert_eq!(&*by, "Fake");
             assert_eq!(outcome, BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message }));
         }
     }
@@ -336,7 +460,7 @@ mod tests {
         let (binder, messages) = binder();
         let (done, settled) = oneshot::channel::<()>();
         let settled = settled.map(|_| ());
-        binder.bind(Arc::new(pod("p").build()), "n1".into(), Arc::from([named(Binds)]), settled);
+        binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], Arc::from([named(Binds)]), settled);
         assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
         done.send(()).unwrap();
         assert!(told(&messages, Duration::from_secs(1)).await.is_some());
@@ -346,7 +470,7 @@ mod tests {
     async fn a_patch_that_hangs_holds_up_binding_only_for_a_while() {
         let (binder, messages) = binder();
         let settled = std::future::pending();
-        binder.bind(Arc::new(pod("p").build()), "n1".into(), Arc::from([named(Binds)]), settled);
+        binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], Arc::from([named(Binds)]), settled);
         assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
         assert!(told(&messages, SETTLE_TIMEOUT).await.is_some());
     }

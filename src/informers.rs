@@ -67,6 +67,12 @@ fn node_handler(mailbox: &Mailbox) -> impl EventHandler<NodeRecord> {
     Forward { mailbox: mailbox.clone(), input: Input::Node }
 }
 
+/// How pods and nodes are read, unless something wants them whole.
+pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
+    let no_annotations: [&str; 0] = [];
+    (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
+}
+
 /// The informers of a scheduler.
 pub(crate) struct Informers {
     client: Client,
@@ -82,9 +88,9 @@ impl Informers {
         client: Client,
         mailbox: &Mailbox,
         scheduler_names: BTreeSet<Arc<str>>,
-        protobuf: bool,
+        kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
-        let informers = Self::without_handlers(client, protobuf);
+        let informers = Self::without_handlers(client, kinds);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
         let pod_handlers =
             FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox, scheduler_names));
@@ -93,19 +99,14 @@ impl Informers {
         Ok(informers)
     }
 
-    fn without_handlers(client: Client, protobuf: bool) -> Self {
+    fn without_handlers(client: Client, (pods, nodes): (PodKind, NodeKind)) -> Self {
         let factory = SharedInformerFactory::new(client.clone());
-        let no_annotations: [&str; 0] = [];
-        let pods =
-            factory.informer_for(Arc::new(PodKind::new(no_annotations).protobuf(protobuf)), |mut parts| {
-                parts.list_watch = parts.list_watch.fields(NON_TERMINAL);
-                // Nobody looks pods up by namespace here, so there is no index to keep.
-                parts.build(Indexers::default())
-            });
-        let nodes = factory
-            .informer_for(Arc::new(NodeKind::new(no_annotations).protobuf(protobuf)), |parts| {
-                parts.build(Indexers::default())
-            });
+        let pods = factory.informer_for(Arc::new(pods), |mut parts| {
+            parts.list_watch = parts.list_watch.fields(NON_TERMINAL);
+            // Nobody looks pods up by namespace here, so there is no index to keep.
+            parts.build(Indexers::default())
+        });
+        let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
         Self { client, factory, pods, nodes, stop: CancellationToken::new() }
     }
 

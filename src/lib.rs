@@ -18,6 +18,7 @@ mod command;
 pub mod config;
 pub mod demo;
 mod events;
+mod extender;
 pub mod feature_gates;
 mod informers;
 pub mod logs;

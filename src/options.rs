@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use supercargo_framework::{Feature, Plugin};
-use supercargo_scheduler::{Backoff, Options, PluginLists, ProfileSpec, QueueOptions};
+use supercargo_scheduler::{Backoff, ExtenderSpec, Options, PluginLists, ProfileSpec, QueueOptions};
 
-use crate::config::{Config, PluginSet, ProfileConfig};
+use crate::config::{Config, ExtenderConfig, PluginSet, ProfileConfig};
 
 /// What the scheduler is made from.
 pub fn scheduler_options(config: &Config) -> Options {
     Options {
         profiles: config.profiles.iter().map(profile_spec).collect(),
-        extenders: Vec::new(),
+        extenders: extender_specs(&config.extenders),
         // The profiles have the file's value worked in, and a profile's 0 overrides it.
         percentage_of_nodes_to_score: None,
         queue: QueueOptions {
@@ -21,6 +21,23 @@ pub fn scheduler_options(config: &Config) -> Options {
         },
         features: config.features.clone(),
     }
+}
+
+/// Those that must not be ignored go first, as upstream has it.
+fn extender_specs(extenders: &[ExtenderConfig]) -> Vec<ExtenderSpec> {
+    let spec = |(id, extender): (usize, &ExtenderConfig)| ExtenderSpec {
+        id,
+        name: extender.url_prefix.as_str().into(),
+        filters: extender.filter_verb.is_some(),
+        preempts: extender.preempt_verb.is_some(),
+        weight: extender.prioritize_verb.is_some().then_some(extender.weight),
+        binds: extender.bind_verb.is_some(),
+        ignorable: extender.ignorable,
+        managed_resources: extender.managed_resources.iter().map(|r| Arc::clone(&r.name)).collect(),
+    };
+    let mut specs: Vec<_> = extenders.iter().enumerate().map(spec).collect();
+    specs.sort_by_key(|extender| extender.ignorable);
+    specs
 }
 
 fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {
@@ -77,6 +94,7 @@ mod tests {
                 ("TaintToleration", 3),
                 ("NodeAffinity", 2),
                 ("NodeResourcesFit", 1),
+                ("VolumeBinding", 1),
                 ("PodTopologySpread", 2),
                 ("InterPodAffinity", 2),
                 ("NodeResourcesBalancedAllocation", 1),
@@ -84,6 +102,24 @@ mod tests {
             ]
         );
         assert!(Scheduler::new(options).unwrap().is_responsible_for("supercargo"));
+    }
+
+    #[test]
+    fn extenders_that_may_be_ignored_are_asked_last() {
+        let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n\
+                    - {urlPrefix: 'http://a', ignorable: true, weight: 3}\n\
+                    - {urlPrefix: 'http://b', filterVerb: f, bindVerb: b}\n\
+                    - {urlPrefix: 'http://c', ignorable: true, prioritizeVerb: p, preemptVerb: q, weight: 3}\n";
+        let options = scheduler_options(&Config::parse("c.yaml", text, &Catalog::in_tree()).unwrap());
+        let shown = |e: &ExtenderSpec| (e.id, e.name.to_string(), e.filters, e.preempts, e.weight, e.binds);
+        assert_eq!(
+            options.extenders.iter().map(shown).collect::<Vec<_>>(),
+            [
+                (1, "http://b".to_owned(), true, false, None, true),
+                (0, "http://a".to_owned(), false, false, None, false),
+                (2, "http://c".to_owned(), false, true, Some(3), false),
+            ]
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use supercargo_framework::Now;
 use supercargo_framework::binding::Predicate;
 use supercargo_scheduler::record::Recorded;
-use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler};
+use supercargo_scheduler::{Calls, Effect, Input, Notification, Scheduler};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -88,13 +88,13 @@ impl Driver {
         }
     }
 
-    fn schedule_one(&mut self, now: Now) -> io::Result<Vec<Effect>> {
+    fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> io::Result<Vec<Effect>> {
         match self {
             Self::Plain(scheduler) => {
-                scheduler.schedule_one(now, &mut NoCalls);
+                scheduler.schedule_one(now, calls);
                 Ok(scheduler.take_effects())
             }
-            Self::Recorded(recorded) => recorded.schedule_one(now, &mut NoCalls),
+            Self::Recorded(recorded) => recorded.schedule_one(now, calls),
         }
     }
 
@@ -120,6 +120,8 @@ pub(crate) struct Owner<C> {
     driver: Driver,
     messages: Receiver<Message>,
     shell: C,
+    /// What a cycle waits for; the only thing that the owner's thread waits for beside its messages.
+    calls: Box<dyn Calls + Send>,
     clock: Box<dyn Clock>,
     started: bool,
     stopped: bool,
@@ -127,8 +129,14 @@ pub(crate) struct Owner<C> {
 }
 
 impl<C: CarryOut> Owner<C> {
-    pub(crate) fn new(driver: Driver, messages: Receiver<Message>, shell: C, clock: Box<dyn Clock>) -> Self {
-        Self { driver, messages, shell, clock, started: false, stopped: false, waits: Vec::new() }
+    pub(crate) fn new(
+        driver: Driver,
+        messages: Receiver<Message>,
+        shell: C,
+        calls: Box<dyn Calls + Send>,
+        clock: Box<dyn Clock>,
+    ) -> Self {
+        Self { driver, messages, shell, calls, clock, started: false, stopped: false, waits: Vec::new() }
     }
 
     /// Runs until the scheduler is drained or it is told to stop. An error means that the record cannot be written.
@@ -145,7 +153,7 @@ impl<C: CarryOut> Owner<C> {
             }
             if self.started && self.driver.scheduler().has_work() {
                 let now = self.clock.now();
-                let effects = self.driver.schedule_one(now)?;
+                let effects = self.driver.schedule_one(now, &mut *self.calls)?;
                 self.carry_out(effects);
             } else {
                 self.sleep(idle)?;

@@ -21,7 +21,8 @@ use crate::binder::Binder;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Catalog, ClientConnection, Config};
 use crate::events::Writer;
-use crate::informers::Informers;
+use crate::extender::HttpExtenders;
+use crate::informers::{self, Informers};
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
@@ -29,6 +30,7 @@ use crate::preemptor::Preemptor;
 use crate::rate_limit::RateLimiter;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
+use crate::wire::{NodeKind, PodKind};
 
 /// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -130,17 +132,21 @@ pub async fn schedule_by(
     let (recorder, events) = Writer::new(event_api, hostname());
     let (patches, statuses) = StatusWriter::new(api.clone());
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
+    let extenders = HttpExtenders::new(&config.extenders).await?;
+    let kinds = kinds(config, &extenders);
+    let runtime = tokio::runtime::Handle::current();
+    let calls = Box::new(extenders.calls(runtime.clone()));
     let shell = Shell {
-        runtime: tokio::runtime::Handle::current(),
-        binder: Binder::new(api.clone(), mailbox.clone()),
+        runtime,
+        binder: Binder::new(api.clone(), mailbox.clone(), extenders),
         preemptor: Preemptor::new(api, mailbox.clone()),
         recorder,
         patches,
     };
-    let owner = Owner::new(driver, messages, shell, clock);
+    let owner = Owner::new(driver, messages, shell, calls, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
-    let informers = Informers::new(watch, &mailbox, names, config.client_connection.reads_protobuf())?;
+    let informers = Informers::new(watch, &mailbox, names, kinds)?;
     informers.start();
     let until_stopped = async {
         let not_served = informers.watch_objects(&mailbox, &resources, stop).await;
@@ -170,6 +176,13 @@ pub async fn schedule_by(
     flush(writers).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// How pods and nodes are read: whole where an extender is sent them.
+fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
+    let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
+    let pods = pods.features(config.features.clone());
+    (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
 }
 
 /// A client for informers, which notices when the server falls silent.

@@ -24,9 +24,9 @@ impl CarryOut for Shell {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => self.binder.pre_bind(&pod, groups),
             Effect::CancelPreBind(uid) => self.binder.cancel_pre_bind(&uid),
-            Effect::Bind { pod, node, binders, .. } => {
+            Effect::Bind { pod, node, extenders, binders } => {
                 let settled = self.patches.settle(&pod.uid);
-                self.binder.bind(pod, node, binders, settled);
+                self.binder.bind(pod, node, extenders, binders, settled);
             }
             Effect::ReadPod { pod, uid } => self.binder.read(pod, uid),
             Effect::Evict { preemption, victims } => self.preemptor.evict(preemption, victims),

@@ -115,6 +115,9 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     // The demo's own cluster, and nobody else's.
     ("src/demo/driver.rs", &["Method::PATCH", "Method::POST"]),
     ("src/events.rs", &["Method::PATCH", "Method::POST"]),
+    // Extenders are no part of the cluster.
+    ("src/extender.rs", &["Request::post"]),
+    ("src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
     ("src/status_writer.rs", &["Method::PATCH"]),
 ];
 

@@ -5,6 +5,7 @@
 //! written in PreBind.
 
 mod args;
+mod available;
 mod change;
 mod claims;
 mod find;

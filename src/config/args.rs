@@ -37,6 +37,15 @@ pub(super) fn read<'a>(configs: &[FileArgs<'a>], report: &mut Report<'_>) -> BTr
     all
 }
 
+/// Sets an argument of a plugin, whatever the file says of it.
+pub(super) fn set(all: &mut BTreeMap<String, Args<'_>>, plugin: &str, field: &str, value: Value) {
+    let none = || Args { value: Value::Object(Map::new()), place: Place::default(), node: None };
+    let args = all.entry(plugin.to_owned()).or_insert_with(none);
+    if let Value::Object(fields) = &mut args.value {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
 fn read_one<'a>(config: &FileArgs<'a>, report: &mut Report<'_>) -> Args<'a> {
     let none = || Value::Object(Map::new());
     let Some(cursor) = &config.args else {

@@ -11,7 +11,7 @@ use super::profile_file::FileProfile;
 use super::report::Report;
 use super::{
     Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_PARALLELISM, DEFAULT_SCHEDULER_NAME,
-    ProfileConfig,
+    ExtenderConfig, ProfileConfig,
 };
 
 /// Completes what a file says. The result is of use only when nothing was reported.
@@ -20,6 +20,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         file.profiles.push(FileProfile::default());
     }
     let names = scheduler_names(&file.profiles, report);
+    let ignored: Vec<&str> = ignored_by_scheduler(&file.extenders).collect();
     let percentage =
         |of: Option<i32>| of.or(file.percentage_of_nodes_to_score).filter(|percent| *percent != 0);
     let profiles: Vec<Option<ProfileConfig>> = file
@@ -28,7 +29,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         .zip(names)
         .map(|(profile, name)| {
             let percentage = percentage(profile.percentage_of_nodes_to_score);
-            profile::complete(profile, name, percentage, catalog, report)
+            profile::complete(profile, name, percentage, &ignored, catalog, report)
         })
         .collect();
     check_common_queue_sort(&file.profiles, &profiles, report);
@@ -41,7 +42,14 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         pod_max_backoff: seconds(file.max_backoff_seconds, DEFAULT_MAX_BACKOFF),
         client_connection: file.client_connection,
         features: catalog.features.clone(),
+        extenders: file.extenders,
     }
+}
+
+/// The resources that extenders see to, so that NodeResourcesFit need not.
+fn ignored_by_scheduler(extenders: &[ExtenderConfig]) -> impl Iterator<Item = &str> {
+    let resources = extenders.iter().flat_map(|extender| &extender.managed_resources);
+    resources.filter(|resource| resource.ignored_by_scheduler).map(|resource| &*resource.name)
 }
 
 /// The name of each profile.

@@ -7,9 +7,10 @@ use supercargo_framework::registry::Registry;
 use super::cursor::{Cursor, Object};
 use super::duration;
 use super::error::Problem;
+use super::extender;
 use super::profile_file::{self, FileProfile};
 use super::report::Report;
-use super::{ClientConnection, MediaType};
+use super::{ClientConnection, ExtenderConfig, MediaType};
 
 /// The version of the file and of what plugins are configured with.
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
@@ -54,6 +55,7 @@ pub(super) struct File<'a> {
     pub(super) max_backoff_seconds: Option<u64>,
     pub(super) client_connection: ClientConnection,
     pub(super) profiles: Vec<FileProfile<'a>>,
+    pub(super) extenders: Vec<ExtenderConfig>,
 }
 
 /// Reads a file, reporting everything in it that cannot be.
@@ -69,6 +71,7 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
     read_leader_election(&object, report);
     let (initial, max) = read_backoff(&object, report);
     let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, registry, report));
+    let extenders = object.get("extenders").map(|list| extender::read_all(&list, report));
     File {
         parallelism: read_parallelism(&object, report),
         percentage_of_nodes_to_score: read_percentage(&object, report),
@@ -76,6 +79,7 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
         max_backoff_seconds: max,
         client_connection: read_client_connection(&object, report),
         profiles: profiles.unwrap_or_default(),
+        extenders: extenders.unwrap_or_default(),
     }
 }
 
@@ -104,11 +108,6 @@ fn refuse_unsupported(object: &Object<'_>, report: &mut Report<'_>) {
         object.get(field).and_then(|cursor| cursor.boolean(report));
     }
     refuse_true(object, "delayCacheUntilActive", report);
-    if let Some(extenders) = object.get("extenders") {
-        for extender in extenders.items(report) {
-            report.add(&extender.place, Problem::Unsupported("an extender".to_owned()));
-        }
-    }
 }
 
 fn refuse_true(object: &Object<'_>, field: &str, report: &mut Report<'_>) {

@@ -22,6 +22,7 @@ mod complete;
 mod cursor;
 mod duration;
 mod error;
+mod extender;
 mod file;
 mod merge;
 mod names;
@@ -82,6 +83,80 @@ pub struct Config {
     pub client_connection: ClientConnection,
     /// The features that the plugins were built with.
     pub features: Features,
+    /// The extenders, in the order of the file.
+    pub extenders: Vec<ExtenderConfig>,
+}
+
+/// An extender: a process that is asked over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtenderConfig {
+    /// What the URLs of all calls begin with, without slashes at its end.
+    pub url_prefix: String,
+    /// What is appended for Filter, if it filters.
+    pub filter_verb: Option<String>,
+    /// What is appended for preemption, if it has a say in it.
+    pub preempt_verb: Option<String>,
+    /// What is appended for Prioritize, if it prioritizes.
+    pub prioritize_verb: Option<String>,
+    /// What its scores are multiplied with; positive if it prioritizes.
+    pub weight: i64,
+    /// What is appended for Bind, if it binds; one extender at most does.
+    pub bind_verb: Option<String>,
+    /// Whether certificates are not checked unless there is something to check them against.
+    pub enable_https: bool,
+    /// How to be sure of each other.
+    pub tls: ExtenderTls,
+    /// The longest that a call takes.
+    pub http_timeout: Duration,
+    /// Whether it knows nodes by name, so that they need not be sent.
+    pub node_cache_capable: bool,
+    /// The resources that make a pod its business; empty means every pod is.
+    pub managed_resources: Vec<ManagedResource>,
+    /// Whether scheduling goes on without it when it fails.
+    pub ignorable: bool,
+}
+
+/// A resource that an extender manages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedResource {
+    /// The name.
+    pub name: Arc<str>,
+    /// Whether NodeResourcesFit leaves it to the extender.
+    pub ignored_by_scheduler: bool,
+}
+
+/// How an extender and the scheduler make sure of each other. What is data is base64, and goes before the file.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ExtenderTls {
+    /// Whether any certificate will do.
+    pub insecure: bool,
+    /// The name that the certificate must be for, if not the host's.
+    pub server_name: Option<String>,
+    /// Our certificate.
+    pub cert_file: Option<String>,
+    /// Its key.
+    pub key_file: Option<String>,
+    /// Whose certificates to trust.
+    pub ca_file: Option<String>,
+    /// Our certificate itself.
+    pub cert_data: Option<String>,
+    /// Its key itself.
+    pub key_data: Option<String>,
+    /// Whose certificates to trust, themselves.
+    pub ca_data: Option<String>,
+}
+
+/// The key is not shown.
+impl fmt::Debug for ExtenderTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtenderTls")
+            .field("insecure", &self.insecure)
+            .field("server_name", &self.server_name)
+            .field("cert_file", &self.cert_file)
+            .field("key_file", &self.key_file)
+            .field("ca_file", &self.ca_file)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How to reach the API server.

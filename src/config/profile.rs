@@ -28,11 +28,16 @@ pub(super) fn complete(
     profile: &FileProfile<'_>,
     scheduler_name: &str,
     percentage_of_nodes_to_score: Option<i32>,
+    ignored_resources: &[&str],
     catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> Option<ProfileConfig> {
     let before = report.count();
-    let args = args::read(&profile.plugin_config, report);
+    let mut args = args::read(&profile.plugin_config, report);
+    if !ignored_resources.is_empty() {
+        // What the profile says itself is overwritten, as upstream does.
+        args::set(&mut args, "NodeResourcesFit", "ignoredResources", ignored_resources.into());
+    }
     let sets = merge::sets(&profile.plugins, &catalog.defaults, &catalog.features, &profile.place);
     let built = build(&sets, &args, catalog, report);
     refuse_misplaced(&sets, &built, report);

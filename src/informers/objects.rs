@@ -66,7 +66,7 @@ impl Wanted {
             match self.discover(client).await {
                 Ok(found) => return found,
                 Err(error) => {
-                    tracing::warn!(kind = %self.name, %error, "cannot find out whether it is served")
+                    tracing::warn!(kind = %self.name, %error, "cannot find out whether it is served");
                 }
             }
             give_up.run_until_cancelled(tokio::time::sleep(wait)).await?;

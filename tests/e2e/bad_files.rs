@@ -38,7 +38,7 @@ fn a_malformed_configuration_names_file_line_column_and_field() {
             ":4:39: profiles[0].plugins.filter.enabled[0].name:",
             "NodeName",
         ),
-        ("extenders: [{urlPrefix: http://x}]", ":3:13: extenders[0]:", "not supported"),
+        ("extenders: [{urlPrefix: x}]", ":3:25: extenders[0].urlPrefix:", "must begin with http://"),
     ];
     let folder = tempfile::tempdir().unwrap();
     for (index, (text, place, problem)) in cases.into_iter().enumerate() {

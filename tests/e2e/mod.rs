@@ -9,6 +9,7 @@ mod capacity;
 mod changes;
 mod demo;
 mod events;
+mod extenders;
 mod outage;
 mod permissions;
 mod replay;

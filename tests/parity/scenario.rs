@@ -55,6 +55,7 @@ pub(super) struct Node {
 /// Any other object, and where it is created.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the format's words")]
 pub(super) struct Object {
     pub(super) path: String,
     pub(super) object: Value,

@@ -5,6 +5,7 @@
 mod audit;
 mod cluster;
 mod eventually;
+mod extender;
 mod fake_api;
 mod objects;
 mod process;
@@ -14,6 +15,7 @@ mod slim;
 pub(crate) use audit::Bindings;
 pub(crate) use cluster::{Cluster, own_plane};
 pub(crate) use eventually::{eventually, say};
+pub(crate) use extender::Extender;
 pub(crate) use fake_api::FakeApi;
 pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
 pub(crate) use process::{Supercargo, command, output};

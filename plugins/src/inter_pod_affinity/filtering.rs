@@ -114,8 +114,7 @@ impl Terms {
 
     /// Whether the other pod is one that every affinity term of the pod speaks of.
     fn all_match(&self, pod: &PodInfo, other: &PodInfo) -> bool {
-        !self.affinity.is_empty()
-            && self.affinity().all(|(term, namespaces)| namespaces.matches(term, &pod.namespace, other))
+        self.affinity().all(|(term, namespaces)| namespaces.matches(term, &pod.namespace, other))
     }
 
     /// Counts what another pod on the node means for the terms of this one.

@@ -9,6 +9,7 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::{Context, Labels, PodInfo, Status, Text, VolumeSource};
 
+use super::available::Available;
 use super::reach::Reach;
 
 /// The provisioner of classes whose volumes nobody provisions.
@@ -35,7 +36,7 @@ pub(super) struct DelayedClaim {
     /// Volumes that are this claim's already, by their word.
     pub(super) prebound: Box<[Arc<Object>]>,
     /// Volumes that could become this claim's, the smallest first.
-    pub(super) available: Box<[Arc<Object>]>,
+    pub(super) available: Available,
     /// Whether, and where, a volume can be provisioned.
     pub(super) provisioning: Provisioning,
 }
@@ -206,7 +207,7 @@ fn prepare(
         claim: Arc::clone(claim.object),
         selected_node: claim.object.annotations.get(annotations::SELECTED_NODE).cloned(),
         prebound: prebound.into(),
-        available: available.into_iter().map(|(_, volume)| volume).collect(),
+        available: Available::new(available.into_iter().map(|(_, volume)| volume).collect::<Vec<_>>()),
         provisioning: provisioning(cx, claim, class),
     }
 }

@@ -94,7 +94,7 @@ fn find_volume<'a>(
     };
     match claim.prebound.iter().find(is_free) {
         Some(own) => Some(own).filter(is_reached),
-        None => claim.available.iter().find(|volume| is_free(volume) && is_reached(volume)),
+        None => claim.available.for_node(labels).find(|volume| is_free(volume) && is_reached(volume)),
     }
 }
 

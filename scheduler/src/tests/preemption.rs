@@ -312,7 +312,7 @@ fn pods_of_lower_priority_lose_their_promise_of_the_node() {
 fn synchronous(victims: &[PodBuilder]) -> Bed {
     let features = Features::default().with(Feature::SchedulerAsyncPreemption, false);
     let no_more = Vec::<std::sync::Arc<dyn Plugin>>::new();
-    let mut bed = Bed::of(options(in_tree(&features, |_| true, no_more)));
+    let mut bed = Bed::of(options(in_tree(&features, |_| true, |_| serde_json::Value::Null, no_more)));
     bed.node(node("n1").allocatable("cpu", "4"));
     for victim in victims {
         bed.assigned(victim.clone().node("n1"));

@@ -2,6 +2,7 @@
 
 mod completion;
 mod expansion;
+mod extenders;
 mod fakes;
 mod fuzz;
 mod plugin_refusals;

@@ -10,7 +10,6 @@ fn what_is_known_but_not_here_yet_is_refused_by_name() {
     let cases = [
         ("leaderElection:\n  leaderElect: true\n", "5:16: leaderElection.leaderElect", "leaderElect: true"),
         ("delayCacheUntilActive: true\n", "4:24: delayCacheUntilActive", "delayCacheUntilActive: true"),
-        ("extenders:\n- urlPrefix: http://a\n", "5:3: extenders[0]", "an extender"),
         (
             "profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: PodTopologySpread\n",
             "8:15: profiles[0].plugins.multiPoint.enabled[0].name",

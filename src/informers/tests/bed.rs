@@ -31,6 +31,7 @@ use crate::api::Api;
 use crate::binder::Binder;
 use crate::config::Catalog;
 use crate::events::Writer;
+use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
@@ -129,12 +130,17 @@ impl Bed {
         let (mailbox, messages) = Mailbox::new();
         let (informers, inboxes) = match first {
             First::Together => {
-                let informers =
-                    Informers::new(link.client(&server), &mailbox, scheduler_names(), true).unwrap();
+                let informers = Informers::new(
+                    link.client(&server),
+                    &mailbox,
+                    scheduler_names(),
+                    super::super::kinds(true),
+                )
+                .unwrap();
                 (informers, vec![messages])
             }
             First::Cache | First::Queue => {
-                let informers = Informers::without_handlers(link.client(&server), false);
+                let informers = Informers::without_handlers(link.client(&server), super::super::kinds(false));
                 let (of_queue, queued) = Mailbox::new();
                 let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue, scheduler_names()));
                 let named = HandlerOptions::named;
@@ -156,7 +162,7 @@ impl Bed {
         let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
         let shell = Shell {
             runtime: Handle::current(),
-            binder: Binder::new(api.clone(), mailbox.clone()),
+            binder: Binder::new(api.clone(), mailbox.clone(), HttpExtenders::default()),
             preemptor: Preemptor::new(api, mailbox),
             recorder,
             patches,

@@ -66,7 +66,7 @@ async fn crowded() -> ApiServer {
 async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_though_10_000_pods_wait() {
     let server = crowded().await;
     let (mailbox, messages) = Mailbox::new();
-    let informers = Informers::without_handlers(Link::default().client(&server), true);
+    let informers = Informers::without_handlers(Link::default().client(&server), super::super::kinds(true));
     let pod_handlers =
         FanOut::new().then(cache_handler(&mailbox)).then(queue_handler(&mailbox, scheduler_names()));
     informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods")).unwrap();

@@ -99,7 +99,7 @@ impl<'a> Document<'a> for Driver<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Capacity<'a> {
+pub(super) struct StorageCapacity<'a> {
     #[serde(borrow)]
     metadata: Obj<Metadata<'a>>,
     #[serde(borrow)]
@@ -112,7 +112,7 @@ pub(super) struct Capacity<'a> {
     maximum_volume_size: Str<'a>,
 }
 
-impl<'a> Document<'a> for Capacity<'a> {
+impl<'a> Document<'a> for StorageCapacity<'a> {
     fn metadata(&self) -> &Metadata<'a> {
         &self.metadata
     }

@@ -121,7 +121,10 @@ impl ObjectKind {
 
 impl fmt::Debug for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectKind").field("resource", &self.resource).field("gvr", &self.gvr).finish()
+        f.debug_struct("ObjectKind")
+            .field("resource", &self.resource)
+            .field("gvr", &self.gvr)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@ use supercargo_framework::Text;
 use supercargo_framework::objects::resources;
 
 use super::Decode;
-use super::csi::{Attachment, Capacity, Driver, Node};
+use super::csi::{Attachment, Driver, Node, StorageCapacity};
 use super::storage::{Claim, Class, Volume};
 use super::workloads::{Budget, Controller, Named, Selecting, Service};
 
@@ -49,7 +49,7 @@ pub(super) static KINDS: [Entry; 13] = [
     cluster(resources::CSI_NODE, STORAGE, "csinodes", |k, j| k.read::<Node<'_>>(j)),
     cluster(resources::CSI_DRIVER, STORAGE, "csidrivers", |k, j| k.read::<Driver<'_>>(j)),
     namespaced(resources::CSI_STORAGE_CAPACITY, STORAGE, "csistoragecapacities", |k, j| {
-        k.read::<Capacity<'_>>(j)
+        k.read::<StorageCapacity<'_>>(j)
     }),
     cluster(resources::VOLUME_ATTACHMENT, STORAGE, "volumeattachments", |k, j| k.read::<Attachment<'_>>(j)),
     namespaced(resources::SERVICE, "", "services", |k, j| k.read::<Service<'_>>(j)),

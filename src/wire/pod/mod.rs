@@ -10,6 +10,7 @@ mod volumes;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use supercargo_framework::Features;
 use supercargo_framework::intern::Interner;
 use supercargo_framework::pod::{PodInfo, PodSpec, Uid};
 use supercargo_framework::requests::PodRequests;
@@ -50,6 +51,12 @@ impl PodKind {
     /// asked for then.
     pub const fn keep_raw(mut self, on: bool) -> Self {
         self.keeps_raw = on;
+        self
+    }
+
+    /// The features that change what a pod asks for and tolerates; those of the current version by default.
+    pub fn features(mut self, features: Features) -> Self {
+        self.shared.get_mut().features = features;
         self
     }
 
@@ -103,6 +110,7 @@ struct Shared {
     common: Interners,
     specs: Interner<PodSpec>,
     requests: Interner<PodRequests>,
+    features: Features,
 }
 
 impl Shared {
@@ -111,8 +119,8 @@ impl Shared {
         required("metadata.name", &metadata.name)?;
         required("metadata.namespace", &metadata.namespace)?;
         required("metadata.uid", &metadata.uid)?;
-        let inputs = self.common.request_inputs(pod)?;
-        let shared_spec = self.common.pod_spec(spec, &inputs);
+        let inputs = requests::counted(self.common.request_inputs(pod)?, &self.features);
+        let shared_spec = self.common.pod_spec(spec, &inputs, &self.features);
         let status_requests = requests::with_status(&inputs, &shared_spec.requests);
         let gates = spec.scheduling_gates.iter();
         Ok(PodInfo {

@@ -5,11 +5,29 @@ use std::collections::HashMap;
 use supercargo_framework::requests::{
     ContainerRequests, ContainerStatusRequests, PodRequests, RequestInputs, RequestOptions,
 };
+use supercargo_framework::{Feature, Features};
 
 use super::slim::{Container, Pod, Status};
 use crate::wire::error::Misfit;
 use crate::wire::interners::Interners;
 use crate::wire::json::{Obj, Pairs};
+
+/// What of the inputs counts with these features.
+pub(super) fn counted(mut inputs: RequestInputs, features: &Features) -> RequestInputs {
+    let enabled = |feature| features.enabled(feature);
+    if !enabled(Feature::PodLevelResources) {
+        inputs.pod_level = None;
+    }
+    if !enabled(Feature::PodLevelResources) || !enabled(Feature::InPlacePodLevelResourcesVerticalScaling) {
+        inputs.pod_level_status = None;
+    }
+    if !enabled(Feature::InPlacePodVerticalScaling) {
+        for container in inputs.containers.iter_mut().chain(&mut inputs.init_containers) {
+            container.status = None;
+        }
+    }
+    inputs
+}
 
 /// The request without pod-level amounts, when that makes a difference.
 pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {

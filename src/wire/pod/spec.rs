@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::Features;
 use supercargo_framework::affinity::{NodeAffinity, PreferredTerm};
 use supercargo_framework::pod::{PodSpec, normalized_image_name};
 use supercargo_framework::ports::{HostPort, Protocol};
@@ -16,7 +17,12 @@ use crate::wire::json::Obj;
 
 impl Interners {
     /// The spec, and how much it asks for.
-    pub(super) fn pod_spec(&mut self, spec: &Spec<'_>, inputs: &RequestInputs) -> PodSpec {
+    pub(super) fn pod_spec(
+        &mut self,
+        spec: &Spec<'_>,
+        inputs: &RequestInputs,
+        features: &Features,
+    ) -> PodSpec {
         let requests = inputs.effective(RequestOptions::default());
         let mut unsupported = self.unsupported(spec);
         let topology_spread = self.topology_spread(spec, &mut unsupported);
@@ -29,7 +35,7 @@ impl Interners {
             required_features: self.required_features(spec),
             node_selector: self.labels(spec.node_selector.iter()),
             node_affinity: spec.affinity.node_affinity.as_ref().map(|a| self.node_affinity(a)),
-            tolerations: spec.tolerations.iter().map(|t| self.toleration(t)).collect(),
+            tolerations: spec.tolerations.iter().map(|t| self.toleration(t, features)).collect(),
             host_ports: self.host_ports(spec),
             images: self.images(spec),
             image_containers: spec.init_containers.len() + spec.containers.len(),
@@ -87,14 +93,10 @@ impl Interners {
         present(features).map(|feature| self.text(feature)).collect()
     }
 
-    fn toleration(&mut self, toleration: &WireToleration<'_>) -> Toleration {
+    fn toleration(&mut self, toleration: &WireToleration<'_>, features: &Features) -> Toleration {
         Toleration {
             key: self.text(&toleration.key),
-            operator: match &*toleration.operator {
-                "" | "Equal" => TolerationOperator::Equal,
-                "Exists" => TolerationOperator::Exists,
-                _ => TolerationOperator::Unknown,
-            },
+            operator: TolerationOperator::from_api(&toleration.operator, features),
             value: self.text(&toleration.value),
             effect: toleration.effect.non_empty().map(TaintEffect::from_api),
         }

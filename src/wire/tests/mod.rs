@@ -2,6 +2,7 @@
 
 mod equivalence;
 mod errors;
+mod features;
 mod full;
 mod generate;
 mod nodes;

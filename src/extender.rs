@@ -1,0 +1,237 @@
+//! Extenders over HTTP.
+//!
+//! What a cycle asks blocks the owner's own thread, for at most the extender's `httpTimeout`: meanwhile the informers' news
+//! wait in the mailbox, so that what the cycle reads stays still. A bind runs beside later cycles.
+
+mod messages;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use http::{Request, StatusCode, Uri, header};
+use kube::Client;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use supercargo_framework::PodInfo;
+use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
+use tokio::runtime::Handle;
+
+use crate::api::{full_text, is_connection_refused};
+use crate::config::{ExtenderConfig, ExtenderTls};
+
+/// The extenders of a configuration. Connections are kept, and shared by clones.
+#[derive(Clone, Default)]
+pub(crate) struct HttpExtenders(Arc<[HttpExtender]>);
+
+struct HttpExtender {
+    config: ExtenderConfig,
+    client: Client,
+}
+
+impl HttpExtenders {
+    /// Makes a client for each. Nothing is asked yet, but files of certificates are read.
+    pub(crate) async fn new(configs: &[ExtenderConfig]) -> Result<Self> {
+        let mut extenders = Vec::with_capacity(configs.len());
+        for config in configs {
+            let client = client(config).await;
+            let client = client.with_context(|| format!("extender {}", config.url_prefix))?;
+            extenders.push(HttpExtender { config: config.clone(), client });
+        }
+        Ok(Self(extenders.into()))
+    }
+
+    /// Whether any of them is sent whole pods, or decides by what only those tell whether a pod is its business.
+    pub(crate) fn need_whole_pods(&self) -> bool {
+        let asks = |config: &ExtenderConfig| {
+            config.filter_verb.is_some() || config.prioritize_verb.is_some() || config.preempt_verb.is_some()
+        };
+        self.0.iter().any(|extender| asks(&extender.config) || !extender.config.managed_resources.is_empty())
+    }
+
+    /// Whether any of them is sent whole nodes.
+    pub(crate) fn need_whole_nodes(&self) -> bool {
+        let asks = |config: &ExtenderConfig| config.filter_verb.is_some() || config.prioritize_verb.is_some();
+        self.0.iter().any(|HttpExtender { config, .. }| asks(config) && !config.node_cache_capable)
+    }
+
+    /// What a cycle asks through; the requests run on the runtime, of which the caller's thread is none.
+    pub(crate) fn calls(&self, runtime: Handle) -> HttpCalls {
+        HttpCalls { extenders: self.clone(), runtime }
+    }
+
+    /// Lets an extender bind.
+    pub(crate) async fn bind(
+        &self,
+        extender: &ExtenderSpec,
+        pod: &PodInfo,
+        node: &str,
+    ) -> Result<(), String> {
+        let extender = self.get(extender)?;
+        let answer =
+            extender.send(extender.config.bind_verb.as_deref(), messages::binding_args(pod, node)).await?;
+        messages::bound(answer.as_ref())
+    }
+
+    fn get(&self, extender: &ExtenderSpec) -> Result<&HttpExtender, String> {
+        self.0.get(extender.id).ok_or_else(|| format!("extender {} is not configured", extender.name))
+    }
+
+    async fn ask(
+        &self,
+        extender: &ExtenderSpec,
+        question: ExtenderQuestion<'_>,
+    ) -> Result<ExtenderAnswer, String> {
+        let extender = self.get(extender)?;
+        let config = &extender.config;
+        let by_name = config.node_cache_capable;
+        match question {
+            ExtenderQuestion::Filter { pod, nodes } => {
+                let args = messages::nodes_args(pod, nodes, by_name);
+                let answer = extender.send(config.filter_verb.as_deref(), args).await?;
+                messages::filtered(answer.as_ref(), nodes, by_name, &config.url_prefix)
+            }
+            ExtenderQuestion::Prioritize { pod, nodes } => {
+                let args = messages::nodes_args(pod, nodes, by_name);
+                messages::prioritized(extender.send(config.prioritize_verb.as_deref(), args).await?.as_ref())
+            }
+            ExtenderQuestion::Preempt { pod, candidates } => {
+                let args = messages::preemption_args(pod, candidates, by_name);
+                messages::preempted(extender.send(config.preempt_verb.as_deref(), args).await?.as_ref())
+            }
+        }
+    }
+}
+
+/// Asks extenders, and waits for the answer.
+pub(crate) struct HttpCalls {
+    extenders: HttpExtenders,
+    runtime: Handle,
+}
+
+impl Calls for HttpCalls {
+    fn ask(
+        &mut self,
+        extender: &ExtenderSpec,
+        question: ExtenderQuestion<'_>,
+    ) -> Result<ExtenderAnswer, String> {
+        let answer = self.runtime.block_on(self.extenders.ask(extender, question));
+        if let Err(error) = &answer {
+            let name = &*extender.name;
+            match question {
+                ExtenderQuestion::Prioritize { pod, .. } => {
+                    tracing::info!(
+                        extender = name, error, pod = %pod.key(),
+                        "failed to run the extender's priority function: no score given by this extender"
+                    );
+                }
+                ExtenderQuestion::Filter { pod, .. } | ExtenderQuestion::Preempt { pod, .. }
+                    if extender.ignorable =>
+                {
+                    tracing::info!(
+                        extender = name, error, pod = %pod.key(),
+                        "skipping the extender: it returned an error and is ignorable"
+                    );
+                }
+                // What becomes of it is told by the scheduler.
+                _ => {}
+            }
+        }
+        answer
+    }
+}
+
+impl HttpExtender {
+    /// Posts a message and returns the body of the answer. The error is in the words of Go's client where there are such.
+    async fn send(&self, verb: Option<&str>, body: Vec<u8>) -> Result<impl AsRef<[u8]> + use<>, String> {
+        let ExtenderConfig { url_prefix, http_timeout, .. } = &self.config;
+        let Some(verb) = verb else {
+            return Err(format!("extender {url_prefix} has no verb for this"));
+        };
+        let url = format!("{url_prefix}/{verb}");
+        match tokio::time::timeout(*http_timeout, self.exchange(verb, &url, body)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!(
+                "Post {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+            )),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        verb: &str,
+        url: &str,
+        body: Vec<u8>,
+    ) -> Result<impl AsRef<[u8]> + use<>, String> {
+        let uri: Uri = url.parse().map_err(|error| format!("parse {url:?}: {error}"))?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body))
+            .map_err(|error| format!("Post {url:?}: {error}"))?;
+        let failed = |error: &kube::Error| format!("Post {url:?}: {}", cause(error, &uri));
+        let response = self.client.send(request).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(format!("failed {verb} with extender at URL {url}, code {}", status.as_u16()));
+        }
+        response.into_body().collect_bytes().await.map_err(|error| failed(&error))
+    }
+}
+
+/// Why there was no answer.
+fn cause(error: &kube::Error, uri: &Uri) -> String {
+    if !is_connection_refused(error) {
+        return full_text(error);
+    }
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+    format!("dial tcp {}:{port}: connect: connection refused", uri.host().unwrap_or_default())
+}
+
+async fn client(extender: &ExtenderConfig) -> Result<Client> {
+    let uri: Uri = extender.url_prefix.parse()?;
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let file = kubeconfig(&format!("{scheme}://{authority}"), extender)?;
+    let mut connection = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    // A retry would take longer than the time-out allows.
+    connection.default_retry = false;
+    connection.disable_compression = true;
+    connection.proxy_url = None;
+    Ok(crate::api::client(connection)?)
+}
+
+/// The connection as a kubeconfig has it: certificates are read, decoded and checked there. As upstream has it, with
+/// `enableHTTPS` and nothing to check certificates against, any will do.
+fn kubeconfig(server: &str, extender: &ExtenderConfig) -> Result<Kubeconfig> {
+    let ExtenderTls { insecure, server_name, cert_file, key_file, ca_file, cert_data, key_data, ca_data } =
+        &extender.tls;
+    let unchecked = extender.enable_https && ca_file.is_none() && ca_data.is_none();
+    let name = "extender";
+    let mut file = json!({
+        "clusters": [{ "name": name, "cluster": {
+            "server": server,
+            "insecure-skip-tls-verify": *insecure || unchecked,
+            "tls-server-name": server_name,
+            "certificate-authority": ca_file,
+            "certificate-authority-data": ca_data,
+        } }],
+        "users": [{ "name": name, "user": {
+            "client-certificate": cert_file,
+            "client-certificate-data": cert_data,
+            "client-key": key_file,
+            "client-key-data": key_data,
+        } }],
+        "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
+        "current-context": name,
+    });
+    for part in ["/clusters/0/cluster", "/users/0/user"] {
+        if let Some(fields) = file.pointer_mut(part).and_then(serde_json::Value::as_object_mut) {
+            fields.retain(|_, value| !value.is_null());
+        }
+    }
+    Ok(serde_json::from_value(file)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! What pods ask for and tolerate, with features on and off.
+
+use serde_json::{Value, json};
+use supercargo_framework::taint::TolerationOperator;
+use supercargo_framework::{Feature, Features, PodInfo};
+
+use crate::wire::PodKind;
+
+fn decoded(pod: &Value, features: Features) -> PodInfo {
+    let none: [&str; 0] = [];
+    PodKind::new(none).features(features).decode(pod.to_string().as_bytes()).unwrap()
+}
+
+/// The CPU that a pod counts for with a feature on and off.
+fn cpu(pod: &Value, feature: Feature) -> (i64, i64) {
+    let with = |on| decoded(pod, Features::default().with(feature, on)).requests().resource.milli_cpu;
+    (with(true), with(false))
+}
+
+fn pod() -> Value {
+    json!({
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+    })
+}
+
+#[test]
+fn pod_level_amounts_count_where_they_exist() {
+    let mut pod = pod();
+    pod["spec"]["resources"] = json!({"requests": {"cpu": "3"}});
+    assert_eq!(cpu(&pod, Feature::PodLevelResources), (3000, 1000));
+    pod["status"] = json!({"resources": {"requests": {"cpu": "5"}}, "allocatedResources": {"cpu": "4"}});
+    assert_eq!(cpu(&pod, Feature::InPlacePodLevelResourcesVerticalScaling), (5000, 3000));
+}
+
+#[test]
+fn what_the_kubelet_reports_counts_where_pods_are_resized() {
+    let mut pod = pod();
+    pod["status"] = json!({"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]});
+    assert_eq!(cpu(&pod, Feature::InPlacePodVerticalScaling), (2000, 1000));
+}
+
+#[test]
+fn tolerations_compare_where_they_may() {
+    let mut pod = pod();
+    pod["spec"]["tolerations"] = json!([{"key": "k", "operator": "Gt", "value": "1"}]);
+    let operator = |on| {
+        let features = Features::default().with(Feature::TaintTolerationComparisonOperators, on);
+        decoded(&pod, features).spec.tolerations[0].operator
+    };
+    assert_eq!((operator(true), operator(false)), (TolerationOperator::Gt, TolerationOperator::Unknown));
+}
