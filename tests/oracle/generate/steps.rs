@@ -172,18 +172,11 @@ impl Generator<'_> {
         let has_ports = pod["spec"].to_string().contains("hostPort\"");
         if !has_ports && self.has(Kind::Placed) {
             pod["spec"]["nodeName"] = json!(self.some_node_name());
-            self.start(&mut pod);
+            start(&mut pod);
         }
         self.adopt(&mut pod);
         self.apply(pod.clone())?;
         self.add_ephemeral_claims(&pod)
-    }
-
-    /// What a kubelet writes.
-    fn start(&mut self, pod: &mut Value) {
-        pod["status"]["phase"] = json!("Running");
-        // In no order that follows from that of creation.
-        pod["status"]["startTime"] = json!(moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399));
     }
 
     /// Lets a pod run that has been bound.
@@ -193,8 +186,7 @@ impl Generator<'_> {
             .iter()
             .find(|pod| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] == "Pending");
         let Some(pod) = bound.map(Reference::of) else { return Ok(()) };
-        self.made += 1;
-        self.change(&pod, |this, pod| this.start(pod))
+        self.change(&pod, |_, pod| start(pod))
     }
 
     /// Another pod of the same name, without a word of the end of the first.
@@ -280,4 +272,9 @@ impl Generator<'_> {
         })?;
         if touches_images { self.refresh_images() } else { Ok(()) }
     }
+}
+
+/// What a kubelet writes.
+fn start(pod: &mut Value) {
+    pod["status"]["phase"] = json!("Running");
 }
