@@ -25,15 +25,15 @@ use subject::Subject;
 use upstream::Upstream;
 
 /// So many steps are made up, unless `SUPERCARGO_ORACLE_STEPS` says how many.
-const STEPS: usize = 6_000;
+const STEPS: usize = 24_000;
 /// Keeps what has been compared in `counts.yaml`, for `docs/parity.md`, when all of it is as it should be.
 const RECORD: &str = "SUPERCARGO_ORACLE_RECORD";
 /// So many a history has after its first objects.
-const STEPS_PER_HISTORY: usize = 60;
+const STEPS_PER_HISTORY: usize = 120;
 /// So many histories are with upstream's side while ours plays the next.
 const AHEAD: usize = 4;
 /// So many kinds of difference are told of at most.
-const MOST_KINDS: usize = 4;
+const MOST_KINDS: usize = 6;
 
 #[test]
 fn made_up_histories_have_the_same_answers_as_upstream() {

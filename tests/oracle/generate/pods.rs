@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Generator;
 use super::mix::Kind;
 use super::nodes::{DISKS, IMAGES, TAINTS, ZONE, ZONES};
+use super::{Generator, moment};
 
 pub(super) const NAMESPACES: [&str; 3] = ["default", "prod", "dev"];
 pub(super) const APPS: [&str; 3] = ["web", "db", "cache"];
@@ -81,7 +81,9 @@ impl Generator<'_> {
             "kind": "Pod",
             "metadata": self.metadata(&namespace, name),
             "spec": template["spec"],
-            "status": { "phase": "Pending" },
+            // Upstream takes the present for the start of a pod that has not started, and its present stands still here.
+            // Starts are in no order that follows from that of creation.
+            "status": { "phase": "Pending", "startTime": moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399) },
         });
         pod["metadata"]["labels"] = template["labels"].clone();
         pod["metadata"]["generation"] = json!(1);
