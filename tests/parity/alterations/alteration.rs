@@ -59,7 +59,9 @@ impl Change {
                 let factory = factory.with_context(|| format!("there is no {name}"))?;
                 for profile in &mut config.profiles {
                     let (mut args, mut features) = (Map::new(), config.features.clone());
-                    args.extend(profile.args.get(*name).and_then(Value::as_object).cloned().into_iter().flatten());
+                    args.extend(
+                        profile.args.get(*name).and_then(Value::as_object).cloned().into_iter().flatten(),
+                    );
                     change(&mut args, &mut features);
                     if let Some(plugin) = profile.plugins.instances.get_mut(*name) {
                         *plugin = factory(&Value::Object(args), &features)?;

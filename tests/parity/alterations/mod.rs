@@ -75,11 +75,7 @@ fn all() -> Result<()> {
 }
 
 /// What differs where every plugin is wrapped and none altered, in all scenarios that are to notice something.
-fn unaltered(
-    alterations: &[Alteration],
-    scenarios: &[Scenario],
-    config: &Config,
-) -> Result<Vec<Difference>> {
+fn unaltered(alterations: &[Alteration], scenarios: &[Scenario], config: &Config) -> Result<Vec<Difference>> {
     let config = Arc::new(wrapped(config));
     let asked = alterations.iter().flat_map(|alteration| alteration.noticed_by);
     let asked: BTreeSet<&str> = asked.copied().collect();

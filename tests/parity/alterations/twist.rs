@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::binding::{BindingContext, BoxFuture};
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
@@ -13,7 +14,6 @@ use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext,
     Status, Text,
 };
-use supercargo_framework::binding::{BindingContext, BoxFuture};
 
 /// A change to what a plugin answers at a point.
 type Change<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
@@ -125,7 +125,13 @@ impl PreFilterExtensions for AtPreFilter {
         extensions.map_or(Status::success(), |extensions| extensions.add_pod(state, pod, added, node))
     }
 
-    fn remove_pod(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo) -> Status {
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        removed: &PodInfo,
+        node: &NodeInfo,
+    ) -> Status {
         let extensions = self.plugin.extensions().filter(|_| self.hears_of_removed);
         extensions.map_or(Status::success(), |extensions| extensions.remove_pod(state, pod, removed, node))
     }
@@ -136,9 +142,9 @@ fn at_pre_filter(
     (hears_of_added, hears_of_removed): (bool, bool),
 ) -> Twist {
     Arc::new(move |mut points| {
-        points.pre_filter = points.pre_filter.map(|plugin| {
-            Arc::new(AtPreFilter { plugin, change, hears_of_added, hears_of_removed }) as _
-        });
+        points.pre_filter = points
+            .pre_filter
+            .map(|plugin| Arc::new(AtPreFilter { plugin, change, hears_of_added, hears_of_removed }) as _);
         points
     })
 }
@@ -279,8 +285,7 @@ impl ScorePlugin for AtScore {
 
 fn at_score(change: fn(i64) -> i64, normalization: Option<Normalize>) -> Twist {
     Arc::new(move |mut points| {
-        points.score =
-            points.score.map(|plugin| Arc::new(AtScore { plugin, change, normalization }) as _);
+        points.score = points.score.map(|plugin| Arc::new(AtScore { plugin, change, normalization }) as _);
         points
     })
 }

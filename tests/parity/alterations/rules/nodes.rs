@@ -6,7 +6,8 @@ use supercargo_framework::{ActionType, EventResource};
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{deaf_to, filter, hints, pod, pre_filter, wakes_on};
 use super::{
-    admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable, with_spec,
+    admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable,
+    with_spec,
 };
 
 pub(super) fn all() -> Vec<Alteration> {
@@ -200,7 +201,9 @@ fn ports() -> Vec<Alteration> {
             "ports of two addresses do not conflict (5.6)",
             plugin(
                 NAME,
-                pod(|pod| with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()))),
+                pod(|pod| {
+                    with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()))
+                }),
             ),
             &["ports/addresses-are-apart"],
         ),

@@ -95,7 +95,9 @@ pub(super) fn all() -> Vec<Alteration> {
         alter(
             "DefaultPreemption: not beside scheduling",
             "victims are deleted beside the next cycles (5.16)",
-            Change::Built(NAME, |_, features| *features = features.clone().with(Feature::SchedulerAsyncPreemption, false)),
+            Change::Built(NAME, |_, features| {
+                *features = features.clone().with(Feature::SchedulerAsyncPreemption, false)
+            }),
             &["preempt/"],
         ),
     ]

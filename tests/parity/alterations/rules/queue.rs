@@ -26,10 +26,7 @@ fn gates() -> Vec<Alteration> {
         alter(
             "SchedulingGates: deaf to gates that go",
             "a pod without gates is tried (5.2)",
-            plugin(
-                NAME,
-                deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
-            ),
+            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
             &["gates/lifted"],
         ),
         alter(
@@ -75,17 +72,15 @@ fn order() -> Vec<Alteration> {
 }
 
 fn backoff() -> Vec<Alteration> {
-    vec![
-        alter(
-            "the queue: a long backoff",
-            "the first backoff takes a second (2.3)",
-            Change::Config(|config| {
-                config.pod_initial_backoff = Duration::from_mins(5);
-                config.pod_max_backoff = Duration::from_mins(5);
-            }),
-            &["queue/", "told/", "wake/"],
-        ),
-    ]
+    vec![alter(
+        "the queue: a long backoff",
+        "the first backoff takes a second (2.3)",
+        Change::Config(|config| {
+            config.pod_initial_backoff = Duration::from_mins(5);
+            config.pod_max_backoff = Duration::from_mins(5);
+        }),
+        &["queue/", "told/", "wake/"],
+    )]
 }
 
 fn plugins() -> Vec<Alteration> {
