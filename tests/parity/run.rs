@@ -15,10 +15,19 @@ use super::side::{Scheduler, Side};
 /// How long anything may take that is waited for, by the scheduler's clock.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Makes the namespace that all pods are in.
+/// Makes the namespace that the scenarios' pods are in, and those of the other objects. They stay: without a
+/// controller that empties it a namespace does not go away.
 pub(super) fn prepare(cluster: &dyn Cluster) -> Result<()> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    cluster.request(Method::Post, "/api/v1/namespaces", Some(&namespace))?.json()?;
+    for (name, labels) in [
+        (NAMESPACE, json!({})),
+        ("parity-red", json!({"team": "red"})),
+        ("parity-blue", json!({"team": "blue"})),
+        ("parity-plain", json!({})),
+    ] {
+        let metadata = json!({"name": name, "labels": labels});
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        cluster.request(Method::Post, "/api/v1/namespaces", Some(&namespace))?.json()?;
+    }
     Ok(())
 }
 
@@ -303,7 +312,7 @@ impl Run<'_> {
             // before it.
             let none = json!({"metadata": {"finalizers": null}});
             self.cluster.request(Method::Patch, &path, Some(&none))?;
-            self.cluster.request(Method::Delete, &path, None)?;
+            self.cluster.request(Method::Delete, &format!("{path}?gracePeriodSeconds=0"), None)?;
         }
         Ok(())
     }

@@ -74,6 +74,8 @@ pub(super) struct Pod {
     #[serde(default)]
     finalizers: Vec<String>,
     #[serde(default)]
+    owners: Vec<Value>,
+    #[serde(default)]
     requests: Map<String, Value>,
     #[serde(default)]
     limits: Map<String, Value>,
@@ -354,6 +356,7 @@ impl Pod {
                 "namespace": NAMESPACE,
                 "labels": self.labels,
                 "finalizers": self.finalizers,
+                "ownerReferences": self.owners,
             },
             "spec": spec,
         })

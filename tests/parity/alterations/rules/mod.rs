@@ -1,9 +1,11 @@
 //! The rules that are altered, and who must notice.
 
+mod company;
 mod nodes;
 mod preemption;
 mod queue;
 mod scores;
+mod volumes;
 
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::{Code, PodInfo, PodSpec, Status};
@@ -12,7 +14,8 @@ use super::alteration::{Alteration, Change};
 use super::twist::Twist;
 
 pub(super) fn all() -> Vec<Alteration> {
-    [nodes::all(), scores::all(), queue::all(), preemption::all()].into_iter().flatten().collect()
+    let all = [nodes::all(), scores::all(), queue::all(), preemption::all(), company::all(), volumes::all()];
+    all.into_iter().flatten().collect()
 }
 
 fn alter(

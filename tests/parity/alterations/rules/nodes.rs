@@ -1,6 +1,7 @@
 //! Which nodes may have a pod, in which words they are refused, and what is worth another look at them.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::ports::Protocol;
 use supercargo_framework::{ActionType, EventResource};
 
 use super::super::alteration::{Alteration, Change};
@@ -36,9 +37,9 @@ fn unschedulable() -> Vec<Alteration> {
             &["unschedulable/tolerated"],
         ),
         alter(
-            "NodeUnschedulable: deaf to taints",
+            "NodeUnschedulable: no change of a node helps",
             "an uncordoned node is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            plugin(NAME, hints(EventResource::Node, Skip)),
             &["wake/uncordon"],
         ),
         alter(
@@ -80,18 +81,18 @@ fn taints() -> Vec<Alteration> {
                     with_spec(pod, |spec| spec.tolerations.iter_mut().for_each(|it| it.effect = None));
                 }),
             ),
-            &["taints/", "score/prefer-no-schedule-tolerated"],
+            &["score/prefer-no-schedule-tolerated"],
         ),
         alter(
             "TaintToleration: its objection may be resolved",
             "no removal of pods takes a taint away (5.4)",
             plugin(NAME, filter(resolvable)),
-            &["preempt/nodes-beyond-help-are-left-out", "preempt/"],
+            &["preempt/nodes-beyond-help-are-left-out"],
         ),
         alter(
-            "TaintToleration: deaf to taints",
+            "TaintToleration: no change of a node helps",
             "a taint that goes is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            plugin(NAME, hints(EventResource::Node, Skip)),
             &["wake/taint-removed"],
         ),
         alter(
@@ -101,10 +102,10 @@ fn taints() -> Vec<Alteration> {
             &["wake/toleration-added"],
         ),
         alter(
-            "TaintToleration: a new node never helps",
-            "a node without taints is worth another try (5.2)",
-            plugin(NAME, hints(EventResource::Node, Skip)),
-            &["wake/node-added-untainted"],
+            "TaintToleration: every change of a node helps",
+            "a taint that takes the place of another is not worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Node, Queue)),
+            &["quiet/another-taint"],
         ),
     ]
 }
@@ -116,7 +117,7 @@ fn affinity() -> Vec<Alteration> {
             "NodeAffinity: Filter passes",
             "a pod goes where its required terms match (5.5)",
             plugin(NAME, filter(passes)),
-            &["node-affinity/in"],
+            &["node-affinity/selector-unmatched"],
         ),
         alter(
             "NodeAffinity: another reason",
@@ -128,7 +129,7 @@ fn affinity() -> Vec<Alteration> {
             "NodeAffinity: nodeSelector ignored",
             "all of nodeSelector must match (5.5)",
             plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.node_selector = Default::default()))),
-            &["node-affinity/selector"],
+            &["node-affinity/selector-unmatched"],
         ),
         alter(
             "NodeAffinity: required terms ignored",
@@ -146,7 +147,7 @@ fn affinity() -> Vec<Alteration> {
             "NodeAffinity: its objection may be resolved",
             "no removal of pods changes a node's labels (5.5)",
             plugin(NAME, filter(resolvable)),
-            &["preempt/nodes-beyond-help-are-left-out"],
+            &["preempt/a-label-is-not-freed"],
         ),
         alter(
             "NodeAffinity: PreFilter names no nodes",
@@ -214,7 +215,7 @@ fn ports() -> Vec<Alteration> {
                 NAME,
                 pod(|pod| {
                     with_spec(pod, |spec| {
-                        spec.host_ports.iter_mut().for_each(|port| port.protocol = Default::default());
+                        spec.host_ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
                     });
                 }),
             ),
@@ -294,7 +295,13 @@ fn resources() -> Vec<Alteration> {
             "NodeResourcesFit: its objection may always be resolved",
             "what the whole node does not have, nobody frees (5.7)",
             plugin(NAME, filter(resolvable)),
-            &["preempt/"],
+            &["preempt/a-stale-nomination-is-cleared"],
+        ),
+        alter(
+            "NodeResourcesFit: every change of a pod helps",
+            "a pod that shrinks in another resource is not worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Pod, Queue)),
+            &["quiet/another-resource-shrinks"],
         ),
         alter(
             "NodeResourcesFit: deaf to pods that go",
@@ -324,13 +331,19 @@ fn resources() -> Vec<Alteration> {
             "NodeResourcesFit: wakes on a label",
             "a label is not worth another try (5.2)",
             plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
-            &["quiet/"],
+            &["quiet/a-label-for-the-full"],
         ),
         alter(
-            "NodeResourcesFit: deaf to all events with taints",
-            "who names no taint events hears of them all the same (1.7)",
+            "NodeResourcesFit: deaf to new nodes",
+            "a new node is worth another try (5.2)",
             plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
-            &["wake/taints-wake-the-full", "wake/node-added-with-room"],
+            &["wake/node-added-with-room"],
+        ),
+        alter(
+            "NodeResourcesFit: deaf to nodes, and so to taints",
+            "who hears of nodes hears of their taints, too (1.7)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::ALL)),
+            &["wake/taints-wake-the-full"],
         ),
     ]
 }

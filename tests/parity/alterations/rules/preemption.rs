@@ -1,11 +1,10 @@
 //! Who makes room for whom.
 
-use supercargo_framework::event::QueueingHint::Queue;
 use supercargo_framework::plugin::Nomination;
-use supercargo_framework::{EventResource, Feature, Status};
+use supercargo_framework::{Feature, Status};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{hints, post_filter, post_filter_sees, pre_enqueue};
+use super::super::twist::{post_filter, post_filter_sees, pre_enqueue};
 use super::{alter, passes, plugin, resolvable, with_spec};
 
 const NAME: &str = "DefaultPreemption";
@@ -84,13 +83,7 @@ pub(super) fn all() -> Vec<Alteration> {
             "DefaultPreemption: PreEnqueue passes",
             "a pod is not tried while room is made for it (5.16)",
             plugin(NAME, pre_enqueue(passes)),
-            &["preempt/"],
-        ),
-        alter(
-            "DefaultPreemption: its hint queues",
-            "its event is a reason to look at the gate again, never to try the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
-            &["preempt/"],
+            &["preempt/several-victims"],
         ),
         alter(
             "DefaultPreemption: not beside scheduling",
@@ -98,7 +91,7 @@ pub(super) fn all() -> Vec<Alteration> {
             Change::Built(NAME, |_, features| {
                 *features = features.clone().with(Feature::SchedulerAsyncPreemption, false)
             }),
-            &["preempt/"],
+            &["preempt/several-victims"],
         ),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::event::QueueingHint::Skip;
 use supercargo_framework::plugin::Queued;
 use supercargo_framework::{ActionType, EventResource};
 
@@ -54,7 +54,7 @@ fn order() -> Vec<Alteration> {
             "PrioritySort: the latest first",
             "of equals who waits longest goes first (5.3)",
             plugin(NAME, less(|_, a, b| (a.pod.priority, a.timestamp) > (b.pod.priority, b.timestamp))),
-            &["queue/first-come", "queue/"],
+            &["queue/first-come"],
         ),
         alter(
             "PrioritySort: negative priorities are none",
@@ -79,7 +79,7 @@ fn backoff() -> Vec<Alteration> {
             config.pod_initial_backoff = Duration::from_mins(5);
             config.pod_max_backoff = Duration::from_mins(5);
         }),
-        &["queue/", "told/", "wake/"],
+        &["wake/first-node-comes"],
     )]
 }
 
@@ -107,13 +107,7 @@ fn plugins() -> Vec<Alteration> {
                     profile.scheduler_name = name;
                 }
             }),
-            &["told/profile-by-profile", "counted/pods-of-other-profiles"],
-        ),
-        alter(
-            "NodeName: deaf to new nodes",
-            "a new node is worth another try (5.2)",
-            plugin("NodeResourcesFit", hints(EventResource::Pod, Queue)),
-            &["quiet/"],
+            &["counted/pods-of-other-profiles"],
         ),
     ]
 }

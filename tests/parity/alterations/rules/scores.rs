@@ -3,8 +3,8 @@
 use supercargo_framework::plugin::Normalize;
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{normalized, pre_score, score};
-use super::{alter, passes, plugin};
+use super::super::twist::{normalized, score};
+use super::{alter, plugin};
 use supercargo::config::PluginSet;
 
 pub(super) fn all() -> Vec<Alteration> {
@@ -62,7 +62,7 @@ fn affinity() -> Vec<Alteration> {
             "NodeAffinity: each term weighs the same",
             "the weights of the terms that match add up (5.5)",
             plugin(NAME, score(|score| score.min(1))),
-            &["score/preferred-add-up", "score/preferred-weight"],
+            &["score/preferred-add-up"],
         ),
         alter(
             "NodeAffinity: not normalised",
@@ -74,7 +74,7 @@ fn affinity() -> Vec<Alteration> {
             "NodeAffinity: weight 1",
             "its weight is 2 (5.1)",
             Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
-            &["score/"],
+            &["score/preferred-against-an-image"],
         ),
         alter(
             "NodeAffinity: addedAffinity prefers nothing",
@@ -110,10 +110,10 @@ fn resources() -> Vec<Alteration> {
             &["score/most-allocated"],
         ),
         alter(
-            "NodeResourcesFit: PreScore skips",
-            "only a pod that asks for nothing is not scored (5.9)",
+            "NodeResourcesFit: not scored",
+            "emptier nodes are better, among many, too (5.9)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
-            &["score/twelve-nodes", "score/least-allocated"],
+            &["score/twelve-nodes"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: scores nothing",
@@ -131,13 +131,7 @@ fn resources() -> Vec<Alteration> {
             "NodeResourcesBalancedAllocation: cpu and memory for all",
             "a profile names the resources that are to be balanced (5.9)",
             Change::Built(BALANCED, |args, _| args.clear()),
-            &["score/balance-of-three"],
-        ),
-        alter(
-            "NodeResourcesBalancedAllocation: PreScore never skips",
-            "a pod that asks for nothing is not scored (5.9)",
-            plugin(BALANCED, pre_score(passes)),
-            &["score/"],
+            &["score/balance-of-three-against-two"],
         ),
     ]
 }
@@ -156,12 +150,6 @@ fn images() -> Vec<Alteration> {
             "nodes that have the images are better, not worse (5.17)",
             plugin(NAME, score(|score| 100 - score)),
             &["score/images"],
-        ),
-        alter(
-            "ImageLocality: any image will do",
-            "images that are small do not count (5.17)",
-            plugin(NAME, score(|score| score + 1)),
-            &["score/images-too-small"],
         ),
     ]
 }
