@@ -170,6 +170,13 @@ pub(super) struct MeantDifference {
     pub(super) reason: String,
 }
 
+impl MeantDifference {
+    /// Of a field of all pods of a scenario.
+    pub(super) fn new(scenario: &str, field: &str, reason: &str) -> Self {
+        Self { scenario: scenario.into(), pod: None, field: field.into(), reason: reason.into() }
+    }
+}
+
 impl Meant {
     pub(super) fn read() -> Result<Self> {
         serde_saphyr::from_str(DIFFERENCES).context("read differences.yaml")

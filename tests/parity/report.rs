@@ -188,20 +188,19 @@ impl Sources {
         let mut servers: Vec<(Release, &Exceptions)> = others.chain([(Release::Baseline, &none)]).collect();
         servers.sort_by_key(|(release, _)| Release::ALL.iter().position(|known| known == release));
         for (release, exceptions) in &servers {
-            let (carried, differ) = (exceptions.not_carried.len(), exceptions.scenarios());
+            let (carried, differ) = (exceptions.not_carried().len(), exceptions.differing().len());
             let equal = all - carried - differ;
             writeln!(text, "| {release} | {all} | {equal} | {carried} | {differ} |")?;
         }
         for (release, exceptions) in servers {
-            let carried = exceptions.not_carried.iter();
-            let carried = carried.map(|entry| (&entry.scenario, "not carried", &entry.reason));
-            let differences = exceptions.differences.iter();
-            let differences = differences.map(|entry| (&entry.scenario, entry.field.as_str(), &entry.reason));
-            for (number, (scenario, what, reason)) in carried.chain(differences).enumerate() {
-                if number == 0 {
-                    writeln!(text, "\nOn {release}:\n")?;
-                }
-                writeln!(text, "* `{scenario}`, {what}: {}", sentence(reason))?;
+            for entry in &exceptions.not_carried {
+                let (scenarios, reason) = (list(&entry.scenarios), sentence(&entry.reason));
+                writeln!(text, "\nNot carried by {release}: {reason} {scenarios}")?;
+            }
+            for entry in &exceptions.differences {
+                let (field, reason) = (&entry.field, sentence(&entry.reason));
+                let scenarios = list(&entry.scenarios);
+                writeln!(text, "\nOtherwise on {release}, {field}: {reason} {scenarios}")?;
             }
         }
         Ok(())
@@ -348,6 +347,11 @@ fn tests_of(source: &str) -> Vec<String> {
         function.strip_prefix("fn ")?.split('(').next()
     });
     names.map(|name| sentence(&capitalised(&name.replace('_', " ")))).collect()
+}
+
+fn list(scenarios: &BTreeSet<String>) -> String {
+    let names: Vec<String> = scenarios.iter().map(|name| format!("`{name}`")).collect();
+    format!("({})", names.join(", "))
 }
 
 fn capitalised(text: &str) -> String {

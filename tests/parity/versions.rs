@@ -28,14 +28,23 @@ pub(super) struct Exceptions {
     /// Scenarios that the server does not carry: they are run, and must not come to the recorded results.
     pub(super) not_carried: Vec<NotCarried>,
     /// What else differs.
-    pub(super) differences: Vec<MeantDifference>,
+    pub(super) differences: Vec<Otherwise>,
 }
 
-/// A scenario that a server does not carry, and why.
+/// Scenarios that a server does not carry, and why.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NotCarried {
-    pub(super) scenario: String,
+    pub(super) scenarios: BTreeSet<String>,
+    pub(super) reason: String,
+}
+
+/// A field that a server makes otherwise in some scenarios, and why.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Otherwise {
+    pub(super) scenarios: BTreeSet<String>,
+    pub(super) field: String,
     pub(super) reason: String,
 }
 
@@ -46,14 +55,24 @@ impl Exceptions {
         all.remove(release.minor()).with_context(|| format!("versions.yaml does not have {release}"))
     }
 
-    /// In how many scenarios something else differs.
-    pub(super) fn scenarios(&self) -> usize {
-        let names = self.differences.iter().map(|difference| &difference.scenario);
-        names.collect::<BTreeSet<_>>().len()
+    /// The scenarios that the server does not carry.
+    pub(super) fn not_carried(&self) -> BTreeSet<&str> {
+        self.not_carried.iter().flat_map(|entry| &entry.scenarios).map(String::as_str).collect()
+    }
+
+    /// The scenarios in which something else differs.
+    pub(super) fn differing(&self) -> BTreeSet<&str> {
+        self.differences.iter().flat_map(|entry| &entry.scenarios).map(String::as_str).collect()
     }
 
     fn read() -> Result<BTreeMap<String, Self>> {
         serde_saphyr::from_str(VERSIONS).context("read versions.yaml")
+    }
+
+    fn meant(&self) -> Vec<MeantDifference> {
+        let entries = self.differences.iter();
+        let entries = entries.flat_map(|entry| entry.scenarios.iter().map(move |scenario| (scenario, entry)));
+        entries.map(|(scenario, entry)| MeantDifference::new(scenario, &entry.field, &entry.reason)).collect()
     }
 }
 
@@ -62,10 +81,16 @@ fn exceptions_are_of_releases_and_scenarios_that_are_there_and_have_a_reason() {
     let all = Exceptions::read().unwrap();
     let releases: Vec<&str> = all.keys().map(String::as_str).collect();
     assert_eq!(releases, OTHERS.map(Release::minor));
-    let scenarios = Scenario::all(&super::folder("scenarios"), None).unwrap();
-    for NotCarried { scenario, reason } in all.values().flat_map(|exceptions| &exceptions.not_carried) {
-        assert!(scenarios.iter().any(|known| known.name == *scenario), "there is no {scenario}");
-        assert!(reason.len() > 10, "{scenario}: no reason");
+    let known = Scenario::all(&super::folder("scenarios"), None).unwrap();
+    for exceptions in all.values() {
+        let (carried, differing) = (exceptions.not_carried(), exceptions.differing());
+        for scenario in carried.union(&differing) {
+            assert!(known.iter().any(|known| known.name == *scenario), "there is no {scenario}");
+        }
+        assert!(carried.is_disjoint(&differing));
+        let reasons = exceptions.not_carried.iter().map(|entry| &entry.reason);
+        let mut reasons = reasons.chain(exceptions.differences.iter().map(|entry| &entry.reason));
+        assert!(reasons.all(|reason| reason.len() > 10));
     }
 }
 
@@ -118,7 +143,8 @@ fn is_there(release: Release) -> bool {
 }
 
 fn on(release: Release, scenarios: &[Scenario]) -> Result<()> {
-    let Exceptions { not_carried, differences } = Exceptions::of(release)?;
+    let exceptions = Exceptions::of(release)?;
+    let not_carried = exceptions.not_carried();
     let began = Instant::now();
     let cluster = Real::new(ControlPlane::start(Options { release, ..Options::default() })?);
     check_version(&cluster, release)?;
@@ -126,11 +152,11 @@ fn on(release: Release, scenarios: &[Scenario]) -> Result<()> {
     let mut ours = Scheduler::start(&cluster.plane, Side::Supercargo)?;
     let started = began.elapsed();
 
-    let mut results = Results::new(Meant::read()?.and(differences));
+    let mut results = Results::new(Meant::read()?.and(exceptions.meant()));
     for scenario in scenarios {
         let name = &scenario.name;
         let found = judge(name, Expected::read(name)?.pods, run::scenario(&cluster, &mut ours, scenario)?);
-        if not_carried.iter().all(|other| other.scenario != *name) {
+        if !not_carried.contains(name.as_str()) {
             results.add(name, found);
         } else if found.is_empty() {
             results.complain(format!("versions.yaml: {name} is carried by {release}, so delete it"));
