@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Cycle, Outcome};
+use super::subject::pruned;
 
 /// Where the two sides say different things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
         // Upstream's side tells a pod's events in order, and pods by name.
         answer.events.sort_by(|a, b| a.pod.cmp(&b.pod));
         for write in &mut answer.writes {
-            prune(&mut write.body);
+            write.body = pruned(&write.body);
         }
         if let Some(cycle) = &mut answer.cycle {
             align(cycle);
@@ -162,20 +163,6 @@ fn align(cycle: &mut Cycle) {
         preemption.nodes.retain(|_, trial| trial.code == "Success");
     }
     cycle.preemption = cycle.preemption.take().filter(|preemption| !preemption.nodes.is_empty());
-}
-
-/// Leaves out what means nothing: nulls, and fields without content.
-fn prune(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(prune);
-            fields.retain(|_, value| {
-                !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty())
-            });
-        }
-        Value::Array(items) => items.iter_mut().for_each(prune),
-        _ => {}
-    }
 }
 
 fn shown(answer: &Answer) -> Value {

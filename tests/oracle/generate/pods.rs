@@ -104,10 +104,7 @@ impl Generator<'_> {
             }
         }
         if self.has(Kind::Gates) {
-            let mut gates = self.random.some(60, &GATES);
-            if gates.is_empty() {
-                gates.push(GATES[0]);
-            }
+            let gates = self.random.at_least_one(60, &GATES);
             spec["schedulingGates"] = gates.iter().map(|gate| json!({ "name": gate })).collect();
         }
         pod
@@ -212,7 +209,7 @@ impl Generator<'_> {
         match random.below(7) {
             0 => json!({ "key": "disk", "operator": "In", "values": [random.pick(&DISKS)] }),
             1 => json!({ "key": "disk", "operator": "NotIn", "values": [random.pick(&DISKS)] }),
-            2 => json!({ "key": ZONE, "operator": "In", "values": random.some(60, &ZONES) }),
+            2 => json!({ "key": ZONE, "operator": "In", "values": random.at_least_one(60, &ZONES) }),
             3 => json!({ "key": ZONE, "operator": "Exists" }),
             4 => json!({ "key": "disk", "operator": "DoesNotExist" }),
             5 => {

@@ -67,7 +67,7 @@ impl Generator<'_> {
             "volumeBindingMode": if waits { "WaitForFirstConsumer" } else { "Immediate" },
         });
         if name == "zonal" {
-            let zones = self.random.some(60, &ZONES);
+            let zones = self.random.at_least_one(60, &ZONES);
             class["allowedTopologies"] =
                 json!([{ "matchLabelExpressions": [{ "key": ZONE, "values": zones }] }]);
         }

@@ -26,6 +26,7 @@ use self::informers::{Informers, has_ended};
 use self::notes::{NoteTaker, Notes};
 use self::probe::Probe;
 use self::world::World;
+pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
 use super::history::{Reference, Step};
 

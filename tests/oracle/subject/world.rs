@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use supercargo_framework::binding::{ApiCall, ApiError, Certainty};
 
 use crate::oracle::answer::Write;
@@ -176,7 +176,10 @@ impl World {
         if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
             return Err(refused(format!("{reference} has been modified")));
         }
-        self.write(&reference, |object| *object = body.clone());
+        // An update that changes nothing is none.
+        if pruned(current) != pruned(body) {
+            self.write(&reference, |object| *object = body.clone());
+        }
         self.writes.push(Write {
             verb: "update".to_owned(),
             resource: resource.to_owned(),
@@ -184,6 +187,19 @@ impl World {
             body: body.clone(),
         });
         Ok(self.get(&reference).cloned().unwrap_or_default())
+    }
+}
+
+/// An object without what means nothing: nulls, and fields without content.
+pub(in crate::oracle) fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), pruned(value)));
+            let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+            fields.filter(|(_, value)| !value.is_null() && !is_empty(value)).collect()
+        }
+        Value::Array(items) => items.iter().map(pruned).collect(),
+        other => other.clone(),
     }
 }
 
