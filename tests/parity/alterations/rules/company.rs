@@ -1,5 +1,7 @@
 //! Which pods keep each other company, and which keep apart.
 
+use std::sync::Arc;
+
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
@@ -227,7 +229,7 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: labels ignored",
             "the anti-affinity of those who are there keeps a pod away (5.15)",
-            plugin(NAME, pod(|pod| pod.labels = Default::default())),
+            plugin(NAME, pod(|pod| pod.labels = Arc::default())),
             &["affinity/not-wanted"],
         ),
         alter(
