@@ -98,9 +98,15 @@ async fn delete(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
     api.write(Call { method: Method::DELETE, path: &path, content_type: JSON, body: &body }).await
 }
 
-/// The pod is gone, or another has taken its name.
+/// The pod is gone, or another has taken its name. A pod that many write to can be in conflict, too, and is still there.
 fn is_gone(error: &CallError) -> bool {
-    matches!(error.status, Some(StatusCode::NOT_FOUND | StatusCode::CONFLICT))
+    let says = |what: &str| error.error.message.contains(what);
+    match error.status {
+        Some(StatusCode::NOT_FOUND) => true,
+        Some(StatusCode::CONFLICT) => says("UID in "),
+        Some(StatusCode::UNPROCESSABLE_ENTITY) => says("metadata.uid: "),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +114,7 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     use supercargo_framework::Timestamp;
+    use supercargo_framework::binding::{ApiError, Certainty};
     use supercargo_framework::pod::{PodCondition, PodKey};
 
     use super::*;
@@ -179,7 +186,8 @@ mod tests {
         let cases = [
             ("gone before it was told", vec![404], Eviction::Gone, 1),
             ("gone before it was deleted", vec![200, 404], Eviction::Gone, 2),
-            ("replaced", vec![409], Eviction::Gone, 1),
+            ("busy", vec![409, 409, 200, 200], Eviction::Deleted, 4),
+            ("busy for good", vec![409; 4], failed(409), 4),
             ("a passing trouble", vec![500, 503, 200, 200], Eviction::Deleted, 4),
             ("a lasting trouble", vec![500; 4], failed(500), 4),
             ("not allowed to tell", vec![403], failed(403), 1),
@@ -193,6 +201,30 @@ mod tests {
                 message.truncate(3);
             }
             assert_eq!((outcomes, requests.all().len()), (vec![expected], calls), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_conflict_is_with_another_pod_only_where_it_says_so() {
+        let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+        let start = "Operation cannot be fulfilled on pods \"v\": ";
+        let precondition = "Precondition failed: UID in precondition: a, UID in object meta: b";
+        let deletion = "the UID in the precondition (a) does not match the UID in record (b).";
+        let cases = [
+            (conflict, format!("{start}{precondition}"), true),
+            (conflict, format!("{start}{deletion}"), true),
+            (conflict, format!("{start}the object has been modified"), false),
+            (invalid, "Pod \"v\" is invalid: metadata.uid: Invalid value: \"a\"".to_owned(), true),
+            (invalid, "Pod \"v\" is invalid: status: Invalid value: \"a\"".to_owned(), false),
+        ];
+        for (status, message, expected) in cases {
+            let error = CallError {
+                error: ApiError { certainty: Certainty::Unknown, message: message.clone() },
+                status: Some(status),
+                connection_refused: false,
+                retry_after: None,
+            };
+            assert_eq!(is_gone(&error), expected, "{message}");
         }
     }
 

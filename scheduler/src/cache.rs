@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
 use thiserror::Error;
 
@@ -47,16 +47,23 @@ pub struct Cache {
     nodes: Nodes,
     tree: NodeTree,
     order_is_stale: bool,
+    /// The names of the nodes in the order in which they are visited.
+    visited: Vec<Arc<str>>,
     pods: FxHashMap<Uid, CachedPod>,
     /// Pods on nodes that are gone or have not come yet, by node name.
     ghosts: FxHashMap<Arc<str>, NodeInfo>,
 }
 
 impl Cache {
-    /// The nodes, in an order that is current.
+    /// The nodes, in an order that is current. Same as upstream's snapshot, with its quirk: the order is made anew when a
+    /// node has come or gone, so one that only moves to another zone keeps its place until then.
     pub fn refreshed(&mut self) -> &Nodes {
         if std::mem::take(&mut self.order_is_stale) {
-            let order = self.tree.list().iter().filter_map(|name| self.nodes.index_of(name)).collect();
+            let listed = self.tree.list();
+            if !is_same_set(&listed, &self.visited) {
+                self.visited = listed;
+            }
+            let order = self.visited.iter().filter_map(|name| self.nodes.index_of(name)).collect();
             self.nodes.set_order(order);
         }
         &self.nodes
@@ -237,6 +244,13 @@ impl Cache {
     }
 }
 
+fn is_same_set(a: &[Arc<str>], b: &[Arc<str>]) -> bool {
+    a.len() == b.len() && {
+        let names: FxHashSet<&str> = a.iter().map(|name| &**name).collect();
+        b.iter().all(|name| names.contains(&**name))
+    }
+}
+
 fn compare(info: &NodeInfo, fresh: Option<&NodeInfo>, differences: &mut Vec<String>) {
     let sorted = |info: &NodeInfo| {
         let mut uids: Vec<_> = info.pods().iter().map(|pod| pod.uid.clone()).collect();
@@ -289,6 +303,23 @@ mod tests {
         );
         assert!(cache.forget(&bound.uid).is_err());
         assert!(cache.differences().is_empty());
+    }
+
+    #[test]
+    fn a_node_that_moves_to_another_zone_keeps_its_place_until_a_node_comes_or_goes() {
+        let order = |cache: &mut Cache| {
+            cache.refreshed().iter().map(|(_, info)| info.name().to_string()).collect::<Vec<_>>()
+        };
+        let zoned = |name, zone| Arc::new(node(name).label("topology.kubernetes.io/zone", zone).build());
+        let mut cache = Cache::default();
+        for (name, zone) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
+            cache.set_node(zoned(name, zone));
+        }
+        assert_eq!(order(&mut cache), ["n1", "n3", "n2"]);
+        cache.set_node(zoned("n1", "b"));
+        assert_eq!(order(&mut cache), ["n1", "n3", "n2"]);
+        cache.set_node(zoned("n4", "c"));
+        assert_eq!(order(&mut cache), ["n2", "n3", "n4", "n1"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What exactly changed between two versions of an object.
 
 use smallvec::SmallVec;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, PodInfo, Resource};
+use supercargo_framework::{
+    ActionType, ClusterEvent, EventResource, Feature, Features, NodeRecord, PodInfo, Resource,
+};
 
 /// Usually one event, seldom more.
 pub(crate) type Events = SmallVec<[ClusterEvent; 2]>;
@@ -33,7 +35,7 @@ pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
 }
 
 /// The events of a node update; none when nothing changed that scheduling reads.
-pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord) -> Events {
+pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Features) -> Events {
     let mut events = Events::new();
     let mut push = |changed: bool, action| {
         if changed {
@@ -46,7 +48,9 @@ pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord) -> Events {
     push(old.taints != new.taints, ActionType::UPDATE_NODE_TAINT);
     push(old.conditions != new.conditions, ActionType::UPDATE_NODE_CONDITION);
     push(old.annotations != new.annotations, ActionType::UPDATE_NODE_ANNOTATION);
-    push(old.declared_features != new.declared_features, ActionType::UPDATE_NODE_DECLARED_FEATURE);
+    if features.enabled(Feature::NodeDeclaredFeatures) {
+        push(old.declared_features != new.declared_features, ActionType::UPDATE_NODE_DECLARED_FEATURE);
+    }
     events
 }
 
@@ -115,6 +119,47 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_declares_is_told_only_where_that_is_a_feature() {
+        let old = node("n").build();
+        let new = NodeRecord { declared_features: ["f".into()].into(), ..old.clone() };
+        for (on, expected) in [(true, vec!["NodeUpdateNodeDeclaredFeature"]), (false, vec![])] {
+            let features = Features::default().with(Feature::NodeDeclaredFeatures, on);
+            assert_eq!(labels(&node_events(&old, &new, &features)), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_pod_asks_for_is_what_its_status_makes_of_it() {
+        let asks = |cpu: &str| pod("a").request("cpu", cpu).node("n").build();
+        let resizing = |cpu: &str| {
+            let requests = asks(cpu).spec.requests.clone();
+            PodInfo { status_requests: Some(requests.into()), ..asks("1") }
+        };
+        let cases = [
+            ("the smaller size is there", resizing("2"), asks("1"), "AssignedPodUpdatePodScaleDown"),
+            ("the smaller size is wanted and not yet there", asks("1"), resizing("2"), "AssignedPodUpdate"),
+        ];
+        for (name, old, new, expected) in cases {
+            assert_eq!(labels(&pod_events(&old, &new)), [expected], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_resource_that_is_no_longer_asked_for_is_asked_for_less() {
+        let (old, new) = (pod("a").request("example.com/gpu", "1").build(), pod("a").build());
+        assert_eq!(labels(&pod_events(&old, &new)), ["UnschedulablePodUpdatePodScaleDown"]);
+        assert_eq!(labels(&pod_events(&new, &old)), ["UnschedulablePodUpdate"]);
+    }
+
+    #[test]
+    fn a_claim_made_for_a_pod_is_named() {
+        let old = pod("a").build();
+        let mut new = old.clone();
+        new.status.claim_statuses = 1;
+        assert_eq!(labels(&pod_events(&old, &new)), ["UnschedulablePodUpdatePodGeneratedResourceClaim"]);
+    }
+
+    #[test]
     fn a_node_update_is_named_after_what_changed() {
         let base = || node("n").label("l", "1").condition("Ready", "True");
         let cases = [
@@ -147,7 +192,7 @@ mod tests {
             ),
         ];
         for (name, old, new, expected) in cases {
-            assert_eq!(labels(&node_events(&old, &new)), expected, "{name}");
+            assert_eq!(labels(&node_events(&old, &new, &Features::default())), expected, "{name}");
         }
     }
 }

@@ -137,6 +137,7 @@ impl Scheduler {
     }
 
     pub(crate) fn observe_attempt(&mut self, queued: &QueuedPod, result: AttemptResult, now: Now) {
+        let now = self.queue.steady(now);
         let since_first_attempt = queued.initial_attempt.map(|first| now.wall.since(first));
         self.observer.observe(Observation::Attempt {
             profile: &self.profiles.get(queued.profile).scheduler_name,

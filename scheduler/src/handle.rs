@@ -179,7 +179,7 @@ impl Scheduler {
             }
             Notification::Updated { old, new } => {
                 self.cache.set_node(Arc::clone(&new));
-                for event in cluster_events::node_events(&old, &new) {
+                for event in cluster_events::node_events(&old, &new, &self.features) {
                     let change = Change::Node { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
                 }

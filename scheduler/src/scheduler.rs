@@ -198,7 +198,7 @@ impl Scheduler {
     ) -> R {
         let observer = &mut *self.observer;
         let mut cx = QueueCx {
-            now,
+            now: self.queue.steady(now),
             profiles: &self.profiles,
             objects: &self.objects,
             preempting: self.preemptions.preempting(),

@@ -80,9 +80,30 @@ pub(super) struct Cycle {
     pub(super) scores: BTreeMap<String, BTreeMap<String, i64>>,
     /// What DefaultPreemption found out.
     #[serde(default)]
-    pub(super) preemption: Option<Value>,
+    pub(super) preemption: Option<Preemption>,
     /// How the algorithm ended; `None` when the pod was put aside at once.
     pub(super) result: Option<Outcome>,
+}
+
+/// What DefaultPreemption found out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Preemption {
+    /// The nodes on which it tried.
+    pub(super) nodes: BTreeMap<String, Trial>,
+    /// Those among which upstream would throw dice.
+    #[serde(default)]
+    pub(super) tied: Vec<String>,
+}
+
+/// Whom preemption would remove from a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trial {
+    pub(super) code: String,
+    pub(super) reasons: Vec<String>,
+    pub(super) victims: Vec<String>,
+    pub(super) violations: usize,
 }
 
 /// What PreFilter said, and the nodes it left, if it left not all.

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, Cycle, Outcome};
+use super::subject::pruned;
 
 /// Where the two sides say different things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,13 @@ impl Counts {
         }
     }
 
+    /// Writes them down, with the seeds that they come from.
+    pub(super) fn write(&self, file: &Path, first: u64, last: u64) -> Result<()> {
+        let recorded = json!({"firstSeed": first, "lastSeed": last, "counts": self.0});
+        let text = serde_saphyr::to_string(&recorded).context("write YAML")?;
+        fs::write(file, text).with_context(|| format!("write {}", file.display()))
+    }
+
     pub(super) fn of(&self, kind: &str) -> u64 {
         self.0.get(kind).copied().unwrap_or(0)
     }
@@ -64,6 +74,7 @@ impl Counts {
         self.add("reasons", verdicts.map(|status| status.reasons.len()).sum());
         self.add("score vectors", cycle.scores.len());
         self.add("scores", cycle.scores.values().map(BTreeMap::len).sum());
+        self.add("trials of preemption", cycle.preemption.as_ref().map_or(0, |found| found.nodes.len()));
         match cycle.result {
             Some(Outcome::Node(_)) => self.add("choices", 1),
             Some(Outcome::Error(_)) => self.add("failures", 1),
@@ -91,7 +102,7 @@ pub(super) fn differences(
     let mut counts = Counts::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
         counts.note(theirs);
-        let (theirs, ours) = (shown(theirs), shown(&aligned(theirs, ours)));
+        let (theirs, ours) = aligned(theirs, ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
         found.retain(|difference| match meant.excuse(difference) {
@@ -114,11 +125,19 @@ pub(super) fn differences(
     (Vec::new(), counts)
 }
 
-/// Our answer without what only looks different.
-fn aligned(upstream: &Answer, ours: &Answer) -> Answer {
-    let mut ours = ours.clone();
-    // Upstream's side tells a pod's events in order, and pods by name.
-    ours.events.sort_by(|a, b| a.pod.cmp(&b.pod));
+/// Both answers without what only looks different.
+fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
+    let (mut theirs, mut ours) = (upstream.clone(), ours.clone());
+    for answer in [&mut theirs, &mut ours] {
+        // Upstream's side tells a pod's events in order, and pods by name.
+        answer.events.sort_by(|a, b| a.pod.cmp(&b.pod));
+        for write in &mut answer.writes {
+            write.body = pruned(&write.body);
+        }
+        if let Some(cycle) = &mut answer.cycle {
+            align(cycle);
+        }
+    }
     if let (Some(theirs), Some(cycle)) = (&upstream.cycle, &mut ours.cycle) {
         // Upstream's text is what it was before PostFilter had its say; the whole is in the event and the condition.
         if let (Some(Outcome::Error(before)), Some(Outcome::Error(after))) =
@@ -128,7 +147,22 @@ fn aligned(upstream: &Answer, ours: &Answer) -> Answer {
             after.clone_from(before);
         }
     }
-    ours
+    (shown(&theirs), shown(&ours))
+}
+
+fn align(cycle: &mut Cycle) {
+    // Upstream looks at the resources of a pod in the order of a map.
+    for verdicts in cycle.filters.values_mut() {
+        if let Some(status) = verdicts.get_mut("NodeResourcesFit") {
+            status.reasons.sort();
+        }
+    }
+    // Only upstream tells of nodes where preemption does not help.
+    if let Some(preemption) = &mut cycle.preemption {
+        preemption.tied.clear();
+        preemption.nodes.retain(|_, trial| trial.code == "Success");
+    }
+    cycle.preemption = cycle.preemption.take().filter(|preemption| !preemption.nodes.is_empty());
 }
 
 fn shown(answer: &Answer) -> Value {
@@ -217,7 +251,7 @@ fn matches(pattern: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::answer::{Cycle, Event, Pod};
+    use crate::oracle::answer::{Event, Pod};
 
     fn answer() -> Answer {
         let pod = Pod { place: "active".to_owned(), ..Pod::default() };

@@ -1,5 +1,6 @@
 //! Histories: what happens to a cluster, step by step, as both sides are told it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -9,13 +10,16 @@ use serde_json::{Value, json};
 
 /// A sequence of steps and the configuration under which it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct History {
     /// What it shows; for scenario files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) about: String,
     /// A KubeSchedulerConfiguration.
     pub(super) config: Value,
+    /// Feature gates that are not as they are by default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) feature_gates: BTreeMap<String, bool>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -96,7 +100,10 @@ impl fmt::Display for Step {
 impl History {
     /// The line that the program which runs upstream reads.
     pub(super) fn line(&self) -> String {
-        json!({ "config": self.config, "steps": self.steps }).to_string()
+        // Upstream's batches of pods may find other nodes than one after the other would; here there are none.
+        let mut gates = BTreeMap::from([("OpportunisticBatching".to_owned(), false)]);
+        gates.extend(self.feature_gates.clone());
+        json!({ "config": self.config, "featureGates": gates, "steps": self.steps }).to_string()
     }
 
     /// The text of a scenario file.
@@ -120,6 +127,7 @@ mod tests {
         let history = History {
             about: "A pod: with a colon, \"quotes\" and 1e3.".to_owned(),
             config: json!({"kind": "KubeSchedulerConfiguration"}),
+            feature_gates: [("VolumeLimitScaling".to_owned(), true)].into(),
             steps: vec![
                 Step::Apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",
                     "labels": {"number": "1", "yes": "no", "empty": "", "exp": "1e3"}}})),

@@ -1,26 +1,22 @@
-//! Upstream's side: the program that plays histories on kube-scheduler's own package.
+//! Upstream's side: the program that plays histories on kube-scheduler's own package, beside ours.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
+use supercargo_controlplane::Oracle;
 
 use super::answer::Answer;
 use super::history::History;
 
-/// The program, running.
+/// The program, running, and who talks to it.
 pub(super) struct Upstream {
-    child: Child,
-    input: Option<ChildStdin>,
-    /// Its lines. They are read as they come: it takes no more input while nobody reads what it says.
-    lines: Receiver<std::io::Result<String>>,
+    questions: Sender<String>,
+    answers: Receiver<Result<String>>,
 }
 
-/// What it prints for a history.
+/// What it says of a history.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answers {
@@ -31,31 +27,29 @@ struct Answers {
 }
 
 impl Upstream {
-    pub(super) fn start(program: &Path) -> Result<Self> {
-        let mut child = Command::new(program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {}", program.display()))?;
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().context("its output is a pipe")?);
-        let (sender, lines) = channel();
-        // It ends with the program.
-        thread::spawn(move || output.lines().try_for_each(|line| sender.send(line)));
-        Ok(Self { child, input, lines })
+    /// Starts it; `None` after saying why the test is skipped.
+    pub(super) fn start_or_skip() -> Option<Self> {
+        let mut oracle = Oracle::start_or_skip()?;
+        let (questions, asked) = channel::<String>();
+        let (answered, answers) = channel();
+        // It ends when nobody asks or listens any more.
+        thread::spawn(move || {
+            for question in asked {
+                if answered.send(oracle.ask(&question)).is_err() {
+                    break;
+                }
+            }
+        });
+        Some(Self { questions, answers })
     }
 
     /// Asks for the answers to a history; [`answers`](Self::answers) takes them, in the order of asking.
-    pub(super) fn ask(&mut self, history: &History) -> Result<()> {
-        let input = self.input.as_mut().context("its input is open")?;
-        writeln!(input, "{}", history.line()).and_then(|()| input.flush()).context("write to upstream's side")
+    pub(super) fn ask(&self, history: &History) -> Result<()> {
+        self.questions.send(history.line()).context("ask upstream's side, which has ended")
     }
 
-    pub(super) fn answers(&mut self) -> Result<Vec<Answer>> {
-        let Ok(line) = self.lines.recv() else {
-            bail!("upstream's side has ended: {:?}", self.child.try_wait());
-        };
-        let line = line.context("read from upstream's side")?;
+    pub(super) fn answers(&self) -> Result<Vec<Answer>> {
+        let line = self.answers.recv().context("hear upstream's side, which has ended")??;
         let answers: Answers = serde_json::from_str(&line).context("read upstream's answers")?;
         if !answers.error.is_empty() {
             bail!("upstream's side says: {}", answers.error);
@@ -64,17 +58,8 @@ impl Upstream {
     }
 
     /// Plays one history.
-    pub(super) fn play(&mut self, history: &History) -> Result<Vec<Answer>> {
+    pub(super) fn play(&self, history: &History) -> Result<Vec<Answer>> {
         self.ask(history)?;
         self.answers()
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        // It ends when its input does; a test that failed need not wait for what it still has to say.
-        drop(self.input.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -157,22 +157,35 @@ fn show_events(pod: &PodSeen) -> String {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Meant {
-    differences: Vec<MeantDifference>,
+    pub(super) differences: Vec<MeantDifference>,
 }
 
 /// One entry of it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MeantDifference {
-    scenario: String,
+pub(super) struct MeantDifference {
+    pub(super) scenario: String,
     pod: Option<String>,
-    field: String,
-    reason: String,
+    pub(super) field: String,
+    pub(super) reason: String,
+}
+
+impl MeantDifference {
+    /// Of a field of all pods of a scenario.
+    pub(super) fn new(scenario: &str, field: &str, reason: &str) -> Self {
+        Self { scenario: scenario.into(), pod: None, field: field.into(), reason: reason.into() }
+    }
 }
 
 impl Meant {
     pub(super) fn read() -> Result<Self> {
         serde_saphyr::from_str(DIFFERENCES).context("read differences.yaml")
+    }
+
+    /// This list and others' entries.
+    pub(super) fn and(mut self, others: Vec<MeantDifference>) -> Self {
+        self.differences.extend(others);
+        self
     }
 
     /// Takes out of `found` what is meant. What remains is a fault, and so is the second part of the answer:
@@ -199,7 +212,7 @@ impl Meant {
         }
         let mut complaints = Vec::new();
         for (entry, used) in self.differences.iter().zip(used) {
-            let what = format!("differences.yaml: {} {}", entry.scenario, entry.field);
+            let what = format!("differences on purpose: {} {}", entry.scenario, entry.field);
             if entry.reason.trim().is_empty() {
                 complaints.push(format!("{what}: no reason"));
             }
@@ -293,8 +306,8 @@ mod tests {
         assert_eq!(
             complaints,
             [
-                "differences.yaml: s events: unused, so delete it",
-                "differences.yaml: gone node: no such scenario"
+                "differences on purpose: s events: unused, so delete it",
+                "differences on purpose: gone node: no such scenario"
             ]
         );
     }

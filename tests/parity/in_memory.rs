@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use supercargo::config::Config;
 
-use super::compare::Difference;
+use super::compare::{Difference, Meant};
 use super::memory::{self, Memory};
 use super::scenario::Scenario;
 use super::side::Scheduler;
-use super::{Expected, asked_for, hold, is_recording, judge, run, verdict};
+use super::{Expected, Results, asked_for, hold, is_recording, judge, run};
 
 /// So many servers at a time.
 const SERVERS: usize = 2;
@@ -58,8 +58,11 @@ fn all() -> Result<()> {
     tell(&mut reports, total);
     ensure!(total < LONGEST, "{} scenarios took {total:?}", reports.len());
 
-    let ran: Vec<String> = reports.iter().map(|report| report.name.clone()).collect();
-    verdict(reports.into_iter().flat_map(|report| report.found).collect(), Vec::new(), &ran)
+    let mut results = Results::new(Meant::read()?);
+    for report in reports {
+        results.add(&report.name, report.found);
+    }
+    results.verdict()
 }
 
 pub(super) fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {

@@ -8,10 +8,12 @@ mod compare;
 mod in_memory;
 mod memory;
 mod observe;
+mod report;
 mod run;
 mod scenario;
 mod side;
 mod skipping;
+mod versions;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -93,7 +95,7 @@ fn parity(beside: bool) -> Result<()> {
     let mut ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
     let version = if beside { side::upstream_version()? } else { String::new() };
 
-    let (mut found, mut complaints, mut ran) = (Vec::new(), Vec::new(), Vec::new());
+    let mut results = Results::new(Meant::read()?);
     for scenario in &scenarios {
         let name = &scenario.name;
         let began = Instant::now();
@@ -102,7 +104,7 @@ fn parity(beside: bool) -> Result<()> {
             Some(upstream) => {
                 let outcome = run::scenario(&cluster, upstream, scenario)?;
                 if let Some(why) = outcome.stopped {
-                    complaints.push(format!("{name}: upstream did not run to the end: {why:#}"));
+                    results.complain(format!("{name}: upstream did not run to the end: {why:#}"));
                     continue;
                 }
                 outcome.seen
@@ -111,19 +113,22 @@ fn parity(beside: bool) -> Result<()> {
         if is_recording() {
             Expected::write(name, &version, &expected)?;
         } else if upstream.is_some() {
-            complaints.extend(Expected::read(name)?.complaint(name, &version, &expected));
+            if let Some(complaint) = Expected::read(name)?.complaint(name, &version, &expected) {
+                results.complain(complaint);
+            }
         }
         let half = began.elapsed();
         if let Some(ours) = &mut ours {
             let outcome = run::scenario(&cluster, ours, scenario)?;
-            found.extend(judge(name, expected, outcome));
+            results.add(name, judge(name, expected, outcome));
+        } else {
+            results.add(name, Vec::new());
         }
-        ran.push(name.clone());
         let (whole, half) = (began.elapsed().as_millis(), half.as_millis());
         println!("{name}: {half} ms upstream, {} ms ours", whole - half);
     }
 
-    verdict(found, complaints, &ran)
+    results.verdict()
 }
 
 /// The scenarios to run: all, unless the environment says which.
@@ -152,22 +157,48 @@ fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
     differences
 }
 
-/// Fails if anything was found that is not meant.
-fn verdict(found: Vec<Difference>, mut complaints: Vec<String>, ran: &[String]) -> Result<()> {
-    let known = Scenario::all(&folder("scenarios"), None)?;
-    let known: Vec<String> = known.into_iter().map(|scenario| scenario.name).collect();
-    let (faults, unused) = Meant::read()?.excuse(found, ran, &known);
-    complaints.extend(unused);
-    if faults.is_empty() && complaints.is_empty() {
-        return Ok(());
+/// What scenarios have come to.
+struct Results {
+    meant: Meant,
+    found: Vec<Difference>,
+    complaints: Vec<String>,
+    ran: Vec<String>,
+}
+
+impl Results {
+    fn new(meant: Meant) -> Self {
+        Self { meant, found: Vec::new(), complaints: Vec::new(), ran: Vec::new() }
     }
-    bail!(
-        "{} differences from upstream, {} other faults\n{}{}",
-        faults.len(),
-        complaints.len(),
-        show(&faults),
-        complaints.join("\n")
-    )
+
+    /// A scenario has run, and this differs.
+    fn add(&mut self, scenario: &str, found: Vec<Difference>) {
+        self.ran.push(scenario.to_owned());
+        self.found.extend(found);
+    }
+
+    /// Something else is wrong.
+    fn complain(&mut self, complaint: String) {
+        self.complaints.push(complaint);
+    }
+
+    /// Fails if anything was found that is not meant.
+    fn verdict(self) -> Result<()> {
+        let Self { meant, found, mut complaints, ran } = self;
+        let known = Scenario::all(&folder("scenarios"), None)?;
+        let known: Vec<String> = known.into_iter().map(|scenario| scenario.name).collect();
+        let (faults, unused) = meant.excuse(found, &ran, &known);
+        complaints.extend(unused);
+        if faults.is_empty() && complaints.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{} differences from upstream, {} other faults\n{}{}",
+            faults.len(),
+            complaints.len(),
+            show(&faults),
+            complaints.join("\n")
+        )
+    }
 }
 
 impl Expected {

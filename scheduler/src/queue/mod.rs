@@ -9,6 +9,7 @@ mod in_flight;
 mod nominator;
 mod rank;
 mod requeue;
+mod steady_clock;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use self::in_flight::InFlight;
 use self::nominator::Nominated;
 pub(crate) use self::nominator::Nominator;
 use self::rank::{ActiveRank, BackoffRank};
+use self::steady_clock::SteadyClock;
 use crate::cluster_events;
 use crate::observer::{Observation, Observer, QueueName};
 use crate::profile::{ProfileIndex, Profiles};
@@ -103,6 +105,7 @@ pub(crate) struct SchedulingQueue {
     pub(crate) nominator: Nominator,
     next_sequence: u64,
     next_flush: Option<Duration>,
+    clock: SteadyClock,
 }
 
 impl SchedulingQueue {
@@ -121,6 +124,7 @@ impl SchedulingQueue {
             nominator: Nominator::default(),
             next_sequence: 0,
             next_flush: None,
+            clock: SteadyClock::default(),
         }
     }
 
@@ -160,6 +164,11 @@ impl SchedulingQueue {
             self.gated,
             self.in_flight.len(),
         ]
+    }
+
+    /// What time it is for the queue, where nothing waits longer because the wall clock is set back.
+    pub(crate) fn steady(&mut self, now: Now) -> Now {
+        self.clock.observe(now)
     }
 
     /// What a queue-sort plugin said that panicked since the last call of this. The pods it would not compare keep the

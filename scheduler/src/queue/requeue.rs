@@ -103,6 +103,7 @@ impl SchedulingQueue {
 
     /// When [`tick`](Self::tick) next has something to do, as a wait from now.
     pub(crate) fn next_deadline(&self, now: Now) -> Duration {
+        let now = self.clock.at(now);
         let flush = self.next_flush.map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
         let heads = [self.backoff.peek(), self.error_backoff.peek()];
         let backoff = heads

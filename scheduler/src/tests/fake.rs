@@ -70,6 +70,10 @@ impl Log {
         self.0.lock().unwrap().push(line.into());
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }

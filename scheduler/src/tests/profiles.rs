@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::testing::{node, pod};
-use supercargo_framework::{Plugin, Status};
+use supercargo_framework::{ActionType, EventResource, Plugin, Status};
 
-use super::bed::{Bed, configured_plugins, options, plugins};
-use super::fake::Fake;
-use crate::{BuildError, Options, PluginLists, ProfileError, ProfileSpec, Scheduler};
+use super::bed::{Bed, big, configured_plugins, options, plugins};
+use super::fake::{Fake, Log};
+use crate::{BuildError, Options, Place, PluginLists, ProfileError, ProfileSpec, Scheduler};
 
 fn spec(name: &str, plugins: PluginLists) -> ProfileSpec {
     ProfileSpec { scheduler_name: name.to_owned(), percentage_of_nodes_to_score: None, plugins }
@@ -77,6 +78,37 @@ fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
     assert_eq!(said[0], "a bind to n1");
     assert!(said[1].starts_with("b Warning FailedScheduling") && said.len() == 3);
     assert_eq!(bed.place("c"), None);
+}
+
+/// What holds a pod may have asked for other events in another profile. Upstream does not tell them apart.
+#[test]
+fn a_gate_is_looked_at_again_on_what_it_asked_for_in_any_profile() {
+    let log = Log::default();
+    let gate = |action: ActionType| {
+        let log = log.clone();
+        Fake::new("Gate")
+            .pre_enqueue(move |_| {
+                log.add("asked");
+                // Open at first, and again once that has been read.
+                if log.len() == 1 { Status::success() } else { Status::unschedulable("shut") }
+            })
+            .events(move || vec![EventRegistration::always(EventResource::Node, action)])
+            .build()
+    };
+    for (elsewhere, place) in [(ActionType::ADD, Place::Backoff), (ActionType::DELETE, Place::Gated)] {
+        let mut all = options(plugins(vec![gate(ActionType::DELETE)]));
+        all.profiles.push(spec("other", plugins(vec![gate(elsewhere)])));
+        let mut bed = Bed::of(all);
+        bed.node(node("n1"));
+        bed.pod(big("a"));
+        bed.cycle();
+        // A node helps against what turned the pod down, and then the gate holds it.
+        bed.node(node("n2").allocatable("cpu", "16"));
+        assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 2));
+        bed.node(node("n3").allocatable("cpu", "16"));
+        assert_eq!(bed.place("a"), Some(place), "{elsewhere:?}");
+        log.take();
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::binding::Certainty;
 use supercargo_framework::testing::{PodBuilder, node, pod};
-use supercargo_framework::{Status, TaintEffect};
+use supercargo_framework::{Status, TaintEffect, Timestamp};
 
-use super::bed::{Bed, big, with_unschedulable};
+use super::bed::{Bed, big, failed, with_unschedulable};
 use super::fake::{Fake, Log};
-use crate::Place;
+use crate::{Effect, Place};
 
 #[test]
 fn pods_are_tried_by_priority_and_then_in_the_order_they_came() {
@@ -140,6 +141,32 @@ fn a_pod_that_has_waited_five_minutes_is_tried_again() {
     assert!(bed.observed().contains(&"Active by UnschedulableTimeout".to_owned()));
     bed.cycle();
     assert!(!bed.queued("a").flushed);
+}
+
+/// Upstream's error backoff stalls here.
+#[test]
+fn a_wall_clock_that_is_set_back_keeps_nobody_waiting() {
+    let mut bed = with_unschedulable(big("a"));
+    bed.pod(pod("b").uid("b").request("cpu", "100m"));
+    bed.cycle();
+    bed.said();
+    bed.bound("b", failed(Certainty::Refused, "no"));
+    assert_eq!(bed.place("b"), Some(Place::Backoff), "an error has to wait");
+    bed.now.wall = Timestamp(bed.now.wall.0 - 86_400_000_000);
+    assert!(bed.scheduler.next_deadline(bed.now) <= Duration::from_secs(2));
+    bed.pass_seconds(2);
+    assert_eq!(bed.place("b"), Some(Place::Active));
+    bed.pass_seconds(340);
+    assert_eq!(bed.place("a"), Some(Place::Active), "nor is the longest wait any longer");
+    bed.said();
+    while bed.cycle() {}
+    let said = bed.effects();
+    let set = said.iter().find_map(|effect| match effect {
+        Effect::PatchPodStatus(patch) => patch.condition.clone(),
+        _ => None,
+    });
+    let transition = set.unwrap().last_transition;
+    assert_eq!(transition, Some(bed.now.wall.floor_to_second()), "what is written says what the clock says");
 }
 
 #[test]

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_framework::binding::BindOutcome;
-use supercargo_framework::testing::{node, pod};
-use supercargo_framework::{Now, PodInfo, Timestamp};
+use supercargo_framework::objects::{Body, Object, PodDisruptionBudget, resources};
+use supercargo_framework::testing::{PodBuilder, node, object, pod};
+use supercargo_framework::{LabelSelector, Now, PodInfo, Status, Timestamp};
 
-use super::bed::{WALL, options, plugins};
-use crate::record::{Recorded, ReplayError, replay};
+use super::bed::{WALL, all_plugins, options, plugins};
+use super::volumes::{claim, class, volume, with_claim};
+use crate::record::{Recorded, ReplayError, Step, replay};
 use crate::{
-    Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Input, NoCalls, Notification, Options, Scheduler,
+    Calls, Eviction, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Input, NoCalls, Notification, Options,
+    Scheduler,
 };
 
 fn scheduler() -> Scheduler {
@@ -103,5 +106,122 @@ fn an_answer_that_the_record_does_not_have_is_an_error_of_the_extender() {
             assert!(replayed[0].contains("the record has no answer of extender x"), "{replayed:?}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// A scheduler with every in-tree plugin, of which a record is made.
+struct Run<'a> {
+    recorded: Recorded<&'a mut Vec<u8>>,
+    seconds: u64,
+}
+
+impl Run<'_> {
+    fn now(&mut self) -> Now {
+        self.seconds += 1;
+        at(self.seconds)
+    }
+
+    fn tell(&mut self, input: Input) -> String {
+        let now = self.now();
+        format!("{:?}", self.recorded.handle(now, input).unwrap())
+    }
+
+    fn object(&mut self, old: Option<Object>, new: Object) {
+        let new = Arc::new(new);
+        self.tell(Input::Object(match old.map(Arc::new) {
+            Some(old) => Notification::Updated { old, new },
+            None => Notification::Added(new),
+        }));
+    }
+
+    fn cycle(&mut self) -> String {
+        let now = self.now();
+        format!("{:?}", self.recorded.schedule_one(now, &mut NoCalls).unwrap())
+    }
+
+    fn pod(&mut self, pod: PodBuilder) -> String {
+        self.tell(Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
+        self.cycle()
+    }
+
+    /// The pod is bound, and the informer says so.
+    fn bound(&mut self, pod: PodBuilder) {
+        let uid = pod.clone().build().uid;
+        self.tell(Input::Bound { pod: uid, by: "DefaultBinder".into(), outcome: BindOutcome::Bound });
+        let assigned = pod.clone().resource_version("2").node("n1").build();
+        self.tell(Input::AssignedPod(Notification::Added(Arc::new(assigned))));
+        self.tell(Input::QueuedPod(Notification::Deleted(Arc::new(pod.build()))));
+    }
+}
+
+fn everything() -> Scheduler {
+    Scheduler::new(options(all_plugins(Vec::new()))).unwrap()
+}
+
+fn budget() -> Object {
+    let labels = pod("low").label("app", "low").build().labels;
+    let selector = LabelSelector::parse(&labels, []).unwrap();
+    let budget =
+        PodDisruptionBudget { selector: Some(selector), disruptions_allowed: 1, ..Default::default() };
+    object(&resources::POD_DISRUPTION_BUDGET, "default/low", Body::PodDisruptionBudget(budget))
+}
+
+/// A volume is bound for `a`, and `low` makes way for `high`.
+fn record_of_everything() -> String {
+    let mut log = Vec::new();
+    let mut run = Run { recorded: Recorded::new(everything(), &mut log), seconds: 0 };
+    run.tell(Input::Node(Notification::Added(Arc::new(node("n1").allocatable("cpu", "4").build()))));
+    for object in [class(), volume("1", None), claim("a", "1", ""), budget()] {
+        run.object(None, object);
+    }
+    let a = || with_claim("a", "a").request("cpu", "1");
+    assert!(run.pod(a()).contains("StartPreBind default/a a on n1"));
+    run.object(Some(volume("1", None)), volume("2", Some("a")));
+    run.object(Some(claim("a", "1", "")), claim("a", "3", "v"));
+    assert_eq!(
+        run.tell(Input::PreBound { pod: "a".into(), status: Status::success() }),
+        "[Bind default/a a to n1]"
+    );
+    run.bound(a());
+    let low = || pod("low").label("app", "low").request("cpu", "3");
+    assert_eq!(run.pod(low()), "[Bind default/low low to n1]");
+    run.bound(low());
+    assert!(run.pod(pod("high").priority(7).request("cpu", "3")).starts_with("[Evict 1 "));
+    let answer = run.tell(Input::Evicted { preemption: 1, outcomes: vec![Eviction::Deleted] });
+    assert!(answer.contains("Preempted"), "{answer}");
+    let gone = Arc::new(low().resource_version("2").node("n1").build());
+    run.tell(Input::AssignedPod(Notification::Deleted(gone)));
+    assert_eq!(run.cycle(), "[Bind default/high high to n1]");
+    String::from_utf8(log).unwrap()
+}
+
+#[test]
+fn a_record_with_volumes_objects_and_preemption_replays() {
+    let record = record_of_everything();
+    let steps = replay(&mut everything(), record.as_bytes()).unwrap();
+    assert_eq!(steps, record.lines().count());
+    for line in record.lines() {
+        let step: Step = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&step).unwrap(), line, "what is read is what was written");
+    }
+}
+
+#[test]
+fn what_objects_and_answers_say_decides_in_a_replay_too() {
+    let cases = [
+        ("another volume", "\"capacity\":10", "\"capacity\":1", "StartPreBind"),
+        ("another answer", "\"outcomes\":[\"Deleted\"]", "\"outcomes\":[\"Gone\"]", "Preempted"),
+        ("another end of PreBind", "\"code\":\"Success\"", "\"code\":\"Error\"", "Bind default/a"),
+    ];
+    for (name, from, to, missing) in cases {
+        let record = record_of_everything();
+        assert!(record.contains(from), "{name}: {record}");
+        match replay(&mut everything(), record.replace(from, to).as_bytes()) {
+            Err(ReplayError::Differs { recorded, replayed, .. }) => {
+                assert!(recorded.concat().contains(missing), "{name}: {recorded:?}");
+                assert!(!replayed.concat().contains(missing), "{name}: {replayed:?}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::{Effect, Input, Notification, Place};
 
 const CLASS: &str = "local";
 
-fn class() -> Object {
+pub(super) fn class() -> Object {
     let body = StorageClass {
         provisioner: "kubernetes.io/no-provisioner".into(),
         waits_for_first_consumer: Some(true),
@@ -33,7 +33,7 @@ fn class() -> Object {
     object(&resources::STORAGE_CLASS, CLASS, Body::StorageClass(body))
 }
 
-fn volume(version: &str, holder: Option<&str>) -> Object {
+pub(super) fn volume(version: &str, holder: Option<&str>) -> Object {
     let claim = holder.map(|name| ClaimRef {
         namespace: "default".into(),
         name: name.into(),
@@ -51,7 +51,7 @@ fn volume(version: &str, holder: Option<&str>) -> Object {
     Object { resource_version: version.into(), ..object }
 }
 
-fn claim(name: &str, version: &str, bound_to: &str) -> Object {
+pub(super) fn claim(name: &str, version: &str, bound_to: &str) -> Object {
     let body = PersistentVolumeClaim {
         storage_class: CLASS.into(),
         request: 5,
@@ -64,7 +64,7 @@ fn claim(name: &str, version: &str, bound_to: &str) -> Object {
     Object { resource_version: version.into(), annotations: annotations.into_iter().collect(), ..object }
 }
 
-fn with_claim(name: &str, claim: &str) -> PodBuilder {
+pub(super) fn with_claim(name: &str, claim: &str) -> PodBuilder {
     let volume = Volume { name: "data".into(), source: VolumeSource::Claim(claim.into()) };
     pod(name).with_spec(|spec| spec.volumes = [volume].into())
 }

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::build::{self, Cache};
+use crate::release::Release;
 
 /// A program of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The store.
     Etcd,
-    /// The API server.
-    KubeApiserver,
+    /// The API server of a release.
+    KubeApiserver(Release),
     /// The reference scheduler.
     KubeScheduler,
     /// The controllers.
@@ -34,9 +35,9 @@ pub enum Program {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Etcd,
-        Self::KubeApiserver,
+        Self::KubeApiserver(Release::Baseline),
         Self::KubeScheduler,
         Self::KubeControllerManager,
         Self::Kwok,
@@ -44,13 +45,18 @@ impl Program {
         Self::ClientGo,
         Self::InformerBench,
         Self::Oracle,
+        Self::KubeApiserver(Release::Oldest),
+        Self::KubeApiserver(Release::Newest),
     ];
+
+    /// What a control plane needs at least.
+    const LEAST: [Self; 2] = [Self::Etcd, Self::KubeApiserver(Release::Baseline)];
 
     /// Its file name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
-            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeApiserver(release) => release.apiserver(),
             Self::KubeScheduler => "kube-scheduler",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kwok => "kwok",
@@ -65,7 +71,7 @@ impl Program {
     pub(crate) const fn package(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::KubeApiserver(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
@@ -79,7 +85,19 @@ impl Program {
     /// The Go module of this crate that requires the package.
     pub(crate) fn module(self) -> PathBuf {
         let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-        if self == Self::Kwok { crate_dir.join("kwok") } else { crate_dir.to_owned() }
+        crate_dir.join(match self {
+            Self::Kwok => "kwok",
+            Self::KubeApiserver(release) => release.module(),
+            _ => "",
+        })
+    }
+
+    /// The release of Kubernetes that it is of, or says it is.
+    pub(crate) const fn release(self) -> Release {
+        match self {
+            Self::KubeApiserver(release) => release,
+            _ => Release::Baseline,
+        }
     }
 
     /// What it is built from that is here and not in another module.
@@ -131,7 +149,7 @@ impl Assets {
     pub fn locate() -> Result<Self> {
         let given = env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(dir) = &given {
-            for program in [Program::Etcd, Program::KubeApiserver] {
+            for program in Program::LEAST {
                 let path = dir.join(program.name());
                 ensure!(
                     path.is_file(),
@@ -155,7 +173,7 @@ impl Assets {
 
     /// What a control plane needs at least (etcd and kube-apiserver), with progress on stderr.
     pub fn available() -> Result<Self, Unavailable> {
-        Self::locate_or_build(&[Program::Etcd, Program::KubeApiserver], &to_stderr).map_err(Unavailable)
+        Self::locate_or_build(&Program::LEAST, &to_stderr).map_err(Unavailable)
     }
 
     /// The path of one program, built now if need be, with progress on stderr.

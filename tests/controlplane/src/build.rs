@@ -12,13 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::assets::{Program, cache_root};
+use crate::release::Release;
 
-/// What the programs say they are; clients refuse a server whose version they cannot read. The commit is that
-/// of no repository: we build from modules.
-const VERSION: [(&str, &str); 6] = [
-    ("gitVersion", "v1.36.3"),
-    ("gitMajor", "1"),
-    ("gitMinor", "36"),
+/// What else the programs say of themselves than their version. The commit is that of no repository: we build
+/// from modules.
+const ORIGIN: [(&str, &str); 3] = [
     ("gitCommit", "0000000000000000000000000000000000000000"),
     ("gitTreeState", "clean"),
     ("buildDate", "2026-01-01T00:00:00Z"),
@@ -44,7 +42,7 @@ impl Cache {
         if let Some(cache) = known.get(&sources) {
             return Ok(cache.clone());
         }
-        let cache = Self { dir: cache_root()?.join("controlplane").join(key(&sources.0, sources.1)?) };
+        let cache = Self { dir: cache_root()?.join("controlplane").join(key(program)?) };
         known.insert(sources, cache.clone());
         Ok(cache)
     }
@@ -87,14 +85,15 @@ fn go_command(module: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn key(module: &Path, sources: &[&str]) -> Result<String> {
+fn key(program: Program) -> Result<String> {
+    let module = &program.module();
     let read = |name: &str| {
         let path = module.join(name);
         fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
     };
     let toolchain = go(module, &["env", "GOVERSION", "GOOS", "GOARCH"])?;
-    let mut parts = vec![read("go.mod")?, read("go.sum")?, ldflags(), toolchain];
-    for source in sources {
+    let mut parts = vec![read("go.mod")?, read("go.sum")?, ldflags(program.release()), toolchain];
+    for source in program.sources() {
         parts.push(read(source)?);
     }
     let hash = fnv1a(&parts);
@@ -106,8 +105,12 @@ fn fnv1a(parts: &[String]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-fn ldflags() -> String {
-    VERSION.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
+/// The linker's flags: no debug information, and a version, for clients refuse a server whose version they cannot
+/// read.
+fn ldflags(release: Release) -> String {
+    let (major, minor) = release.minor().split_once('.').unwrap_or((release.minor(), ""));
+    let version = [("gitVersion", release.version()), ("gitMajor", major), ("gitMinor", minor)];
+    version.iter().chain(&ORIGIN).fold("-s -w".to_owned(), |flags, (name, value)| {
         flags + &format!(" -X k8s.io/component-base/version.{name}={value}")
     })
 }
@@ -142,8 +145,8 @@ fn build(program: Program, path: &Path, progress: &dyn Fn(&str)) -> Result<()> {
 
 fn compile(program: Program, built: &Path, log: &Path, still: &dyn Fn()) -> Result<()> {
     let output = built.to_str().context("the cache folder's path is not UTF-8: set SUPERCARGO_CACHE_DIR")?;
-    let args =
-        ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &ldflags(), "-o", output];
+    let ldflags = ldflags(program.release());
+    let args = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &ldflags, "-o", output];
     let stderr = File::create(log).context("make a build log")?;
     let mut child = go_command(&program.module(), &args)
         .arg(program.package())
@@ -197,6 +200,7 @@ fn explain_failure(errors: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{explain_failure, ldflags};
+    use crate::release::Release;
 
     #[test]
     fn failures_say_what_to_do() {
@@ -206,6 +210,9 @@ mod tests {
 
     #[test]
     fn the_version_is_linked_in() {
-        assert!(ldflags().contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"));
+        let flags = ldflags(Release::Baseline);
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"), "{flags}");
+        let flags = ldflags(Release::Oldest);
+        assert!(flags.contains(" -X k8s.io/component-base/version.gitMinor=34 "), "{flags}");
     }
 }

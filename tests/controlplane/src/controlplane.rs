@@ -13,11 +13,14 @@ use crate::component::{Component, Handle};
 use crate::http::{Method, Response};
 use crate::kubeconfig::{self, Account, User};
 use crate::process::{self, Process, Workspace};
+use crate::release::Release;
 use crate::{etcd, ports};
 
 /// How to start a control plane.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The release that kube-apiserver is of: the baseline.
+    pub release: Release,
     /// Users beyond `admin`, `system:kube-scheduler` and `system:kube-controller-manager`.
     pub users: Vec<User>,
     /// Whether kube-apiserver keeps an audit log. Off.
@@ -36,6 +39,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            release: Release::default(),
             users: Vec::new(),
             audit: false,
             disabled_admission_plugins: ["ServiceAccount", "TaintNodesByCondition"]
@@ -70,7 +74,8 @@ impl ControlPlane {
     /// Starts etcd and kube-apiserver, building them first if need be, and waits until they are ready.
     pub fn start(options: Options) -> Result<Self> {
         let assets = Assets::locate()?;
-        let (etcd, server) = (assets.path(Program::Etcd)?, assets.path(Program::KubeApiserver)?);
+        let etcd = assets.path(Program::Etcd)?;
+        let server = assets.path(Program::KubeApiserver(options.release))?;
         let workspace = Workspace::create()?;
         let dir = workspace.path();
         let accounts: Vec<Account> =

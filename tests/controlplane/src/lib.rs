@@ -3,8 +3,8 @@
 //! any other server, are built in the same way: kubectl, and client-go's informers in a small program (`clientgo/`), and upstream's scheduler
 //! package, which says what it does with a history (`oracle/`).
 //!
-//! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`) into a cache
-//! outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the
+//! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`, and for the API servers
+//! of other releases `apiserver-*/go.mod`) into a cache outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the
 //! system gives, and ends with the process that started it, however that process ends.
 //!
 //! ```no_run
@@ -48,6 +48,7 @@ mod manager;
 mod oracle;
 mod ports;
 mod process;
+mod release;
 mod scheduler;
 mod shared;
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use http::{Method, Response};
 pub use kubeconfig::User;
 pub use kwok::KwokOptions;
 pub use oracle::Oracle;
+pub use release::Release;
 pub use scheduler::SchedulerOptions;
 pub use shared::{assets_or_skip, required, shared, shared_or_skip};
 pub use tool::{run_tool, run_tool_or_skip};

@@ -9,7 +9,9 @@ use std::{env, fs};
 
 use serde_json::{Value, json};
 
-use crate::{ControlPlane, Method, Options, Program, SchedulerOptions, User, assets_or_skip, shared_or_skip};
+use crate::{
+    ControlPlane, Method, Options, Program, Release, SchedulerOptions, User, assets_or_skip, shared_or_skip,
+};
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -65,8 +67,8 @@ fn serves_restarts_and_leaves_nothing() {
     let plane = ControlPlane::start(Options { users, ..Options::default() }).unwrap();
 
     let version = get(&plane, "/version");
-    if !assets.is_given(Program::KubeApiserver) {
-        assert_eq!(version["gitVersion"], "v1.36.3");
+    if !assets.is_given(Program::KubeApiserver(Release::Baseline)) {
+        assert_eq!(version["gitVersion"], Release::Baseline.version());
     }
     create(&plane, NODES, &node("a"));
     create(&plane, PODS, &pod("p", Some("a")));

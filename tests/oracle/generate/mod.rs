@@ -3,12 +3,15 @@
 //! The generator plays its history through supercargo as it goes, so that what it changes is the object as it is then,
 //! with what the scheduler has written into it, and so that it knows what is worth trying.
 
+mod claims;
 mod configuration;
 mod mix;
 mod nodes;
 mod pods;
 mod steps;
+mod storage;
 mod topology;
+mod workloads;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -35,7 +38,8 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     mix.adjust(adjustments)?;
     let config = configuration::random(&mut random, mix.of(Kind::Arguments));
     let mut subject = Subject::new(&config)?;
-    let history = History { about: format!("Seed {seed}."), config, steps: Vec::new() };
+    let about = format!("Seed {seed}.");
+    let history = History { about, config, ..History::default() };
     let played = Played { history, answers: Vec::new(), stopped: None };
     let templates = Vec::new();
     let mut generator =

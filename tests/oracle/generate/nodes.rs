@@ -48,10 +48,17 @@ impl Generator<'_> {
         if self.random.chance(cordons) {
             node["spec"]["unschedulable"] = json!(true);
         }
+        if self.mix.of(Kind::Features) > 0 {
+            node["status"]["declaredFeatures"] = json!(self.features());
+        }
         if self.mix.of(Kind::Images) > 0 {
             node["status"]["images"] = self.node_images();
         }
         node
+    }
+
+    pub(super) fn features(&mut self) -> Vec<&'static str> {
+        self.random.some(60, &["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"])
     }
 
     pub(super) fn node_labels(&mut self, name: &str) -> Value {

@@ -24,10 +24,12 @@ enum Act {
     RemoveNode,
     ChangeNode,
     Nominate,
+    ChangeStorage,
+    ChangeWorkloads,
 }
 
-const ACTS: [(u32, Act); 12] = [
-    (45, Act::Schedule),
+const ACTS: [(u32, Act); 14] = [
+    (70, Act::Schedule),
     (8, Act::Wait),
     (16, Act::AddPod),
     (4, Act::RemovePod),
@@ -39,6 +41,8 @@ const ACTS: [(u32, Act); 12] = [
     (1, Act::RemoveNode),
     (9, Act::ChangeNode),
     (3, Act::Nominate),
+    (9, Act::ChangeStorage),
+    (3, Act::ChangeWorkloads),
 ];
 
 impl Generator<'_> {
@@ -67,6 +71,8 @@ impl Generator<'_> {
         for _ in 0..nodes {
             self.add_node()?;
         }
+        self.prepare_storage()?;
+        self.prepare_workloads()?;
         self.templates = (0..self.random.between(2, 6)).map(|_| self.template()).collect();
         for _ in 0..self.random.between(0, 6) {
             self.add_pod()?;
@@ -78,6 +84,7 @@ impl Generator<'_> {
     pub(super) fn act(&mut self) -> Result<()> {
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
+            Act::Schedule if self.random.chance(60) => self.add_pod(),
             Act::Schedule | Act::Wait => {
                 let seconds = *self.random.pick(&[1, 1, 1, 2, 3, 5, 11, 31, 330]);
                 self.take(Step::Advance(seconds))
@@ -112,10 +119,16 @@ impl Generator<'_> {
                 })
             }),
             Act::Nominate => Ok(()),
+            Act::ChangeStorage => self.change_storage(),
+            Act::ChangeWorkloads => self.change_workloads(),
         }
     }
 
-    fn with_some(&mut self, kind: &str, act: impl FnOnce(&mut Self, Reference) -> Result<()>) -> Result<()> {
+    pub(super) fn with_some(
+        &mut self,
+        kind: &str,
+        act: impl FnOnce(&mut Self, Reference) -> Result<()>,
+    ) -> Result<()> {
         let objects = self.subject.objects(kind);
         if objects.is_empty() {
             return Ok(());
@@ -128,7 +141,12 @@ impl Generator<'_> {
         self.nodes += 1;
         let name = format!("n{}", self.nodes);
         let node = self.node(&name);
-        self.apply(node)
+        self.apply(node)?;
+        if self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) > 0 && self.random.chance(85) {
+            let node = self.csi_node(&name);
+            self.apply(node)?;
+        }
+        Ok(())
     }
 
     /// Upstream's nodes keep what they knew of the spread of images until they change, so let them change.
@@ -150,18 +168,15 @@ impl Generator<'_> {
         let template = self.templates[self.random.below(self.templates.len())].clone();
         let name = format!("p{}", self.made);
         let mut pod = self.pod(&template, &name);
-        if self.has(Kind::Placed) {
+        // Who frees a port that two pods on a node hold is one of the differences that are meant.
+        let has_ports = pod["spec"].to_string().contains("hostPort\"");
+        if !has_ports && self.has(Kind::Placed) {
             pod["spec"]["nodeName"] = json!(self.some_node_name());
-            self.start(&mut pod);
+            start(&mut pod);
         }
-        self.apply(pod)
-    }
-
-    /// What a kubelet writes.
-    fn start(&mut self, pod: &mut Value) {
-        pod["status"]["phase"] = json!("Running");
-        // In no order that follows from that of creation.
-        pod["status"]["startTime"] = json!(moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399));
+        self.adopt(&mut pod);
+        self.apply(pod.clone())?;
+        self.add_ephemeral_claims(&pod)
     }
 
     /// Lets a pod run that has been bound.
@@ -171,8 +186,7 @@ impl Generator<'_> {
             .iter()
             .find(|pod| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] == "Pending");
         let Some(pod) = bound.map(Reference::of) else { return Ok(()) };
-        self.made += 1;
-        self.change(&pod, |this, pod| this.start(pod))
+        self.change(&pod, |_, pod| start(pod))
     }
 
     /// Another pod of the same name, without a word of the end of the first.
@@ -246,6 +260,10 @@ impl Generator<'_> {
                 let was = node["spec"]["unschedulable"] == true;
                 node["spec"]["unschedulable"] = json!(!was);
             }
+            7 if this.mix.of(Kind::Features) > 0 => {
+                let features = this.features();
+                node["status"]["declaredFeatures"] = json!(features);
+            }
             6 => {
                 let status = *this.random.pick(&["True", "False"]);
                 node["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
@@ -254,4 +272,9 @@ impl Generator<'_> {
         })?;
         if touches_images { self.refresh_images() } else { Ok(()) }
     }
+}
+
+/// What a kubelet writes.
+fn start(pod: &mut Value) {
+    pod["status"]["phase"] = json!("Running");
 }

@@ -1,15 +1,18 @@
 //! The informers' part: from changes of objects to what the scheduler is told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use supercargo::wire::{NodeKind, PodKind};
+use supercargo::wire::{NodeKind, ObjectKind, PodKind};
+use supercargo_framework::objects::Object;
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 
 use super::world::Changed;
+use crate::oracle::history::Reference;
 
 /// What the informers have seen.
 pub(super) struct Informers {
@@ -18,6 +21,8 @@ pub(super) struct Informers {
     node_kind: NodeKind,
     pods: BTreeMap<String, Arc<PodInfo>>,
     nodes: BTreeMap<String, Arc<NodeRecord>>,
+    kinds: BTreeMap<String, ObjectKind>,
+    objects: BTreeMap<Reference, Arc<Object>>,
 }
 
 impl Informers {
@@ -29,6 +34,8 @@ impl Informers {
             node_kind: NodeKind::new(none),
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            objects: BTreeMap::new(),
         }
     }
 
@@ -37,8 +44,31 @@ impl Informers {
         match change.reference.kind.as_str() {
             "Pod" => self.pod(&change),
             "Node" => self.node(&change),
-            _ => Ok(Vec::new()),
+            _ => self.object(&change),
         }
+    }
+
+    fn object(&mut self, change: &Changed) -> Result<Vec<Input>> {
+        let Reference { api_version, kind, .. } = &change.reference;
+        // As upstream names kinds in events.
+        let resource = match api_version.split_once('/') {
+            Some((group, _)) => format!("{group}/{kind}"),
+            None => kind.clone(),
+        };
+        let decoder = match self.kinds.entry(resource.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                entry.insert(ObjectKind::of(&resource).with_context(|| format!("nobody knows {resource}"))?)
+            }
+        };
+        let new =
+            change.new.as_ref().map(|object| decoder.decode(object.to_string().as_bytes()).map(Arc::new));
+        let new = new.transpose().with_context(|| format!("decode {}", change.reference))?;
+        let old = match &new {
+            Some(object) => self.objects.insert(change.reference.clone(), Arc::clone(object)),
+            None => self.objects.remove(&change.reference),
+        };
+        Ok(filtered(old.as_ref(), new.as_ref(), |_| true).map(Input::Object).into_iter().collect())
     }
 
     /// A pod by `namespace/name`, as it was seen last.

@@ -5,6 +5,7 @@ mod calls;
 mod hands;
 mod informers;
 mod notes;
+mod onlooker;
 mod probe;
 mod world;
 
@@ -25,6 +26,7 @@ use self::informers::{Informers, has_ended};
 use self::notes::{NoteTaker, Notes};
 use self::probe::Probe;
 use self::world::World;
+pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
 use super::history::{Reference, Step};
 
@@ -43,6 +45,8 @@ pub(super) struct Subject {
     hands: Hands,
     notes: Arc<Mutex<Notes>>,
     probe: Arc<Probe>,
+    /// How often each pod has been taken.
+    attempts: BTreeMap<Uid, u32>,
 }
 
 impl Subject {
@@ -66,6 +70,7 @@ impl Subject {
             world,
             notes,
             probe,
+            attempts: BTreeMap::new(),
         };
         subject.scheduler.handle(subject.now, Input::Tick);
         Ok(subject)
@@ -86,6 +91,7 @@ impl Subject {
                 let waiting = self.waiting();
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
+                    self.note_attempts(&waiting);
                     attempted = Some(waiting);
                 }
             }
@@ -95,15 +101,27 @@ impl Subject {
         self.answer(cycle)
     }
 
-    /// The pods that wait in a queue, by `namespace/name`.
-    fn waiting(&self) -> BTreeMap<String, Uid> {
-        let pods = self.informers.pods().map(|pod| (pod.key().to_string(), pod.uid.clone()));
-        pods.filter(|(_, uid)| self.scheduler.queued(uid).is_some()).collect()
+    /// The pods that wait in a queue, by `namespace/name`, with how often they have been taken.
+    fn waiting(&self) -> BTreeMap<String, (Uid, u32)> {
+        let pods = self.informers.pods();
+        pods.filter_map(|pod| {
+            let queued = self.scheduler.queued(&pod.uid)?;
+            Some((pod.key().to_string(), (pod.uid.clone(), queued.attempts)))
+        })
+        .collect()
+    }
+
+    /// Remembers of the pod that waits no longer how often it has been taken now.
+    fn note_attempts(&mut self, waiting: &BTreeMap<String, (Uid, u32)>) {
+        if let Some((uid, attempts)) = waiting.values().find(|(uid, _)| self.scheduler.queued(uid).is_none())
+        {
+            self.attempts.insert(uid.clone(), attempts + 1);
+        }
     }
 
     /// A pod was taken and put aside at once: that one of those waiting that waits no longer.
-    fn skipped(&self, waiting: BTreeMap<String, Uid>) -> Option<Cycle> {
-        let (pod, _) = waiting.into_iter().find(|(_, uid)| self.scheduler.queued(uid).is_none())?;
+    fn skipped(&self, waiting: BTreeMap<String, (Uid, u32)>) -> Option<Cycle> {
+        let (pod, _) = waiting.into_iter().find(|(_, (uid, _))| self.scheduler.queued(uid).is_none())?;
         Some(Cycle { pod, ..Cycle::default() })
     }
 
@@ -123,32 +141,24 @@ impl Subject {
         Ok(())
     }
 
-    /// Tells and carries out until nothing is left to be told and carried out.
+    /// Tells and carries out until nothing is left to be told and carried out. One thing is done at a time, and seen by
+    /// all before the next.
     fn settle(&mut self) -> Result<()> {
         loop {
-            let change = lock(&self.world).changes.pop_front();
-            if let Some(change) = change {
-                for input in self.informers.tell(change)? {
-                    self.scheduler.handle(self.now, input);
-                }
+            self.tell()?;
+            for effect in self.scheduler.take_effects() {
+                self.hands.take(effect);
+            }
+            if self.hands.carry_out_one(self.now.wall) {
                 continue;
             }
-            let effects = self.scheduler.take_effects();
-            let idle = effects.is_empty();
-            for effect in effects {
-                self.hands.carry_out(effect);
-            }
             let inputs = self.hands.poll();
-            if idle && inputs.is_empty() && lock(&self.world).changes.is_empty() {
+            if inputs.is_empty() && lock(&self.world).changes.is_empty() {
                 break;
             }
             for input in inputs {
-                // Whoever binds a pod hears of it after the informer has.
-                while let Some(change) = { lock(&self.world).changes.pop_front() } {
-                    for input in self.informers.tell(change)? {
-                        self.scheduler.handle(self.now, input);
-                    }
-                }
+                // Whoever has written something hears of it after the informer has.
+                self.tell()?;
                 self.scheduler.handle(self.now, input);
             }
         }
@@ -156,6 +166,16 @@ impl Subject {
         ensure!(inconsistencies.is_empty(), "the scheduler contradicts itself: {inconsistencies:?}");
         let anomalies = std::mem::take(&mut lock(&self.notes).anomalies);
         ensure!(anomalies.is_empty(), "what should not happen did: {anomalies:?}");
+        Ok(())
+    }
+
+    /// Tells the scheduler what has changed.
+    fn tell(&mut self) -> Result<()> {
+        while let Some(change) = { lock(&self.world).changes.pop_front() } {
+            for input in self.informers.tell(change)? {
+                self.scheduler.handle(self.now, input);
+            }
+        }
         Ok(())
     }
 
@@ -175,8 +195,14 @@ impl Subject {
             Some(node) => Outcome::Node(node.to_string()),
             None => Outcome::Error(self.hands.last_failure(&cycle.pod)),
         });
-        if let (Some(Outcome::Node(node)), true) = (&cycle.result, cycle.feasible.is_empty()) {
-            cycle.feasible = vec![node.clone()];
+        match &cycle.result {
+            Some(Outcome::Node(node)) if cycle.feasible.is_empty() => cycle.feasible = vec![node.clone()],
+            Some(Outcome::Node(_)) | None => {}
+            // Upstream's side tells of nodes only when one was chosen.
+            Some(Outcome::Error(_)) => {
+                cycle.feasible.clear();
+                cycle.scores.clear();
+            }
         }
         Some(cycle)
     }
@@ -207,6 +233,7 @@ impl Subject {
             Some(Place::Gated) => "gated",
             Some(Place::InFlight) => "inflight",
             None if pod["spec"]["nodeName"].is_string() => "bound",
+            None if self.scheduler.cache().is_assumed(&uid) => "inflight",
             None => "none",
         };
         let queued = self.scheduler.queued(&uid);
@@ -223,7 +250,11 @@ impl Subject {
             place: place.to_owned(),
             node: node.to_owned(),
             nominated: text(&pod["status"]["nominatedNodeName"]).to_owned(),
-            attempts: queued.map_or(0, |queued| queued.attempts),
+            attempts: match queued {
+                Some(queued) => queued.attempts,
+                None if place == "inflight" => self.attempts.get(&uid).copied().unwrap_or(0),
+                None => 0,
+            },
             unschedulable_plugins: names(queued.map(|queued| &queued.unschedulable_plugins)),
             pending_plugins: names(queued.map(|queued| &queued.pending_plugins)),
             condition: condition.map(|condition| Condition {

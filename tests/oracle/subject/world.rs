@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use supercargo_framework::binding::{ApiCall, ApiError, Certainty};
 
 use crate::oracle::answer::Write;
@@ -100,6 +100,23 @@ impl World {
         self.get(reference).filter(|pod| pod["metadata"]["uid"] == *uid)
     }
 
+    /// Deletes a pod that has to make room; one that wants time to end only begins to.
+    pub(super) fn evict(&mut self, pod: &Reference, now: jiff::Timestamp) {
+        let Some(known) = self.get(pod).cloned() else { return };
+        self.deleted.push(pod.key());
+        let grace = known["spec"]["terminationGracePeriodSeconds"].as_i64().filter(|grace| *grace > 0);
+        let Some(grace) = grace.filter(|_| known["spec"]["nodeName"].is_string()) else {
+            return self.delete(pod);
+        };
+        if known["metadata"]["deletionTimestamp"].is_null() {
+            let end = jiff::Timestamp::from_second(now.as_second() + grace).unwrap_or(now);
+            self.write(pod, |pod| {
+                pod["metadata"]["deletionTimestamp"] = json!(end.to_string());
+                pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+            });
+        }
+    }
+
     /// A request of a plugin's while it binds.
     pub(super) fn call(&mut self, call: ApiCall) -> Result<Value, ApiError> {
         match call {
@@ -159,7 +176,10 @@ impl World {
         if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
             return Err(refused(format!("{reference} has been modified")));
         }
-        self.write(&reference, |object| *object = body.clone());
+        // An update that changes nothing is none.
+        if pruned(current) != pruned(body) {
+            self.write(&reference, |object| *object = body.clone());
+        }
         self.writes.push(Write {
             verb: "update".to_owned(),
             resource: resource.to_owned(),
@@ -167,6 +187,19 @@ impl World {
             body: body.clone(),
         });
         Ok(self.get(&reference).cloned().unwrap_or_default())
+    }
+}
+
+/// An object without what means nothing: nulls, and fields without content.
+pub(in crate::oracle) fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), pruned(value)));
+            let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+            fields.filter(|(_, value)| !value.is_null() && !is_empty(value)).collect()
+        }
+        Value::Array(items) => items.iter().map(pruned).collect(),
+        other => other.clone(),
     }
 }
 

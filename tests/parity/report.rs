@@ -1,0 +1,380 @@
+//! `docs/parity.md`: feature by feature what is equal to upstream and what differs on purpose, as the scenarios, their
+//! recorded results and the lists of differences have it.
+
+mod deviations;
+mod feature;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use supercargo_controlplane::Release;
+use supercargo_plugins::DEFAULT_PLUGINS;
+
+use super::compare::Meant;
+use super::scenario::{Scenario, yaml_files};
+use super::versions::{Exceptions, OTHERS};
+use super::{Expected, folder, is_recording};
+use deviations::Deviations;
+use feature::{FEATURES, Feature, MISSING, UPSTREAM_DEFAULTS};
+
+/// Writes the file anew instead of comparing it.
+const RECORD: &str = "SUPERCARGO_PARITY_REPORT";
+
+/// How to do so.
+const HOW: &str = "SUPERCARGO_PARITY_REPORT=1 cargo test --test integration parity::report";
+
+#[test]
+fn the_report_is_current() {
+    if is_recording() {
+        eprintln!("SKIPPED: the expectations are being recorded");
+        return;
+    }
+    let report = Sources::read().and_then(|sources| sources.report()).unwrap();
+    if std::env::var_os(RECORD).is_some_and(|value| value == "1") {
+        fs::write(file(), &report).unwrap();
+    }
+    let found = fs::read_to_string(file()).unwrap_or_default();
+    assert!(found == report, "docs/parity.md is not what the scenarios say; write it anew: {HOW}");
+}
+
+#[test]
+fn each_group_of_scenarios_and_each_section_of_deviations_has_one_feature() {
+    let sources = Sources::read().unwrap();
+    let groups: Vec<&str> = FEATURES.iter().flat_map(|feature| feature.groups).copied().collect();
+    let sections: Vec<&str> = FEATURES.iter().flat_map(|feature| feature.sections).copied().collect();
+    for names in [&groups, &sections] {
+        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "twice: {names:?}");
+    }
+    for scenario in &sources.scenarios {
+        let group = group_of(scenario);
+        assert!(groups.contains(&group), "{group} is in no feature of tests/parity/report/feature.rs");
+    }
+    for section in sources.deviations.sections().filter(|section| *section != feature::MIXED) {
+        assert!(sections.contains(&section), "{section} is in no feature of tests/parity/report/feature.rs");
+    }
+}
+
+#[test]
+fn the_plugins_that_are_missing_are_those_that_the_report_names() {
+    let is_here = |name: &str| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == name);
+    let absent = UPSTREAM_DEFAULTS.iter().map(|(name, _)| *name).filter(|name| !is_here(name));
+    assert_eq!(absent.collect::<Vec<_>>(), MISSING.map(|(name, _)| name));
+    let order = |names: Vec<&'static str>| names.into_iter().filter(|name| is_here(name)).collect::<Vec<_>>();
+    let ours = order(DEFAULT_PLUGINS.iter().map(|plugin| plugin.name).collect());
+    let ours: Vec<&str> =
+        ours.into_iter().filter(|name| UPSTREAM_DEFAULTS.iter().any(|(theirs, _)| theirs == name)).collect();
+    assert_eq!(ours, order(UPSTREAM_DEFAULTS.iter().map(|(name, _)| *name).collect()));
+    for plugin in DEFAULT_PLUGINS {
+        let theirs = UPSTREAM_DEFAULTS.iter().find(|(name, _)| *name == plugin.name);
+        assert!(
+            theirs.is_none_or(|(_, weight)| *weight == plugin.weight),
+            "{} weighs otherwise",
+            plugin.name
+        );
+    }
+}
+
+/// The list of what the made-up histories answer differently on purpose, of `tests/oracle`.
+#[derive(Debug, Deserialize)]
+struct Histories {
+    differences: Vec<HistoryDifference>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HistoryDifference {
+    path: String,
+    reason: String,
+}
+
+/// What the recorded run of made-up histories has compared.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Compared {
+    first_seed: u64,
+    last_seed: u64,
+    counts: BTreeMap<String, u64>,
+}
+
+/// What the report is made of.
+struct Sources {
+    scenarios: Vec<Scenario>,
+    /// The version of upstream that the results were recorded from.
+    upstream: String,
+    meant: Meant,
+    exceptions: Vec<(Release, Exceptions)>,
+    histories: Histories,
+    compared: Option<Compared>,
+    /// Histories that are played in every run.
+    kept: usize,
+    deviations: Deviations,
+}
+
+impl Sources {
+    fn read() -> Result<Self> {
+        let scenarios = Scenario::all(&folder("scenarios"), None)?;
+        let upstream = scenarios.iter().map(|scenario| Ok(Expected::read(&scenario.name)?.upstream));
+        let upstream: BTreeSet<String> = upstream.collect::<Result<_>>()?;
+        ensure!(upstream.len() == 1, "recorded from several versions of upstream: {upstream:?}");
+        let exceptions = OTHERS.into_iter().map(|release| Ok((release, Exceptions::of(release)?)));
+        let oracle = root().join("tests").join("oracle");
+        let text = fs::read_to_string(oracle.join("differences.yaml")).context("read the oracle's list")?;
+        let kept = oracle.join("scenarios");
+        let compared = fs::read_to_string(oracle.join("counts.yaml")).ok();
+        let compared = compared.map(|text| serde_saphyr::from_str(&text).context("read the oracle's counts"));
+        Ok(Self {
+            upstream: upstream.into_iter().collect(),
+            scenarios,
+            meant: Meant::read()?,
+            exceptions: exceptions.collect::<Result<_>>()?,
+            histories: serde_saphyr::from_str(&text).context("read the oracle's list")?,
+            compared: compared.transpose()?,
+            kept: if kept.is_dir() { yaml_files(&kept)?.len() } else { 0 },
+            deviations: Deviations::read(&root().join("docs").join("deviations.md"))?,
+        })
+    }
+
+    fn report(&self) -> Result<String> {
+        let mut text = String::new();
+        self.head(&mut text)?;
+        plugins(&mut text)?;
+        self.servers(&mut text)?;
+        self.histories(&mut text)?;
+        let mut rows = self.deviations.clone();
+        for (number, feature) in FEATURES.iter().enumerate() {
+            self.feature(&mut text, feature, &mut rows, number + 1 == FEATURES.len())?;
+        }
+        Ok(text)
+    }
+
+    fn head(&self, text: &mut String) -> Result<()> {
+        let (all, differ) = (self.scenarios.len(), self.differing());
+        writeln!(
+            text,
+            "# Parity with kube-scheduler\n\n\
+             Written by a test from `tests/parity` and `tests/oracle`; write it anew with `{HOW}`.\n\n\
+             Baseline: {}. {all} scenarios run through the real kube-scheduler and through supercargo, on one control\n\
+             plane; nodes, events, conditions, nominations and victims are equal in {}, and differ on purpose in {differ}.\n",
+            self.upstream,
+            all - differ,
+        )?;
+        writeln!(text, "| feature | scenarios | equal | differences on purpose |\n|---|---|---|---|")?;
+        let mut rows = self.deviations.clone();
+        for (number, feature) in FEATURES.iter().enumerate() {
+            let scenarios: Vec<&Scenario> = self.of(feature).collect();
+            let equal = scenarios.iter().filter(|scenario| self.reasons(scenario).is_empty()).count();
+            let decisions = rows.take(feature, number + 1 == FEATURES.len()).len();
+            let anchor = anchor(feature.title);
+            let (title, count) = (feature.title, scenarios.len());
+            let differences = count - equal + decisions;
+            writeln!(text, "| [{title}](#{anchor}) | {count} | {equal} | {differences} |")?;
+        }
+        Ok(())
+    }
+
+    fn servers(&self, text: &mut String) -> Result<()> {
+        writeln!(
+            text,
+            "\n## API servers\n\n\
+             On the servers of other releases supercargo must come to what upstream's scheduler did on its own.\n\n\
+             | API server | scenarios | equal to the baseline | not carried by the server | other differences |\n\
+             |---|---|---|---|---|"
+        )?;
+        let (all, none) = (self.scenarios.len(), Exceptions::default());
+        let others = self.exceptions.iter().map(|(release, exceptions)| (*release, exceptions));
+        let mut servers: Vec<(Release, &Exceptions)> = others.chain([(Release::Baseline, &none)]).collect();
+        servers.sort_by_key(|(release, _)| Release::ALL.iter().position(|known| known == release));
+        for (release, exceptions) in &servers {
+            let (carried, differ) = (exceptions.not_carried().len(), exceptions.differing().len());
+            let equal = all - carried - differ;
+            writeln!(text, "| {release} | {all} | {equal} | {carried} | {differ} |")?;
+        }
+        for (release, exceptions) in servers {
+            for entry in &exceptions.not_carried {
+                let (scenarios, reason) = (list(&entry.scenarios), sentence(&entry.reason));
+                writeln!(text, "\nNot carried by {release}: {reason} {scenarios}")?;
+            }
+            for entry in &exceptions.differences {
+                let (field, reason) = (&entry.field, sentence(&entry.reason));
+                let scenarios = list(&entry.scenarios);
+                writeln!(text, "\nOtherwise on {release}, {field}: {reason} {scenarios}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn histories(&self, text: &mut String) -> Result<()> {
+        writeln!(
+            text,
+            "\n## Made-up histories\n\n\
+             Upstream's scheduler package, in process, and supercargo play the same histories: nodes, pods, volumes, budgets,\n\
+             namespaces and time that change at random from a seed. After every step they must agree on every plugin's verdict\n\
+             and score on every node, the reasons, the choice, the victims, which event woke which pod and into which queue, the\n\
+             events, conditions and writes.{}\n",
+            match self.kept {
+                0 => String::new(),
+                kept => format!(
+                    " Kept and played in every run, because they have shown a difference once: {kept}."
+                ),
+            }
+        )?;
+        if let Some(Compared { first_seed, last_seed, counts }) = &self.compared {
+            writeln!(
+                text,
+                "Compared in a recorded run (seeds {first_seed} to {last_seed}), without an unexplained difference:\n\n\
+                 | what | how many |\n|---|---|"
+            )?;
+            for (kind, number) in counts {
+                writeln!(text, "| {kind} | {number} |")?;
+            }
+            writeln!(text)?;
+        }
+        if self.histories.differences.is_empty() {
+            writeln!(text, "Nothing differs on purpose.")?;
+        } else {
+            writeln!(text, "On purpose differ:\n")?;
+        }
+        for HistoryDifference { path, reason } in &self.histories.differences {
+            writeln!(text, "* `{path}`: {}", sentence(reason))?;
+        }
+        Ok(())
+    }
+
+    fn feature(&self, text: &mut String, feature: &Feature, rows: &mut Deviations, last: bool) -> Result<()> {
+        writeln!(text, "\n## {}", feature.title)?;
+        let scenarios: Vec<&Scenario> = self.of(feature).collect();
+        let (equal, differ): (Vec<&Scenario>, Vec<&Scenario>) =
+            scenarios.iter().partition(|scenario| self.reasons(scenario).is_empty());
+        if !equal.is_empty() {
+            writeln!(text, "\nEqual, shown by {}:\n", count(equal.len(), "scenario"))?;
+        }
+        for scenario in equal {
+            writeln!(text, "* {} (`{}`)", scenario.about.trim(), scenario.name)?;
+        }
+        for file in feature.tests {
+            let tests =
+                tests_of(&fs::read_to_string(root().join(file)).with_context(|| format!("read {file}"))?);
+            writeln!(text, "\nHeld by {} of `{file}`:\n", count(tests.len(), "test"))?;
+            for test in tests {
+                writeln!(text, "* {test}")?;
+            }
+        }
+        let decisions = rows.take(feature, last);
+        if differ.is_empty() && decisions.is_empty() {
+            return Ok(());
+        }
+        writeln!(text, "\nDifferent on purpose:")?;
+        for (number, scenario) in differ.into_iter().enumerate() {
+            if number == 0 {
+                writeln!(text)?;
+            }
+            writeln!(text, "* {} (`{}`)", scenario.about.trim(), scenario.name)?;
+            for (field, reason) in self.reasons(scenario) {
+                writeln!(text, "  * {field}: {}", sentence(reason))?;
+            }
+        }
+        if !decisions.is_empty() {
+            writeln!(text, "\n| what | {} | ours | why |\n|---|---|---|---|", Deviations::other(feature))?;
+        }
+        for row in decisions {
+            writeln!(text, "{row}")?;
+        }
+        Ok(())
+    }
+
+    /// The scenarios of a feature, group by group.
+    fn of<'a>(&'a self, feature: &'a Feature) -> impl Iterator<Item = &'a Scenario> {
+        let groups = feature.groups.iter();
+        groups.flat_map(|group| self.scenarios.iter().filter(move |scenario| group_of(scenario) == *group))
+    }
+
+    /// In which fields a scenario differs on purpose, and why.
+    fn reasons(&self, scenario: &Scenario) -> Vec<(&str, &str)> {
+        let entries = self.meant.differences.iter().filter(|entry| entry.scenario == scenario.name);
+        entries.map(|entry| (entry.field.as_str(), entry.reason.as_str())).collect()
+    }
+
+    fn differing(&self) -> usize {
+        self.scenarios.iter().filter(|scenario| !self.reasons(scenario).is_empty()).count()
+    }
+}
+
+#[test]
+fn names_of_tests_are_sentences() {
+    let source =
+        "#[test]\nfn a_pod_waits() {\n}\n\nfn helper() {}\n\n#[test]\n#[ignore]\n    fn it_goes() {}\n";
+    assert_eq!(tests_of(source), ["A pod waits.", "It goes."]);
+}
+
+/// Which of upstream's default plugins are here.
+fn plugins(text: &mut String) -> Result<()> {
+    let here: Vec<String> = UPSTREAM_DEFAULTS
+        .iter()
+        .filter(|(name, _)| MISSING.iter().all(|(missing, _)| missing != name))
+        .map(|(name, weight)| if *weight == 0 { (*name).to_owned() } else { format!("{name} ({weight})") })
+        .collect();
+    writeln!(
+        text,
+        "\n## Plugins\n\n\
+         Upstream enables these by default, with every feature gate on; {} of {} are here, in upstream's order and with\n\
+         its weights: {}.\n\nMissing:\n",
+        here.len(),
+        UPSTREAM_DEFAULTS.len(),
+        here.join(", "),
+    )?;
+    for (name, what) in MISSING {
+        writeln!(text, "* **{name}**: {what}.")?;
+    }
+    Ok(())
+}
+
+fn group_of(scenario: &Scenario) -> &str {
+    scenario.name.split_once('/').map_or(scenario.name.as_str(), |(group, _)| group)
+}
+
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("one {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// The names of a file's tests, as the sentences that they are.
+fn tests_of(source: &str) -> Vec<String> {
+    let parts = source.split("#[test]\n").skip(1);
+    let names = parts.filter_map(|part| {
+        let function = part.lines().map(str::trim_start).find(|line| line.starts_with("fn "))?;
+        function.strip_prefix("fn ")?.split('(').next()
+    });
+    names.map(|name| sentence(&capitalised(&name.replace('_', " ")))).collect()
+}
+
+fn list(scenarios: &BTreeSet<String>) -> String {
+    let names: Vec<String> = scenarios.iter().map(|name| format!("`{name}`")).collect();
+    format!("({})", names.join(", "))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A reason as one line that ends in a full stop.
+fn sentence(reason: &str) -> String {
+    let words: Vec<&str> = reason.split_whitespace().collect();
+    format!("{}.", words.join(" ").trim_end_matches('.'))
+}
+
+/// Where a heading is within its page.
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-'));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn file() -> PathBuf {
+    root().join("docs").join("parity.md")
+}

@@ -1,0 +1,82 @@
+//! `docs/deviations.md`, read as what it is to people: tables under headings.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::feature::{Feature, MIXED};
+
+/// Its rows.
+#[derive(Clone, Debug)]
+pub(super) struct Deviations(Vec<Row>);
+
+#[derive(Clone, Debug)]
+struct Row {
+    section: String,
+    /// The whole line.
+    line: String,
+}
+
+impl Row {
+    /// What differs: the first cell.
+    fn what(&self) -> &str {
+        self.line.split('|').nth(1).unwrap_or_default()
+    }
+}
+
+impl Deviations {
+    pub(super) fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        let rows = Self::parse(&text);
+        ensure!(!rows.0.is_empty(), "{} has no tables", file.display());
+        Ok(rows)
+    }
+
+    fn parse(text: &str) -> Self {
+        let (mut section, mut rows, mut lines) = (String::new(), Vec::new(), text.lines().peekable());
+        while let Some(line) = lines.next() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                heading.trim().clone_into(&mut section);
+            }
+            let is_rule = |line: &str| line.starts_with("|--");
+            let is_head = lines.peek().is_some_and(|next| is_rule(next));
+            if line.starts_with('|') && !is_rule(line) && !is_head {
+                rows.push(Row { section: section.clone(), line: line.to_owned() });
+            }
+        }
+        Self(rows)
+    }
+
+    /// The headings with rows below them.
+    pub(super) fn sections(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|row| row.section.as_str())
+    }
+
+    /// Takes out the rows of a feature; `rest` are those of the mixed section that no feature before took.
+    pub(super) fn take(&mut self, feature: &Feature, rest: bool) -> Vec<String> {
+        let is_of = |row: &mut Row| {
+            let named = feature.sections.contains(&row.section.as_str());
+            let told = || feature.words.iter().any(|word| row.what().contains(word));
+            named || row.section == MIXED && (rest || told())
+        };
+        self.0.extract_if(.., is_of).map(|row| row.line).collect()
+    }
+
+    /// Whom a feature is held against.
+    pub(super) fn other(feature: &Feature) -> &'static str {
+        if feature.sections.contains(&"Informers") { "client-go" } else { "kube-scheduler" }
+    }
+}
+
+#[test]
+fn rows_go_to_the_first_feature_that_asks_for_them() {
+    let text = "# Title\n\n## Decisions\n\n| what | why |\n|---|---|\n| host ports | a |\n| other | b |\n\n\
+                ## Binding\n\n| what | why |\n|---|---|\n| bind | c |\n";
+    let mut rows = Deviations::parse(text);
+    assert_eq!(rows.sections().collect::<Vec<_>>(), ["Decisions", "Decisions", "Binding"]);
+    let feature = |sections, words| Feature { title: "", groups: &[], tests: &[], sections, words };
+    assert_eq!(rows.take(&feature(&[], &["ports"]), false), ["| host ports | a |"]);
+    assert_eq!(rows.take(&feature(&["Binding"], &["ports"]), false), ["| bind | c |"]);
+    assert_eq!(rows.take(&feature(&[], &[]), true), ["| other | b |"]);
+}
