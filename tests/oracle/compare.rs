@@ -129,8 +129,6 @@ pub(super) fn differences(
 fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     let (mut theirs, mut ours) = (upstream.clone(), ours.clone());
     for answer in [&mut theirs, &mut ours] {
-        // Upstream's side tells a pod's events in order, and pods by name.
-        answer.events.sort_by(|a, b| a.pod.cmp(&b.pod));
         for write in &mut answer.writes {
             write.body = pruned(&write.body);
         }
@@ -165,8 +163,16 @@ fn align(cycle: &mut Cycle) {
     cycle.preemption = cycle.preemption.take().filter(|preemption| !preemption.nodes.is_empty());
 }
 
+/// An answer in JSON, a pod's events by number.
 fn shown(answer: &Answer) -> Value {
-    serde_json::to_value(answer).expect("an answer has nothing that JSON has not")
+    let mut shown = serde_json::to_value(answer).expect("an answer has nothing that JSON has not");
+    let mut events: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
+    for event in &answer.events {
+        let of_pod = events.entry(&event.pod).or_default();
+        of_pod.insert(of_pod.len().to_string(), json!([event.kind, event.reason, event.action, event.note]));
+    }
+    shown["events"] = json!(events);
+    shown
 }
 
 fn compare(step: usize, path: &str, upstream: &Value, ours: &Value, found: &mut Vec<Difference>) {

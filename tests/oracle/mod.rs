@@ -202,15 +202,13 @@ fn explain(upstream: &Upstream, played: &Played, found: &[Difference], meant: &M
 
 /// A field without the names of pods and nodes in it: what must stay the same when a history shrinks.
 fn kind_of(path: &str) -> String {
-    let mut parts: Vec<&str> = path.split('.').collect();
-    if parts.len() > 1 && matches!(parts[0], "pods") {
-        parts.remove(1);
+    let parts: Vec<&str> = path.split('.').collect();
+    match parts[..] {
+        ["pods" | "events", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
+        ["cycle", part @ ("filters" | "scores"), _, plugin, ..] => format!("cycle.{part}.{plugin}"),
+        ["cycle", "preemption", ..] => "cycle.preemption".to_owned(),
+        _ => path.to_owned(),
     }
-    if parts.len() > 3 && parts[0] == "cycle" && matches!(parts[1], "filters" | "scores") {
-        parts.remove(2);
-        parts.truncate(3);
-    }
-    parts.join(".")
 }
 
 fn folder(name: &str) -> PathBuf {

@@ -58,7 +58,7 @@ impl Generator<'_> {
         }
         self.topology_spread(&mut spec);
         self.pod_affinity(&mut spec);
-        self.volumes(&mut spec);
+        self.volumes(namespace, &mut spec);
         if self.has(Kind::Features) {
             if self.random.chance(50) {
                 spec["hostNetwork"] = json!(true);

@@ -41,7 +41,7 @@ const ACTS: [(u32, Act); 14] = [
     (1, Act::RemoveNode),
     (9, Act::ChangeNode),
     (3, Act::Nominate),
-    (9, Act::ChangeStorage),
+    (14, Act::ChangeStorage),
     (3, Act::ChangeWorkloads),
 ];
 
@@ -200,6 +200,13 @@ impl Generator<'_> {
     }
 
     fn change_pod(&mut self, pod: Reference) -> Result<()> {
+        // What becomes of one that terminates while it is being bound is one of the differences that are meant.
+        let terminates = |pod: &Value| {
+            pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
+        };
+        if self.subject.object(&pod).is_some_and(|pod| terminates(&pod)) {
+            return Ok(());
+        }
         self.change(&pod, |this, pod| {
             let waits = pod["spec"]["nodeName"].is_null();
             match this.random.below(7) {

@@ -92,12 +92,12 @@ impl Subject {
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
                     self.note_attempts(&waiting);
-                    attempted = Some(waiting);
+                    attempted = Some((self.chosen(), waiting));
                 }
             }
         }
         self.settle()?;
-        let cycle = attempted.and_then(|waiting| self.cycle().or_else(|| self.skipped(waiting)));
+        let cycle = attempted.and_then(|(node, waiting)| self.cycle(node).or_else(|| self.skipped(waiting)));
         self.answer(cycle)
     }
 
@@ -179,20 +179,22 @@ impl Subject {
         Ok(())
     }
 
+    /// The node that the pod of the last cycle is assumed to be on.
+    fn chosen(&self) -> Option<String> {
+        let pod = self.informers.pod_named(&self.probe.pod()?)?;
+        self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
+    }
+
     /// The cycle that has just been: what the probe saw, and what came of it.
-    fn cycle(&self) -> Option<Cycle> {
+    fn cycle(&self, node: Option<String>) -> Option<Cycle> {
         let mut cycle = self.probe.take().or_else(|| {
             // Without nodes no plugin is run, but upstream's side asks them all the same.
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
             let pod = self.informers.pod_named(lock(&self.notes).attempted.as_ref()?)?;
             Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
         })?;
-        let (namespace, name) = cycle.pod.split_once('/')?;
-        let world = lock(&self.world);
-        let pod = world.get(&Reference::pod(namespace, name))?;
-        let uid = text(&pod["metadata"]["uid"]);
-        cycle.result = Some(match self.scheduler.cache().node_of(&uid.into()) {
-            Some(node) => Outcome::Node(node.to_string()),
+        cycle.result = Some(match node {
+            Some(node) => Outcome::Node(node),
             None => Outcome::Error(self.hands.last_failure(&cycle.pod)),
         });
         match &cycle.result {

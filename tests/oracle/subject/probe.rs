@@ -55,6 +55,11 @@ impl Probe {
         *lock(&self.seen) = Seen { cycle: None, nominated };
     }
 
+    /// The pod of the cycle that has been.
+    pub(super) fn pod(&self) -> Option<String> {
+        Some(lock(&self.seen).cycle.as_ref()?.pod.clone())
+    }
+
     /// The cycle that has been.
     pub(super) fn take(&self) -> Option<Cycle> {
         lock(&self.seen).cycle.take()

@@ -172,20 +172,24 @@ impl World {
             "PersistentVolumeClaim" => "persistentvolumeclaims",
             other => return Err(refused(format!("the oracle does not know how to update a {other}"))),
         };
-        let current = self.get(&reference).ok_or_else(|| not_found(resource, &reference.name))?;
-        if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
-            return Err(refused(format!("{reference} has been modified")));
-        }
-        // An update that changes nothing is none.
-        if pruned(current) != pruned(body) {
-            self.write(&reference, |object| *object = body.clone());
-        }
         self.writes.push(Write {
             verb: "update".to_owned(),
             resource: resource.to_owned(),
             name: reference.name.clone(),
             body: body.clone(),
         });
+        let current = self.get(&reference).ok_or_else(|| not_found(resource, &reference.name))?;
+        if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
+            return Err(refused(format!(
+                "Operation cannot be fulfilled on {resource} {:?}: the object has been modified; please apply your \
+                 changes to the latest version and try again",
+                reference.name
+            )));
+        }
+        // An update that changes nothing is none.
+        if pruned(current) != pruned(body) {
+            self.write(&reference, |object| *object = body.clone());
+        }
         Ok(self.get(&reference).cloned().unwrap_or_default())
     }
 }
