@@ -100,7 +100,7 @@ async fn delete(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
 
 /// The pod is gone, or another has taken its name. A pod that many write to can be in conflict, too, and is still there.
 fn is_gone(error: &CallError) -> bool {
-    let says = |what| error.error.message.contains(what);
+    let says = |what: &str| error.error.message.contains(what);
     match error.status {
         Some(StatusCode::NOT_FOUND) => true,
         Some(StatusCode::CONFLICT) => says("UID in "),

@@ -74,7 +74,7 @@ impl Requirement {
                 if operator == "Gt" { Operator::Gt(bound) } else { Operator::Lt(bound) }
             }
             other => {
-                let supported = r#""DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn""#;
+                let supported = r#""In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt""#;
                 // Upstream does not look further at a requirement whose operator it does not know.
                 return Err(vec![format!(
                     "operator: Unsupported value: {other:?}: supported values: {supported}"
@@ -310,7 +310,7 @@ mod tests {
             (
                 ("k", "Like", &[]),
                 &[
-                    "matchExpressions[0].operator: Unsupported value: \"Like\": supported values: \"DoesNotExist\", \"Exists\", \"Gt\", \"In\", \"Lt\", \"NotIn\"",
+                    "matchExpressions[0].operator: Unsupported value: \"Like\": supported values: \"In\", \"NotIn\", \"Exists\", \"DoesNotExist\", \"Gt\", \"Lt\"",
                 ],
             ),
         ];

@@ -172,11 +172,14 @@ impl Cycle<'_> {
         (!feasible.is_empty()).then_some(feasible)
     }
 
-    /// The nodes of these names that exist, by name.
+    /// The nodes of these names that exist, in visiting order.
     fn resolve(&self, names: &NodeNames) -> Vec<NodeIndex> {
-        let mut names: Vec<_> = names.iter().collect();
-        names.sort();
-        names.into_iter().filter_map(|name| self.cx.nodes().index_of(name)).collect()
+        let nodes = self.cx.nodes();
+        // One is the rule, as the pods of a DaemonSet have it.
+        if names.len() == 1 {
+            return names.iter().filter_map(|name| nodes.index_of(name)).collect();
+        }
+        nodes.iter().filter(|(_, node)| names.contains(node.name())).map(|(index, _)| index).collect()
     }
 }
 

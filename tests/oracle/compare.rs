@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Cycle, Outcome};
+use super::subject::pruned;
 
 /// Where the two sides say different things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,10 +129,8 @@ pub(super) fn differences(
 fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     let (mut theirs, mut ours) = (upstream.clone(), ours.clone());
     for answer in [&mut theirs, &mut ours] {
-        // Upstream's side tells a pod's events in order, and pods by name.
-        answer.events.sort_by(|a, b| a.pod.cmp(&b.pod));
         for write in &mut answer.writes {
-            prune(&mut write.body);
+            write.body = pruned(&write.body);
         }
         if let Some(cycle) = &mut answer.cycle {
             align(cycle);
@@ -164,22 +163,16 @@ fn align(cycle: &mut Cycle) {
     cycle.preemption = cycle.preemption.take().filter(|preemption| !preemption.nodes.is_empty());
 }
 
-/// Leaves out what means nothing: nulls, and fields without content.
-fn prune(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(prune);
-            fields.retain(|_, value| {
-                !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty())
-            });
-        }
-        Value::Array(items) => items.iter_mut().for_each(prune),
-        _ => {}
-    }
-}
-
+/// An answer in JSON, a pod's events by number.
 fn shown(answer: &Answer) -> Value {
-    serde_json::to_value(answer).expect("an answer has nothing that JSON has not")
+    let mut shown = serde_json::to_value(answer).expect("an answer has nothing that JSON has not");
+    let mut events: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
+    for event in &answer.events {
+        let of_pod = events.entry(&event.pod).or_default();
+        of_pod.insert(of_pod.len().to_string(), json!([event.kind, event.reason, event.action, event.note]));
+    }
+    shown["events"] = json!(events);
+    shown
 }
 
 fn compare(step: usize, path: &str, upstream: &Value, ours: &Value, found: &mut Vec<Difference>) {

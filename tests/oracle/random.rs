@@ -42,6 +42,15 @@ impl Random {
         choices.iter().filter(|_| self.chance(percent)).cloned().collect()
     }
 
+    /// Some of these, and at least one.
+    pub(super) fn at_least_one<T: Clone>(&mut self, percent: u32, choices: &[T]) -> Vec<T> {
+        let mut some = self.some(percent, choices);
+        if some.is_empty() {
+            some.push(self.pick(choices).clone());
+        }
+        some
+    }
+
     /// One of these by weight; `None` when all weights are 0.
     pub(super) fn weighted<T: Copy>(&mut self, choices: &[(u32, T)]) -> Option<T> {
         let total: u32 = choices.iter().map(|(weight, _)| weight).sum();

@@ -114,6 +114,26 @@ fn collect(value: &Value, at: &mut Pointer, found: &mut Vec<Pointer>) {
     }
 }
 
+/// Fields without which what they are part of would be refused by an API server.
+const NEEDED: [&str; 16] = [
+    "name",
+    "key",
+    "operator",
+    "values",
+    "effect",
+    "topologyKey",
+    "whenUnsatisfiable",
+    "maxSkew",
+    "weight",
+    "preference",
+    "podAffinityTerm",
+    "claimName",
+    "driver",
+    "uid",
+    "kind",
+    "storage",
+];
+
 /// What an object cannot be without.
 fn is_needed(pointer: &Pointer) -> bool {
     let path: Vec<&str> = pointer.iter().map(String::as_str).collect();
@@ -127,7 +147,8 @@ fn is_needed(pointer: &Pointer) -> bool {
             | ["profiles", "0"]
             | ["profiles", "0", "schedulerName" | "plugins"]
             | ["profiles", "0", "plugins", ..]
-    ) || path.last() == Some(&"name")
+            | ["status", "startTime"]
+    ) || path.last().is_some_and(|last| NEEDED.contains(last))
 }
 
 /// Removes a field; `false` when it is not there.

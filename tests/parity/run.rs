@@ -312,7 +312,9 @@ impl Run<'_> {
             // before it.
             let none = json!({"metadata": {"finalizers": null}});
             self.cluster.request(Method::Patch, &path, Some(&none))?;
-            self.cluster.request(Method::Delete, &format!("{path}?gracePeriodSeconds=0"), None)?;
+            // Without a garbage collector nobody would orphan what a ReplicationController leaves behind.
+            let at_once = "gracePeriodSeconds=0&propagationPolicy=Background";
+            self.cluster.request(Method::Delete, &format!("{path}?{at_once}"), None)?;
         }
         Ok(())
     }

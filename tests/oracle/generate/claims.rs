@@ -10,11 +10,11 @@ use crate::oracle::history::{Reference, Step};
 
 impl Generator<'_> {
     /// The volumes of a template.
-    pub(super) fn volumes(&mut self, spec: &mut Value) {
+    pub(super) fn volumes(&mut self, namespace: &str, spec: &mut Value) {
         let mut volumes: Vec<Value> = Vec::new();
         if self.has(Kind::Claims) {
             for i in 0..self.random.between(1, 2) {
-                let claim = *self.random.pick(&CLAIMS);
+                let claim = self.some_claim(namespace);
                 volumes.push(
                     json!({ "name": format!("claim-{i}"), "persistentVolumeClaim": { "claimName": claim } }),
                 );
@@ -36,6 +36,16 @@ impl Generator<'_> {
         if !volumes.is_empty() {
             spec["volumes"] = json!(volumes);
         }
+    }
+
+    /// The name of a claim, most often of one that is there.
+    fn some_claim(&mut self, namespace: &str) -> String {
+        let mut claims = self.subject.objects("PersistentVolumeClaim");
+        claims.retain(|claim| claim["metadata"]["namespace"] == *namespace);
+        if claims.is_empty() || self.random.chance(15) {
+            return (*self.random.pick(&CLAIMS)).to_owned();
+        }
+        claims[self.random.below(claims.len())]["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     }
 
     fn inline_volume(&mut self) -> Value {
@@ -60,7 +70,7 @@ impl Generator<'_> {
         if self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) == 0 {
             return Ok(());
         }
-        match self.random.below(12) {
+        match self.random.below(15) {
             0 => self.add_volume(),
             1 => self.add_claim(),
             2 => self.add_capacity(),

@@ -58,10 +58,7 @@ pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
 
 fn resources(random: &mut Random) -> Value {
     let names = ["cpu", "memory", "example.com/gpu", "ephemeral-storage"];
-    let mut chosen = random.some(60, &names);
-    if chosen.is_empty() {
-        chosen.push("cpu");
-    }
+    let chosen = random.at_least_one(60, &names);
     chosen.into_iter().map(|name| json!({ "name": name, "weight": random.between(1, 5) })).collect()
 }
 
@@ -87,10 +84,7 @@ fn fit(random: &mut Random) -> Value {
 
 fn balanced(random: &mut Random) -> Value {
     let names = ["cpu", "memory", "example.com/gpu", "ephemeral-storage"];
-    let mut chosen = random.some(60, &names);
-    if chosen.is_empty() {
-        chosen.push("memory");
-    }
+    let chosen = random.at_least_one(60, &names);
     let resources: Vec<Value> = chosen.into_iter().map(|name| json!({ "name": name, "weight": 1 })).collect();
     json!({ "resources": resources })
 }

@@ -114,7 +114,7 @@ impl Mix {
         Self(
             kinds
                 .filter_map(|kind| {
-                    let (on, percent) = (random.chance(55), random.between(10, 70));
+                    let (on, percent) = (random.chance(35), random.between(5, 60));
                     on.then(|| (*kind, u32::try_from(percent).unwrap_or(0)))
                 })
                 .collect(),

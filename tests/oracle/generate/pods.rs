@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Generator;
 use super::mix::Kind;
 use super::nodes::{DISKS, IMAGES, TAINTS, ZONE, ZONES};
+use super::{Generator, moment};
 
 pub(super) const NAMESPACES: [&str; 3] = ["default", "prod", "dev"];
 pub(super) const APPS: [&str; 3] = ["web", "db", "cache"];
@@ -58,7 +58,7 @@ impl Generator<'_> {
         }
         self.topology_spread(&mut spec);
         self.pod_affinity(&mut spec);
-        self.volumes(&mut spec);
+        self.volumes(namespace, &mut spec);
         if self.has(Kind::Features) {
             if self.random.chance(50) {
                 spec["hostNetwork"] = json!(true);
@@ -81,7 +81,9 @@ impl Generator<'_> {
             "kind": "Pod",
             "metadata": self.metadata(&namespace, name),
             "spec": template["spec"],
-            "status": { "phase": "Pending" },
+            // Upstream takes the present for the start of a pod that has not started, and its present stands still here.
+            // Starts are in no order that follows from that of creation.
+            "status": { "phase": "Pending", "startTime": moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399) },
         });
         pod["metadata"]["labels"] = template["labels"].clone();
         pod["metadata"]["generation"] = json!(1);
@@ -102,10 +104,7 @@ impl Generator<'_> {
             }
         }
         if self.has(Kind::Gates) {
-            let mut gates = self.random.some(60, &GATES);
-            if gates.is_empty() {
-                gates.push(GATES[0]);
-            }
+            let gates = self.random.at_least_one(60, &GATES);
             spec["schedulingGates"] = gates.iter().map(|gate| json!({ "name": gate })).collect();
         }
         pod
@@ -210,7 +209,7 @@ impl Generator<'_> {
         match random.below(7) {
             0 => json!({ "key": "disk", "operator": "In", "values": [random.pick(&DISKS)] }),
             1 => json!({ "key": "disk", "operator": "NotIn", "values": [random.pick(&DISKS)] }),
-            2 => json!({ "key": ZONE, "operator": "In", "values": random.some(60, &ZONES) }),
+            2 => json!({ "key": ZONE, "operator": "In", "values": random.at_least_one(60, &ZONES) }),
             3 => json!({ "key": ZONE, "operator": "Exists" }),
             4 => json!({ "key": "disk", "operator": "DoesNotExist" }),
             5 => {

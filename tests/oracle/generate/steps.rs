@@ -29,7 +29,7 @@ enum Act {
 }
 
 const ACTS: [(u32, Act); 14] = [
-    (45, Act::Schedule),
+    (70, Act::Schedule),
     (8, Act::Wait),
     (16, Act::AddPod),
     (4, Act::RemovePod),
@@ -41,7 +41,7 @@ const ACTS: [(u32, Act); 14] = [
     (1, Act::RemoveNode),
     (9, Act::ChangeNode),
     (3, Act::Nominate),
-    (9, Act::ChangeStorage),
+    (14, Act::ChangeStorage),
     (3, Act::ChangeWorkloads),
 ];
 
@@ -84,6 +84,7 @@ impl Generator<'_> {
     pub(super) fn act(&mut self) -> Result<()> {
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
+            Act::Schedule if self.random.chance(60) => self.add_pod(),
             Act::Schedule | Act::Wait => {
                 let seconds = *self.random.pick(&[1, 1, 1, 2, 3, 5, 11, 31, 330]);
                 self.take(Step::Advance(seconds))
@@ -167,20 +168,15 @@ impl Generator<'_> {
         let template = self.templates[self.random.below(self.templates.len())].clone();
         let name = format!("p{}", self.made);
         let mut pod = self.pod(&template, &name);
-        if self.has(Kind::Placed) {
+        // Who frees a port that two pods on a node hold is one of the differences that are meant.
+        let has_ports = pod["spec"].to_string().contains("hostPort\"");
+        if !has_ports && self.has(Kind::Placed) {
             pod["spec"]["nodeName"] = json!(self.some_node_name());
-            self.start(&mut pod);
+            start(&mut pod);
         }
         self.adopt(&mut pod);
         self.apply(pod.clone())?;
         self.add_ephemeral_claims(&pod)
-    }
-
-    /// What a kubelet writes.
-    fn start(&mut self, pod: &mut Value) {
-        pod["status"]["phase"] = json!("Running");
-        // In no order that follows from that of creation.
-        pod["status"]["startTime"] = json!(moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399));
     }
 
     /// Lets a pod run that has been bound.
@@ -190,8 +186,7 @@ impl Generator<'_> {
             .iter()
             .find(|pod| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] == "Pending");
         let Some(pod) = bound.map(Reference::of) else { return Ok(()) };
-        self.made += 1;
-        self.change(&pod, |this, pod| this.start(pod))
+        self.change(&pod, |_, pod| start(pod))
     }
 
     /// Another pod of the same name, without a word of the end of the first.
@@ -205,6 +200,13 @@ impl Generator<'_> {
     }
 
     fn change_pod(&mut self, pod: Reference) -> Result<()> {
+        // What becomes of one that terminates while it is being bound is one of the differences that are meant.
+        let terminates = |pod: &Value| {
+            pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
+        };
+        if self.subject.object(&pod).is_some_and(|pod| terminates(&pod)) {
+            return Ok(());
+        }
         self.change(&pod, |this, pod| {
             let waits = pod["spec"]["nodeName"].is_null();
             match this.random.below(7) {
@@ -277,4 +279,9 @@ impl Generator<'_> {
         })?;
         if touches_images { self.refresh_images() } else { Ok(()) }
     }
+}
+
+/// What a kubelet writes.
+fn start(pod: &mut Value) {
+    pod["status"]["phase"] = json!("Running");
 }

@@ -47,7 +47,7 @@ impl Generator<'_> {
         for _ in 0..self.random.between(1, 5) {
             self.add_volume()?;
         }
-        for _ in 0..self.random.between(2, 6) {
+        for _ in 0..self.random.between(4, 12) {
             self.add_claim()?;
         }
         Ok(())
@@ -67,7 +67,7 @@ impl Generator<'_> {
             "volumeBindingMode": if waits { "WaitForFirstConsumer" } else { "Immediate" },
         });
         if name == "zonal" {
-            let zones = self.random.some(60, &ZONES);
+            let zones = self.random.at_least_one(60, &ZONES);
             class["allowedTopologies"] =
                 json!([{ "matchLabelExpressions": [{ "key": ZONE, "values": zones }] }]);
         }
@@ -154,7 +154,7 @@ impl Generator<'_> {
         if self.subject.object(&crate::oracle::history::Reference::of(&claim)).is_some() {
             return Ok(());
         }
-        if self.random.chance(55) {
+        if self.random.chance(40) {
             self.bind(&mut claim)?;
         }
         self.apply(claim)

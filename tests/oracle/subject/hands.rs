@@ -1,6 +1,6 @@
 //! Carries out effects, at once: the shell's part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -24,11 +24,23 @@ struct PreBinding {
     run: BoxFuture<Status>,
 }
 
+/// Pods that are being deleted, one after the other.
+struct Evicting {
+    preemption: u64,
+    victims: VecDeque<VictimEviction>,
+    outcomes: Vec<Eviction>,
+    /// Whether the first of them has been told why.
+    told: bool,
+}
+
 /// The scheduler's hands.
 pub(super) struct Hands {
     world: Arc<Mutex<World>>,
     calls: Calls,
     pre_bindings: Vec<PreBinding>,
+    /// What is to be done, in order; evictions after everything else, as upstream's side lets writes through.
+    waiting: VecDeque<Effect>,
+    evictions: VecDeque<Evicting>,
     /// What has ended and is to be handled.
     ended: Vec<Input>,
     events: Vec<Event>,
@@ -42,6 +54,8 @@ impl Hands {
             calls: Calls::new(Arc::clone(&world)),
             world,
             pre_bindings: Vec::new(),
+            waiting: VecDeque::new(),
+            evictions: VecDeque::new(),
             ended: Vec::new(),
             events: Vec::new(),
             failures: BTreeMap::new(),
@@ -62,7 +76,58 @@ impl Hands {
         self.calls.tick(now, cluster);
     }
 
-    pub(super) fn carry_out(&mut self, effect: Effect, now: Timestamp) {
+    /// Takes note of what is to be done.
+    pub(super) fn take(&mut self, effect: Effect) {
+        match effect {
+            Effect::Evict { preemption, victims } => self.evictions.push_back(Evicting {
+                preemption,
+                victims: victims.into(),
+                outcomes: Vec::new(),
+                told: false,
+            }),
+            effect => self.waiting.push_back(effect),
+        }
+    }
+
+    /// Does the next thing; `false` when there is nothing to do.
+    pub(super) fn carry_out_one(&mut self, now: Timestamp) -> bool {
+        if let Some(effect) = self.waiting.pop_front() {
+            self.carry_out(effect);
+            return true;
+        }
+        self.evict_one(now)
+    }
+
+    /// Tells a pod why it has to go, or deletes it.
+    fn evict_one(&mut self, now: Timestamp) -> bool {
+        let Some(mut evicting) = self.evictions.pop_front() else { return false };
+        let Some(victim) = evicting.victims.front() else {
+            let Evicting { preemption, outcomes, .. } = evicting;
+            self.ended.push(Input::Evicted { preemption, outcomes });
+            return false;
+        };
+        let pod = Reference::pod(&victim.pod.namespace, &victim.pod.name);
+        let mut world = lock(&self.world);
+        let outcome = if world.pod_of(&pod, &victim.uid.0).is_none() {
+            Some(Eviction::Gone)
+        } else if evicting.told {
+            world.evict(&pod, moment(now));
+            Some(Eviction::Deleted)
+        } else {
+            world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", &victim.condition)));
+            None
+        };
+        drop(world);
+        evicting.told = outcome.is_none();
+        if let Some(outcome) = outcome {
+            evicting.outcomes.push(outcome);
+            evicting.victims.pop_front();
+        }
+        self.evictions.push_front(evicting);
+        true
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => {
                 let cancelled = Arc::new(Mutex::new(false));
@@ -110,11 +175,8 @@ impl Hands {
                 });
                 self.ended.push(Input::PodRead { pod: uid, read });
             }
-            Effect::Evict { preemption, victims } => {
-                let mut world = lock(&self.world);
-                let outcomes = victims.iter().map(|victim| evict(&mut world, victim, now)).collect();
-                self.ended.push(Input::Evicted { preemption, outcomes });
-            }
+            // These are kept apart.
+            Effect::Evict { .. } => {}
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
                 if event.reason == *"FailedScheduling" {
@@ -154,17 +216,6 @@ fn poll_once<T>(mut future: BoxFuture<T>) -> Option<T> {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
-}
-
-/// Tells a pod why, and deletes it.
-fn evict(world: &mut World, victim: &VictimEviction, now: Timestamp) -> Eviction {
-    let pod = Reference::pod(&victim.pod.namespace, &victim.pod.name);
-    if world.pod_of(&pod, &victim.uid.0).is_none() {
-        return Eviction::Gone;
-    }
-    world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", &victim.condition)));
-    world.evict(&pod, moment(now));
-    Eviction::Deleted
 }
 
 fn condition(kind: &str, condition: &PodCondition) -> Value {

@@ -26,6 +26,7 @@ use self::informers::{Informers, has_ended};
 use self::notes::{NoteTaker, Notes};
 use self::probe::Probe;
 use self::world::World;
+pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
 use super::history::{Reference, Step};
 
@@ -90,28 +91,37 @@ impl Subject {
                 let waiting = self.waiting();
                 lock(&self.notes).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
-                    let taken = waiting.values().find(|uid| self.scheduler.queued(uid).is_none());
-                    if let Some(uid) = taken {
-                        *self.attempts.entry(uid.clone()).or_default() += 1;
-                    }
-                    attempted = Some(waiting);
+                    self.note_attempts(&waiting);
+                    attempted = Some((self.chosen(), waiting));
                 }
             }
         }
         self.settle()?;
-        let cycle = attempted.and_then(|waiting| self.cycle().or_else(|| self.skipped(waiting)));
+        let cycle = attempted.and_then(|(node, waiting)| self.cycle(node).or_else(|| self.skipped(waiting)));
         self.answer(cycle)
     }
 
-    /// The pods that wait in a queue, by `namespace/name`.
-    fn waiting(&self) -> BTreeMap<String, Uid> {
-        let pods = self.informers.pods().map(|pod| (pod.key().to_string(), pod.uid.clone()));
-        pods.filter(|(_, uid)| self.scheduler.queued(uid).is_some()).collect()
+    /// The pods that wait in a queue, by `namespace/name`, with how often they have been taken.
+    fn waiting(&self) -> BTreeMap<String, (Uid, u32)> {
+        let pods = self.informers.pods();
+        pods.filter_map(|pod| {
+            let queued = self.scheduler.queued(&pod.uid)?;
+            Some((pod.key().to_string(), (pod.uid.clone(), queued.attempts)))
+        })
+        .collect()
+    }
+
+    /// Remembers of the pod that waits no longer how often it has been taken now.
+    fn note_attempts(&mut self, waiting: &BTreeMap<String, (Uid, u32)>) {
+        if let Some((uid, attempts)) = waiting.values().find(|(uid, _)| self.scheduler.queued(uid).is_none())
+        {
+            self.attempts.insert(uid.clone(), attempts + 1);
+        }
     }
 
     /// A pod was taken and put aside at once: that one of those waiting that waits no longer.
-    fn skipped(&self, waiting: BTreeMap<String, Uid>) -> Option<Cycle> {
-        let (pod, _) = waiting.into_iter().find(|(_, uid)| self.scheduler.queued(uid).is_none())?;
+    fn skipped(&self, waiting: BTreeMap<String, (Uid, u32)>) -> Option<Cycle> {
+        let (pod, _) = waiting.into_iter().find(|(_, (uid, _))| self.scheduler.queued(uid).is_none())?;
         Some(Cycle { pod, ..Cycle::default() })
     }
 
@@ -131,32 +141,24 @@ impl Subject {
         Ok(())
     }
 
-    /// Tells and carries out until nothing is left to be told and carried out.
+    /// Tells and carries out until nothing is left to be told and carried out. One thing is done at a time, and seen by
+    /// all before the next.
     fn settle(&mut self) -> Result<()> {
         loop {
-            let change = lock(&self.world).changes.pop_front();
-            if let Some(change) = change {
-                for input in self.informers.tell(change)? {
-                    self.scheduler.handle(self.now, input);
-                }
+            self.tell()?;
+            for effect in self.scheduler.take_effects() {
+                self.hands.take(effect);
+            }
+            if self.hands.carry_out_one(self.now.wall) {
                 continue;
             }
-            let effects = self.scheduler.take_effects();
-            let idle = effects.is_empty();
-            for effect in effects {
-                self.hands.carry_out(effect, self.now.wall);
-            }
             let inputs = self.hands.poll();
-            if idle && inputs.is_empty() && lock(&self.world).changes.is_empty() {
+            if inputs.is_empty() && lock(&self.world).changes.is_empty() {
                 break;
             }
             for input in inputs {
-                // Whoever binds a pod hears of it after the informer has.
-                while let Some(change) = { lock(&self.world).changes.pop_front() } {
-                    for input in self.informers.tell(change)? {
-                        self.scheduler.handle(self.now, input);
-                    }
-                }
+                // Whoever has written something hears of it after the informer has.
+                self.tell()?;
                 self.scheduler.handle(self.now, input);
             }
         }
@@ -167,24 +169,42 @@ impl Subject {
         Ok(())
     }
 
+    /// Tells the scheduler what has changed.
+    fn tell(&mut self) -> Result<()> {
+        while let Some(change) = { lock(&self.world).changes.pop_front() } {
+            for input in self.informers.tell(change)? {
+                self.scheduler.handle(self.now, input);
+            }
+        }
+        Ok(())
+    }
+
+    /// The node that the pod of the last cycle is assumed to be on.
+    fn chosen(&self) -> Option<String> {
+        let pod = self.informers.pod_named(&self.probe.pod()?)?;
+        self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
+    }
+
     /// The cycle that has just been: what the probe saw, and what came of it.
-    fn cycle(&self) -> Option<Cycle> {
+    fn cycle(&self, node: Option<String>) -> Option<Cycle> {
         let mut cycle = self.probe.take().or_else(|| {
             // Without nodes no plugin is run, but upstream's side asks them all the same.
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
             let pod = self.informers.pod_named(lock(&self.notes).attempted.as_ref()?)?;
             Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
         })?;
-        let (namespace, name) = cycle.pod.split_once('/')?;
-        let world = lock(&self.world);
-        let pod = world.get(&Reference::pod(namespace, name))?;
-        let uid = text(&pod["metadata"]["uid"]);
-        cycle.result = Some(match self.scheduler.cache().node_of(&uid.into()) {
-            Some(node) => Outcome::Node(node.to_string()),
+        cycle.result = Some(match node {
+            Some(node) => Outcome::Node(node),
             None => Outcome::Error(self.hands.last_failure(&cycle.pod)),
         });
-        if let (Some(Outcome::Node(node)), true) = (&cycle.result, cycle.feasible.is_empty()) {
-            cycle.feasible = vec![node.clone()];
+        match &cycle.result {
+            Some(Outcome::Node(node)) if cycle.feasible.is_empty() => cycle.feasible = vec![node.clone()],
+            Some(Outcome::Node(_)) | None => {}
+            // Upstream's side tells of nodes only when one was chosen.
+            Some(Outcome::Error(_)) => {
+                cycle.feasible.clear();
+                cycle.scores.clear();
+            }
         }
         Some(cycle)
     }

@@ -2,13 +2,14 @@
 //! verdict and score on every node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter, PreFilterPlugin, PreScorePlugin,
 };
-use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
 use supercargo_plugins::unsupported_constraints;
 use supercargo_scheduler::PluginLists;
 
@@ -52,6 +53,11 @@ impl Probe {
     /// A cycle is about to begin.
     pub(super) fn reset(&self, nominated: BTreeMap<String, Vec<Arc<PodInfo>>>) {
         *lock(&self.seen) = Seen { cycle: None, nominated };
+    }
+
+    /// The pod of the cycle that has been.
+    pub(super) fn pod(&self) -> Option<String> {
+        Some(lock(&self.seen).cycle.as_ref()?.pod.clone())
     }
 
     /// The cycle that has been.
@@ -124,6 +130,7 @@ impl Probe {
             if !status.is_success() {
                 out.insert(plugin.name());
             }
+            let status = in_full(status, format_args!("running PreFilter plugin {:?}: ", plugin.name()));
             let answer::Status { code, reasons } = shown(&status);
             let nodes = nodes.map(|names| {
                 let names: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
@@ -135,6 +142,7 @@ impl Probe {
             let state = states.entry(plugin.name()).or_default();
             for (_, node) in cx.nodes().iter() {
                 let status = self.filter(cx, plugin, state, pod, node);
+                let status = in_full(status, format_args!("running {:?} filter plugin: ", plugin.name()));
                 if !status.is_success() {
                     let verdicts = cycle.filters.entry(node.name().to_string()).or_default();
                     verdicts.insert(plugin.name().to_owned(), shown(&status));
@@ -217,6 +225,11 @@ fn in_proportion(scores: &mut [i64], reverse: bool) {
         let share = if max == 0 { *score } else { MAX_NODE_SCORE * *score / max };
         *score = if reverse { MAX_NODE_SCORE - share } else { share };
     }
+}
+
+/// An error with where it came from, which the scheduler adds.
+fn in_full(status: Status, origin: fmt::Arguments<'_>) -> Status {
+    if status.code() == Code::Error { Status::error(format!("{origin}{}", status.message())) } else { status }
 }
 
 fn shown(status: &Status) -> answer::Status {

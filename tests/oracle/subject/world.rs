@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use supercargo_framework::binding::{ApiCall, ApiError, Certainty};
 
 use crate::oracle::answer::Write;
@@ -172,18 +172,38 @@ impl World {
             "PersistentVolumeClaim" => "persistentvolumeclaims",
             other => return Err(refused(format!("the oracle does not know how to update a {other}"))),
         };
-        let current = self.get(&reference).ok_or_else(|| not_found(resource, &reference.name))?;
-        if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
-            return Err(refused(format!("{reference} has been modified")));
-        }
-        self.write(&reference, |object| *object = body.clone());
         self.writes.push(Write {
             verb: "update".to_owned(),
             resource: resource.to_owned(),
             name: reference.name.clone(),
             body: body.clone(),
         });
+        let current = self.get(&reference).ok_or_else(|| not_found(resource, &reference.name))?;
+        if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
+            return Err(refused(format!(
+                "Operation cannot be fulfilled on {resource} {:?}: the object has been modified; please apply your \
+                 changes to the latest version and try again",
+                reference.name
+            )));
+        }
+        // An update that changes nothing is none.
+        if pruned(current) != pruned(body) {
+            self.write(&reference, |object| *object = body.clone());
+        }
         Ok(self.get(&reference).cloned().unwrap_or_default())
+    }
+}
+
+/// An object without what means nothing: nulls, and fields without content.
+pub(in crate::oracle) fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), pruned(value)));
+            let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+            fields.filter(|(_, value)| !value.is_null() && !is_empty(value)).collect()
+        }
+        Value::Array(items) => items.iter().map(pruned).collect(),
+        other => other.clone(),
     }
 }
 
