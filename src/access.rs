@@ -63,7 +63,7 @@ pub const ACCESS: &[Access] = &[
     access("", "persistentvolumeclaims", "update", "say on which node a volume is to be made"),
     access("", "pods", "delete", "preemption"),
     access("", "pods/binding", "create", "bind"),
-    access("", "pods/status", "patch", "PodScheduled condition and nominated node"),
+    access("", "pods/status", "patch", "PodScheduled and DisruptionTarget conditions, nominated node"),
     access("events.k8s.io", "events", "create", "record an event"),
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];

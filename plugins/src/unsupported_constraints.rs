@@ -78,13 +78,13 @@ mod tests {
         let cases: [(&[&str], Status); 3] = [
             (&[], Status::success()),
             (
-                &["spec.affinity.podAffinity"],
-                Status::unresolvable("supercargo does not evaluate spec.affinity.podAffinity yet"),
+                &["spec.schedulingGroup"],
+                Status::unresolvable("supercargo does not evaluate spec.schedulingGroup yet"),
             ),
             (
-                &["spec.volumes[0].persistentVolumeClaim", "spec.resourceClaims"],
+                &["spec.resourceClaims", "spec.schedulingGroup"],
                 Status::unresolvable(
-                    "supercargo does not evaluate spec.volumes[0].persistentVolumeClaim, spec.resourceClaims yet",
+                    "supercargo does not evaluate spec.resourceClaims, spec.schedulingGroup yet",
                 ),
             ),
         ];

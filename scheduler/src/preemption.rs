@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{Now, PodInfo, Status, Text, Uid};
+use supercargo_framework::{Feature, Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
@@ -163,9 +163,13 @@ impl Scheduler {
             return self.stage_done(now, number, Ok(()));
         }
         let scheduler_name = Arc::clone(&preemption.order.preemptor.spec.scheduler_name);
+        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
         self.effects.push(Effect::Evict {
             preemption: number,
-            victims: asked.iter().map(|victim| eviction(victim, &scheduler_name, now)).collect(),
+            victims: asked
+                .iter()
+                .map(|victim| eviction(victim, &scheduler_name, says_generation, now))
+                .collect(),
         });
         preemption.asked = asked;
     }
@@ -312,7 +316,7 @@ impl Scheduler {
 }
 
 /// The request that makes a victim go.
-fn eviction(victim: &PodInfo, scheduler_name: &str, now: Now) -> VictimEviction {
+fn eviction(victim: &PodInfo, scheduler_name: &str, says_generation: bool, now: Now) -> VictimEviction {
     let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
     VictimEviction {
         pod: victim.key(),
@@ -321,7 +325,7 @@ fn eviction(victim: &PodInfo, scheduler_name: &str, now: Now) -> VictimEviction 
             status: "True".into(),
             reason: "PreemptionByScheduler".into(),
             message: message.into(),
-            observed_generation: Some(victim.generation),
+            observed_generation: says_generation.then_some(victim.generation),
             // A condition that has been true keeps its moment.
             last_transition: victim.status.disruption_reason.is_none().then(|| now.wall.floor_to_second()),
         },

@@ -30,7 +30,7 @@ fn without_popping_from_backoff_an_idle_scheduler_waits_for_the_backoff_to_end_t
 #[test]
 fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
     let nominated = |on| {
-        let held = Fake::new("Hold").permit(|_, _| Permit::Wait(Duration::from_secs(60))).build();
+        let held = Fake::new("Hold").permit(|_, _| Permit::Wait(Duration::from_mins(1))).build();
         let features = Features::default().with(Feature::NominatedNodeNameForExpectation, on);
         let mut bed = Bed::of(Options { features, ..options(plugins(vec![held])) });
         bed.node(node("n1"));

@@ -48,7 +48,7 @@ impl Change {
                 let mut altered = 0;
                 for profile in &mut config.profiles {
                     if let Some(plugin) = profile.plugins.instances.get_mut(*name) {
-                        *plugin = Altered::new(Arc::clone(plugin), Arc::clone(twist));
+                        *plugin = Altered::wrap(Arc::clone(plugin), Arc::clone(twist));
                         altered += 1;
                     }
                 }
@@ -82,7 +82,7 @@ pub(super) fn wrapped(config: &Config) -> Config {
     let mut config = config.clone();
     for profile in &mut config.profiles {
         for plugin in profile.plugins.instances.values_mut() {
-            *plugin = Altered::new(Arc::clone(plugin), twist::nothing());
+            *plugin = Altered::wrap(Arc::clone(plugin), twist::nothing());
         }
     }
     config

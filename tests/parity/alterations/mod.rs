@@ -140,7 +140,7 @@ fn table(reports: &[Report]) -> String {
     for Report { what, rule, noticed_by, how } in reports {
         let noticed_by = if noticed_by.is_empty() { "NOBODY".to_owned() } else { noticed_by.join(", ") };
         writeln!(text, "| {what} | {rule} | {noticed_by} |").expect("writing to a String cannot fail");
-        for line in how.lines().filter(|_| std::env::var_os("SUPERCARGO_ALTERATIONS_HOW").is_some()) {
+        for line in how.lines().filter(|_| std::env::var_os("SUPERCARGO_PARITY_HOW").is_some()) {
             writeln!(text, "      {line}").expect("writing to a String cannot fail");
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Altered {
 }
 
 impl Altered {
-    pub(super) fn new(plugin: Arc<dyn Plugin>, twist: Twist) -> Arc<dyn Plugin> {
+    pub(super) fn wrap(plugin: Arc<dyn Plugin>, twist: Twist) -> Arc<dyn Plugin> {
         Arc::new(Self { plugin, twist })
     }
 }
@@ -54,7 +54,7 @@ impl Plugin for Altered {
 pub(super) fn nothing() -> Twist {
     let twists = [
         pre_enqueue(|status| status),
-        less(|plugin, one, other| plugin.less(one, other)),
+        less(QueueSortPlugin::less),
         pre_filter(|answer| answer),
         filter(|status| status),
         post_filter(|nomination, status| (nomination, status)),

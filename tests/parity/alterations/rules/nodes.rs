@@ -2,7 +2,7 @@
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::ports::Protocol;
-use supercargo_framework::{ActionType, EventResource};
+use supercargo_framework::{ActionType, EventResource, Labels};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{deaf_to, filter, hints, pod, pre_filter, wakes_on};
@@ -128,7 +128,7 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "NodeAffinity: nodeSelector ignored",
             "all of nodeSelector must match (5.5)",
-            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.node_selector = Default::default()))),
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.node_selector = Labels::default()))),
             &["node-affinity/selector-unmatched"],
         ),
         alter(
@@ -203,7 +203,7 @@ fn ports() -> Vec<Alteration> {
             plugin(
                 NAME,
                 pod(|pod| {
-                    with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()))
+                    with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()));
                 }),
             ),
             &["ports/addresses-are-apart"],

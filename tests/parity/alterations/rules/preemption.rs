@@ -1,6 +1,7 @@
 //! Who makes room for whom.
 
 use supercargo_framework::plugin::Nomination;
+use supercargo_framework::status::Reasons;
 use supercargo_framework::{Feature, Status};
 
 use super::super::alteration::{Alteration, Change};
@@ -22,9 +23,10 @@ pub(super) fn all() -> Vec<Alteration> {
             "the event says why preemption does not help (5.16)",
             plugin(
                 NAME,
-                post_filter(|nomination, status| match status.is_success() {
-                    true => (nomination, status),
-                    false => (nomination, Status::with_reasons(status.code(), Default::default())),
+                post_filter(|nomination, status| {
+                    let code = status.code();
+                    let silent = Status::with_reasons(code, Reasons::default());
+                    (nomination, if status.is_success() { status } else { silent })
                 }),
             ),
             &["preempt/equals-are-spared"],
@@ -89,7 +91,7 @@ pub(super) fn all() -> Vec<Alteration> {
             "DefaultPreemption: not beside scheduling",
             "victims are deleted beside the next cycles (5.16)",
             Change::Built(NAME, |_, features| {
-                *features = features.clone().with(Feature::SchedulerAsyncPreemption, false)
+                *features = features.clone().with(Feature::SchedulerAsyncPreemption, false);
             }),
             &["preempt/several-victims"],
         ),
