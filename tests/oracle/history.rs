@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use supercargo_framework::{Feature, Features};
 
 /// A sequence of steps and the configuration under which it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,6 +105,16 @@ impl History {
         let mut gates = BTreeMap::from([("OpportunisticBatching".to_owned(), false)]);
         gates.extend(self.feature_gates.clone());
         json!({ "config": self.config, "featureGates": gates, "steps": self.steps }).to_string()
+    }
+
+    /// The features that are on.
+    pub(super) fn features(&self) -> Result<Features> {
+        let mut features = Features::default();
+        for (name, on) in &self.feature_gates {
+            let feature = Feature::ALL.iter().find(|feature| feature.name() == name);
+            features = features.with(*feature.with_context(|| format!("there is no feature {name}"))?, *on);
+        }
+        Ok(features)
     }
 
     /// The text of a scenario file.

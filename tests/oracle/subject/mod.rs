@@ -28,7 +28,7 @@ use self::probe::Probe;
 use self::world::World;
 pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
-use super::history::{Reference, Step};
+use super::history::{History, Reference, Step};
 
 /// When histories begin: the start of the year 2000, as upstream's fake clock has it.
 const START: Timestamp = Timestamp(946_684_800_000_000);
@@ -50,9 +50,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// A scheduler with this configuration and nothing in its cluster.
-    pub(super) fn new(config: &Value) -> Result<Self> {
-        let config = Config::parse("history", &config.to_string(), &Catalog::in_tree())
+    /// A scheduler as the history wants it, with nothing in its cluster.
+    pub(super) fn new(history: &History) -> Result<Self> {
+        let features = history.features()?;
+        let catalog = Catalog::in_tree().with_features(features.clone());
+        let config = Config::parse("history", &history.config.to_string(), &catalog)
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
         ensure!(options.profiles.len() == 1, "a history has one profile");
@@ -65,7 +67,7 @@ impl Subject {
         let mut subject = Self {
             scheduler,
             now: Now { wall: START, monotonic: Duration::ZERO },
-            informers: Informers::new(names),
+            informers: Informers::new(names, features),
             hands: Hands::new(Arc::clone(&world)),
             world,
             notes,
