@@ -24,6 +24,16 @@ pub(super) struct History {
     pub(super) steps: Vec<Step>,
 }
 
+/// A feature, and one that cannot be on without it.
+const DEPENDENTS: [(&str, &str); 6] = [
+    ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+    ("PodLevelResources", "PodLevelResourceManagers"),
+    ("NodeDeclaredFeatures", "ExtendWebSocketsToKubelet"),
+    ("NodeDeclaredFeatures", "InPlacePodVerticalScalingInitContainers"),
+    ("NodeDeclaredFeatures", "RestartAllContainersOnContainerExits"),
+    ("NodeDeclaredFeatures", "UserNamespacesHostNetworkSupport"),
+];
+
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -104,6 +114,12 @@ impl History {
         // Upstream's batches of pods may find other nodes than one after the other would; here there are none.
         let mut gates = BTreeMap::from([("OpportunisticBatching".to_owned(), false)]);
         gates.extend(self.feature_gates.clone());
+        // Features of upstream's alone that cannot be on without another.
+        for (of, depends) in DEPENDENTS {
+            if gates.get(of) == Some(&false) {
+                gates.insert(depends.to_owned(), false);
+            }
+        }
         json!({ "config": self.config, "featureGates": gates, "steps": self.steps }).to_string()
     }
 

@@ -65,12 +65,16 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     let mut gates = BTreeMap::new();
     for feature in Feature::ALL {
         let gate = feature.gate(Version::CURRENT);
-        if gate.stage != Stage::Absent && !gate.locked && random.chance(percent / 3) {
+        // Without it upstream looks once a second for pods whose backoff has ended, which is one of the differences that
+        // are meant.
+        let is_meant = *feature == Feature::SchedulerPopFromBackoffQ;
+        if gate.stage != Stage::Absent && !gate.locked && !is_meant && random.chance(percent / 3) {
             gates.insert(feature.name().to_owned(), !gate.default);
         }
     }
-    // One cannot be on without the other.
-    if gates.get(Feature::PodLevelResources.name()) == Some(&false) {
+    // One cannot be on without the others.
+    let is_off = |feature: Feature| gates.get(feature.name()) == Some(&false);
+    if is_off(Feature::PodLevelResources) || is_off(Feature::NodeDeclaredFeatures) {
         gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);
     }
     gates
