@@ -100,7 +100,7 @@ impl Subject {
         }
         self.settle()?;
         let cycle = attempted.and_then(|(node, waiting)| self.cycle(node).or_else(|| self.skipped(waiting)));
-        self.answer(cycle)
+        Ok(self.answer(cycle))
     }
 
     /// The pods that wait in a queue, by `namespace/name`, with how often they have been taken.
@@ -211,24 +211,24 @@ impl Subject {
         Some(cycle)
     }
 
-    fn answer(&mut self, cycle: Option<Cycle>) -> Result<Answer> {
+    fn answer(&mut self, cycle: Option<Cycle>) -> Answer {
         let mut world = lock(&self.world);
         let pods = world
             .list("Pod")
             .filter(|(_, pod)| !has_ended(pod))
-            .map(|(reference, pod)| Ok((reference.key(), self.pod(pod)?)));
-        let pods = pods.collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Answer {
+            .map(|(reference, pod)| (reference.key(), self.pod(pod)));
+        let pods = pods.collect();
+        Answer {
             pods,
             moves: std::mem::take(&mut lock(&self.notes).moves),
             events: self.hands.take_events(),
             deleted: std::mem::take(&mut world.deleted),
             writes: std::mem::take(&mut world.writes),
             cycle,
-        })
+        }
     }
 
-    fn pod(&self, pod: &Value) -> Result<Pod> {
+    fn pod(&self, pod: &Value) -> Pod {
         let uid = text(&pod["metadata"]["uid"]).into();
         let place = match self.scheduler.place(&uid) {
             Some(Place::Active) => "active",
@@ -250,7 +250,7 @@ impl Subject {
         let conditions = pod["status"]["conditions"].as_array();
         let condition = conditions.and_then(|all| all.iter().find(|one| one["type"] == "PodScheduled"));
         let condition = condition.filter(|condition| condition["status"] != "True");
-        Ok(Pod {
+        Pod {
             place: place.to_owned(),
             node: node.to_owned(),
             nominated: text(&pod["status"]["nominatedNodeName"]).to_owned(),
@@ -265,7 +265,7 @@ impl Subject {
                 reason: text(&condition["reason"]).to_owned(),
                 message: text(&condition["message"]).to_owned(),
             }),
-        })
+        }
     }
 }
 
