@@ -92,37 +92,45 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What differs up to the first step in which anything does, and what has been compared until then.
-pub(super) fn differences(
-    upstream: &[Answer],
-    ours: &[Answer],
-    meant: &Meant,
-    used: &mut BTreeSet<usize>,
-) -> (Vec<Difference>, Counts) {
-    let mut counts = Counts::default();
+/// What two sides' answers to a history come to.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// What differs in the first step in which anything does that is not meant.
+    pub(super) found: Vec<Difference>,
+    pub(super) counts: Counts,
+    /// Which excuses were used.
+    pub(super) used: BTreeSet<usize>,
+}
+
+/// Compares up to the first step in which anything differs that is not meant, or after which nothing is the same.
+pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> Comparison {
+    let mut comparison = Comparison::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
-        counts.note(theirs);
+        comparison.counts.note(theirs);
         let (theirs, ours) = aligned(theirs, ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
-        found.retain(|difference| match meant.excuse(difference) {
-            Some(entry) => {
-                used.insert(entry);
-                false
+        let mut ends = false;
+        found.retain(|difference| {
+            let excuse = meant.excuse(difference);
+            if let Some(entry) = excuse {
+                comparison.used.insert(entry);
+                ends |= meant.0[entry].ends;
             }
-            None => true,
+            excuse.is_none()
         });
-        if !found.is_empty() {
-            return (found, counts);
+        if !found.is_empty() || ends {
+            comparison.found = found;
+            return comparison;
         }
     }
     if upstream.len() != ours.len() {
         let step = upstream.len().min(ours.len());
         let text = |answers: &[Answer]| format!("{} steps", answers.len());
         let path = "steps".to_owned();
-        return (vec![Difference { step, path, upstream: text(upstream), ours: text(ours) }], counts);
+        comparison.found.push(Difference { step, path, upstream: text(upstream), ours: text(ours) });
     }
-    (Vec::new(), counts)
+    comparison
 }
 
 /// Both answers without what only looks different.
@@ -212,6 +220,8 @@ pub(super) struct Meant {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    /// The file in `scenarios/` that shows it.
+    scenario: String,
     /// The field, with `*` for any part of it between two dots.
     path: String,
     /// What upstream's value contains.
@@ -220,6 +230,12 @@ struct Entry {
     /// What ours contains.
     #[serde(default)]
     ours: String,
+    /// Whether made-up histories may show it, too.
+    #[serde(default)]
+    everywhere: bool,
+    /// Whether everything that follows is different, so that there is nothing more to compare.
+    #[serde(default)]
+    ends: bool,
     reason: String,
 }
 
@@ -235,17 +251,37 @@ impl Meant {
         Ok(meant)
     }
 
+    /// What is meant in a scenario.
+    pub(super) fn in_scenario<'a>(&'a self, scenario: &'a str) -> Excuses<'a> {
+        Excuses(self.differences.iter().filter(|entry| entry.scenario == scenario).collect())
+    }
+
+    /// What is meant in any history.
+    pub(super) fn anywhere(&self) -> Excuses<'_> {
+        Excuses(self.differences.iter().filter(|entry| entry.everywhere).collect())
+    }
+
+    /// The scenarios in which something is meant.
+    pub(super) fn scenarios(&self) -> BTreeSet<&str> {
+        self.differences.iter().map(|entry| entry.scenario.as_str()).collect()
+    }
+}
+
+/// The differences that are meant in a history.
+pub(super) struct Excuses<'a>(Vec<&'a Entry>);
+
+impl Excuses<'_> {
     fn excuse(&self, difference: &Difference) -> Option<usize> {
-        self.differences.iter().position(|entry| {
+        self.0.iter().position(|entry| {
             matches(&entry.path, &difference.path)
                 && difference.upstream.contains(&entry.upstream)
                 && difference.ours.contains(&entry.ours)
         })
     }
 
-    /// The entries that nothing has used.
+    /// The fields of those that nothing has used.
     pub(super) fn unused(&self, used: &BTreeSet<usize>) -> Vec<&str> {
-        let entries = self.differences.iter().enumerate().filter(|(i, _)| !used.contains(i));
+        let entries = self.0.iter().enumerate().filter(|(i, _)| !used.contains(i));
         entries.map(|(_, entry)| entry.path.as_str()).collect()
     }
 }
@@ -280,13 +316,10 @@ mod tests {
 
     fn found(upstream: &[Answer], ours: &[Answer], meant: &str) -> Vec<String> {
         let meant: Meant = serde_saphyr::from_str(&format!("differences: [{meant}]")).unwrap();
-        let mut used = BTreeSet::new();
-        let (found, _) = differences(upstream, ours, &meant, &mut used);
-        found
-            .into_iter()
-            .map(|difference| difference.path)
-            .chain(meant.unused(&used).iter().map(|p| format!("unused {p}")))
-            .collect()
+        let meant = meant.in_scenario("s");
+        let Comparison { found, used, .. } = compared(upstream, ours, &meant);
+        let unused = meant.unused(&used).into_iter().map(|path| format!("unused {path}"));
+        found.into_iter().map(|difference| difference.path).chain(unused).collect()
     }
 
     #[test]
@@ -305,10 +338,15 @@ mod tests {
     fn what_is_meant_is_excused_and_what_excuses_nothing_is_told_of() {
         let mut other = answer();
         other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
-        let excused = "{path: pods.*.place, upstream: active, ours: backoff, reason: because}";
-        assert!(found(&[answer()], &[other.clone()], excused).is_empty());
-        let not = "{path: pods.*.place, upstream: gated, reason: because}";
-        assert_eq!(found(&[answer()], &[other], not), ["pods.a/b.place", "unused pods.*.place"]);
+        let upstream = [answer(), answer()];
+        let excused = "{scenario: s, path: pods.*.place, upstream: active, ours: backoff, reason: because}";
+        assert!(found(&upstream, &[other.clone(), answer()], excused).is_empty());
+        let not = "{scenario: s, path: pods.*.place, upstream: gated, reason: because}";
+        assert_eq!(found(&[answer()], &[other.clone()], not), ["pods.a/b.place", "unused pods.*.place"]);
+        let elsewhere = "{scenario: t, path: pods.*.place, reason: because}";
+        assert_eq!(found(&[answer()], &[other.clone()], elsewhere), ["pods.a/b.place"]);
+        let last = "{scenario: s, path: pods.*.place, ends: true, reason: because}";
+        assert!(found(&upstream, &[other, Answer::default()], last).is_empty());
     }
 
     #[test]

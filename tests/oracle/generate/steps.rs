@@ -192,6 +192,11 @@ impl Generator<'_> {
     /// Another pod of the same name, without a word of the end of the first.
     fn replace_pod(&mut self) -> Result<()> {
         self.with_some("Pod", |this, pod| {
+            // Upstream takes a pod that is being bound and another of its name for the same.
+            let answer = this.played.answers.last().and_then(|answer| answer.pods.get(&pod.key()));
+            if answer.is_some_and(|pod| pod.place == "inflight") {
+                return Ok(());
+            }
             let template = this.templates[this.random.below(this.templates.len())].clone();
             let mut new = this.pod(&template, &pod.name);
             new["metadata"]["namespace"] = json!(pod.namespace);
