@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use supercargo_framework::{Feature, Features};
 
 /// A sequence of steps and the configuration under which it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,16 @@ pub(super) struct History {
     pub(super) feature_gates: BTreeMap<String, bool>,
     pub(super) steps: Vec<Step>,
 }
+
+/// A feature, and one that cannot be on without it.
+const DEPENDENTS: [(&str, &str); 6] = [
+    ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+    ("PodLevelResources", "PodLevelResourceManagers"),
+    ("NodeDeclaredFeatures", "ExtendWebSocketsToKubelet"),
+    ("NodeDeclaredFeatures", "InPlacePodVerticalScalingInitContainers"),
+    ("NodeDeclaredFeatures", "RestartAllContainersOnContainerExits"),
+    ("NodeDeclaredFeatures", "UserNamespacesHostNetworkSupport"),
+];
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,7 +114,23 @@ impl History {
         // Upstream's batches of pods may find other nodes than one after the other would; here there are none.
         let mut gates = BTreeMap::from([("OpportunisticBatching".to_owned(), false)]);
         gates.extend(self.feature_gates.clone());
+        // Features of upstream's alone that cannot be on without another.
+        for (of, depends) in DEPENDENTS {
+            if gates.get(of) == Some(&false) {
+                gates.insert(depends.to_owned(), false);
+            }
+        }
         json!({ "config": self.config, "featureGates": gates, "steps": self.steps }).to_string()
+    }
+
+    /// The features that are on.
+    pub(super) fn features(&self) -> Result<Features> {
+        let mut features = Features::default();
+        for (name, on) in &self.feature_gates {
+            let feature = Feature::ALL.iter().find(|feature| feature.name() == name);
+            features = features.with(*feature.with_context(|| format!("there is no feature {name}"))?, *on);
+        }
+        Ok(features)
     }
 
     /// The text of a scenario file.

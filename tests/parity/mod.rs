@@ -112,10 +112,10 @@ fn parity(beside: bool) -> Result<()> {
         };
         if is_recording() {
             Expected::write(name, &version, &expected)?;
-        } else if upstream.is_some() {
-            if let Some(complaint) = Expected::read(name)?.complaint(name, &version, &expected) {
-                results.complain(complaint);
-            }
+        } else if upstream.is_some()
+            && let Some(complaint) = Expected::read(name)?.complaint(name, &version, &expected)
+        {
+            results.complain(complaint);
         }
         let half = began.elapsed();
         if let Some(ours) = &mut ours {

@@ -1,6 +1,10 @@
 //! Configurations: the default profile as far as supercargo has it, with arguments now and then.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use supercargo_framework::Feature;
+use supercargo_framework::features::{Stage, Version};
 use supercargo_plugins::DEFAULT_PLUGINS;
 
 use crate::oracle::random::Random;
@@ -54,6 +58,26 @@ pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
             "pluginConfig": plugin_config,
         }],
     })
+}
+
+/// The feature gates that differ from the defaults, each with this chance.
+pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<String, bool> {
+    let mut gates = BTreeMap::new();
+    for feature in Feature::ALL {
+        let gate = feature.gate(Version::CURRENT);
+        // Without it upstream looks once a second for pods whose backoff has ended, which is one of the differences that
+        // are meant.
+        let is_meant = *feature == Feature::SchedulerPopFromBackoffQ;
+        if gate.stage != Stage::Absent && !gate.locked && !is_meant && random.chance(percent / 3) {
+            gates.insert(feature.name().to_owned(), !gate.default);
+        }
+    }
+    // One cannot be on without the others.
+    let is_off = |feature: Feature| gates.get(feature.name()) == Some(&false);
+    if is_off(Feature::PodLevelResources) || is_off(Feature::NodeDeclaredFeatures) {
+        gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);
+    }
+    gates
 }
 
 fn resources(random: &mut Random) -> Value {

@@ -72,6 +72,8 @@ kinds! {
     Placed "placed" "NodeResourcesFit",
     /// Arguments of plugins.
     Arguments "arguments" "NodeResourcesFit",
+    /// Feature gates that are not as by default.
+    FeatureGates "featureGates" "NodeResourcesFit",
     /// Hard topology spread constraints.
     HardSpread "hardSpread" "PodTopologySpread",
     /// Soft topology spread constraints.

@@ -15,6 +15,7 @@ mod workloads;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use supercargo_framework::Feature;
 
 use self::mix::Kind;
 pub(super) use self::mix::Mix;
@@ -37,9 +38,10 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     let mut mix = Mix::random(&mut random);
     mix.adjust(adjustments)?;
     let config = configuration::random(&mut random, mix.of(Kind::Arguments));
-    let mut subject = Subject::new(&config)?;
+    let feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
     let about = format!("Seed {seed}.");
-    let history = History { about, config, ..History::default() };
+    let history = History { about, config, feature_gates, steps: Vec::new() };
+    let mut subject = Subject::new(&history)?;
     let played = Played { history, answers: Vec::new(), stopped: None };
     let templates = Vec::new();
     let mut generator =
@@ -91,6 +93,11 @@ impl Generator<'_> {
         change(self, &mut object);
         object["metadata"]["resourceVersion"] = json!(self.version_after(&object));
         self.apply(object)
+    }
+
+    /// Whether a feature is on that is not by default.
+    fn is_on(&self, feature: Feature) -> bool {
+        self.played.history.feature_gates.get(feature.name()) == Some(&true)
     }
 
     /// Whether the next thing is to have this.

@@ -1,6 +1,7 @@
 //! Pods: templates, and pods made from them.
 
 use serde_json::{Map, Value, json};
+use supercargo_framework::Feature;
 
 use super::mix::Kind;
 use super::nodes::{DISKS, IMAGES, TAINTS, ZONE, ZONES};
@@ -239,6 +240,12 @@ impl Generator<'_> {
                 toleration
             })
             .collect();
+        if self.is_on(Feature::TaintTolerationComparisonOperators) && self.random.chance(60) {
+            let (operator, value) = (*self.random.pick(&["Gt", "Lt"]), *self.random.pick(&["3", "5", "7"]));
+            tolerations.push(
+                json!({ "key": "level", "operator": operator, "value": value, "effect": "NoSchedule" }),
+            );
+        }
         if self.random.chance(10) {
             tolerations.push(json!({ "operator": "Exists" }));
         }

@@ -233,6 +233,14 @@ impl Generator<'_> {
         let old = pod["spec"]["containers"][0]["resources"]["requests"].clone();
         pod["spec"]["containers"][0]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
         pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
+        let whole = pod["spec"]["resources"]["requests"].clone();
+        if whole.is_object() && self.random.chance(60) {
+            pod["spec"]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
+            if pod["spec"]["nodeName"].is_string() && self.random.chance(60) {
+                pod["status"]["resources"] = json!({ "requests": whole });
+                pod["status"]["allocatedResources"] = whole;
+            }
+        }
         if pod["spec"]["nodeName"].is_string() && old.is_object() && self.random.chance(60) {
             pod["status"]["containerStatuses"] = json!([{
                 "name": "c0",

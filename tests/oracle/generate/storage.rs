@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use supercargo_framework::Feature;
 
 use super::Generator;
 use super::mix::Kind;
@@ -54,10 +55,14 @@ impl Generator<'_> {
     }
 
     fn csi_driver(&mut self, name: &str) -> Value {
-        json!({
+        let mut driver = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": self.metadata("", name),
             "spec": { "storageCapacity": self.random.chance(50) },
-        })
+        });
+        if self.is_on(Feature::VolumeLimitScaling) {
+            driver["spec"]["preventPodSchedulingIfMissing"] = json!(self.random.chance(50));
+        }
+        driver
     }
 
     fn storage_class(&mut self, name: &str, provisioner: &str, waits: bool) -> Value {

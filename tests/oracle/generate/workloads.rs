@@ -24,7 +24,11 @@ impl Generator<'_> {
     }
 
     fn some_namespace(&mut self) -> &'static str {
-        if self.random.chance(70) { NAMESPACES[0] } else { *self.random.pick(&NAMESPACES) }
+        if self.random.chance(70) {
+            return NAMESPACES[0];
+        }
+        let any: &&str = self.random.pick(&NAMESPACES);
+        any
     }
 
     fn add_workload(&mut self) -> Result<()> {

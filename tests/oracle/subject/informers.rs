@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use supercargo::wire::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::objects::Object;
-use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_framework::{Features, NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 
 use super::world::Changed;
@@ -26,11 +26,11 @@ pub(super) struct Informers {
 }
 
 impl Informers {
-    pub(super) fn new(scheduler_names: BTreeSet<String>) -> Self {
+    pub(super) fn new(scheduler_names: BTreeSet<String>, features: Features) -> Self {
         let none: [&str; 0] = [];
         Self {
             scheduler_names,
-            pod_kind: PodKind::new(none),
+            pod_kind: PodKind::new(none).features(features),
             node_kind: NodeKind::new(none),
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),

@@ -28,7 +28,7 @@ use self::probe::Probe;
 use self::world::World;
 pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
-use super::history::{Reference, Step};
+use super::history::{History, Reference, Step};
 
 /// When histories begin: the start of the year 2000, as upstream's fake clock has it.
 const START: Timestamp = Timestamp(946_684_800_000_000);
@@ -50,9 +50,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// A scheduler with this configuration and nothing in its cluster.
-    pub(super) fn new(config: &Value) -> Result<Self> {
-        let config = Config::parse("history", &config.to_string(), &Catalog::in_tree())
+    /// A scheduler as the history wants it, with nothing in its cluster.
+    pub(super) fn new(history: &History) -> Result<Self> {
+        let features = history.features()?;
+        let catalog = Catalog::in_tree().with_features(features.clone());
+        let config = Config::parse("history", &history.config.to_string(), &catalog)
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
         ensure!(options.profiles.len() == 1, "a history has one profile");
@@ -65,7 +67,7 @@ impl Subject {
         let mut subject = Self {
             scheduler,
             now: Now { wall: START, monotonic: Duration::ZERO },
-            informers: Informers::new(names),
+            informers: Informers::new(names, features),
             hands: Hands::new(Arc::clone(&world)),
             world,
             notes,
@@ -98,7 +100,7 @@ impl Subject {
         }
         self.settle()?;
         let cycle = attempted.and_then(|(node, waiting)| self.cycle(node).or_else(|| self.skipped(waiting)));
-        self.answer(cycle)
+        Ok(self.answer(cycle))
     }
 
     /// The pods that wait in a queue, by `namespace/name`, with how often they have been taken.
@@ -209,24 +211,24 @@ impl Subject {
         Some(cycle)
     }
 
-    fn answer(&mut self, cycle: Option<Cycle>) -> Result<Answer> {
+    fn answer(&mut self, cycle: Option<Cycle>) -> Answer {
         let mut world = lock(&self.world);
         let pods = world
             .list("Pod")
             .filter(|(_, pod)| !has_ended(pod))
-            .map(|(reference, pod)| Ok((reference.key(), self.pod(pod)?)));
-        let pods = pods.collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Answer {
+            .map(|(reference, pod)| (reference.key(), self.pod(pod)));
+        let pods = pods.collect();
+        Answer {
             pods,
             moves: std::mem::take(&mut lock(&self.notes).moves),
             events: self.hands.take_events(),
             deleted: std::mem::take(&mut world.deleted),
             writes: std::mem::take(&mut world.writes),
             cycle,
-        })
+        }
     }
 
-    fn pod(&self, pod: &Value) -> Result<Pod> {
+    fn pod(&self, pod: &Value) -> Pod {
         let uid = text(&pod["metadata"]["uid"]).into();
         let place = match self.scheduler.place(&uid) {
             Some(Place::Active) => "active",
@@ -248,7 +250,7 @@ impl Subject {
         let conditions = pod["status"]["conditions"].as_array();
         let condition = conditions.and_then(|all| all.iter().find(|one| one["type"] == "PodScheduled"));
         let condition = condition.filter(|condition| condition["status"] != "True");
-        Ok(Pod {
+        Pod {
             place: place.to_owned(),
             node: node.to_owned(),
             nominated: text(&pod["status"]["nominatedNodeName"]).to_owned(),
@@ -263,7 +265,7 @@ impl Subject {
                 reason: text(&condition["reason"]).to_owned(),
                 message: text(&condition["message"]).to_owned(),
             }),
-        })
+        }
     }
 }
 
