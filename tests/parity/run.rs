@@ -270,10 +270,12 @@ impl Run<'_> {
         loop {
             self.cluster.settle()?;
             let seen = observe::pod(self.cluster, self.side, &name, &uid)?;
-            if seen.is_told_of_its_failure() {
+            // Tried twice in a moment, because another node came, it has one event with a count: the first note stays.
+            let message = seen.condition.as_ref().and_then(|condition| condition.message.as_deref());
+            if let Some(message) = message.filter(|_| seen.failures() > 0) {
                 let path = format!("{}?gracePeriodSeconds=0", pod_path(&name));
                 self.send(Method::Delete, &path, None)?;
-                return Ok(seen.events[0].note.clone());
+                return Ok(message.to_owned());
             }
             if self.cluster.now() > deadline {
                 bail!("the scheduler does not say that no node takes {name}");

@@ -152,6 +152,7 @@ impl ControlPlane {
     /// watch this takes the 5 s until SIGKILL. Nothing happens when it is stopped already.
     pub fn stop_apiserver(&self) {
         if let Some(mut process) = self.apiserver().take() {
+            self.launcher.client().hang_up();
             process.stop();
         }
     }

@@ -1,16 +1,18 @@
-//! Just enough of an HTTP client: one request per connection, over TLS that trusts one authority only.
+//! Just enough of an HTTP client, over TLS that trusts one authority only. Connections are kept: a handshake costs
+//! more than a request.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+
+use crate::connection::{Connection, Idle};
 
 /// How long a server may stay silent within one request; kube-apiserver gives up after a minute itself.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -68,17 +70,23 @@ pub(crate) struct Client {
     address: SocketAddr,
     patience: Duration,
     tls: Option<Arc<ClientConfig>>,
+    idle: Idle,
 }
 
 impl Client {
     /// A client that speaks plain text.
     pub(crate) fn plain(port: u16) -> Self {
-        Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), patience: PATIENCE, tls: None }
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            patience: PATIENCE,
+            tls: None,
+            idle: Idle::default(),
+        }
     }
 
     /// The same client, for asking whether the server is there.
     pub(crate) fn probe(&self) -> Self {
-        Self { patience: PROBE_PATIENCE, ..self.clone() }
+        Self { patience: PROBE_PATIENCE, idle: Idle::default(), ..self.clone() }
     }
 
     /// A client that speaks TLS to a server whose certificate the given authority signed.
@@ -102,19 +110,33 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Response> {
         let request = encode(method, path, self.address, token, body);
-        let tcp = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))
-            .with_context(|| format!("connect to {}", self.address))?;
-        tcp.set_read_timeout(Some(self.patience)).context("set the read timeout")?;
-        tcp.set_nodelay(true).context("set TCP_NODELAY")?;
-        let answer = match &self.tls {
-            None => exchange(tcp, &request),
-            Some(config) => {
-                let name = ServerName::from(self.address.ip());
-                exchange(StreamOwned::new(ClientConnection::new(config.clone(), name)?, tcp), &request)
+        let answer = self.exchange(&request).with_context(|| format!("{method} {path}"))?;
+        decode(&answer).with_context(|| format!("read the answer to {method} {path}"))
+    }
+
+    /// Closes the connections that are kept. Those that are lost need no such call.
+    pub(crate) fn hang_up(&self) {
+        self.idle.clear();
+    }
+
+    fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
+        // One that was kept may be lost by now. A server that answers nothing at all has not heard the request.
+        while let Some(connection) = self.idle.take() {
+            if let Some(answer) = self.exchange_over(connection, request)? {
+                return Ok(answer);
             }
-        };
-        decode(&answer.with_context(|| format!("{method} {path}"))?)
-            .with_context(|| format!("read the answer to {method} {path}"))
+        }
+        let connection = Connection::open(self.address, self.patience, self.tls.as_ref())
+            .with_context(|| format!("connect to {}", self.address))?;
+        self.exchange_over(connection, request)?.context("the server hung up without an answer")
+    }
+
+    fn exchange_over(&self, mut connection: Connection, request: &[u8]) -> Result<Option<Vec<u8>>> {
+        let answer = connection.exchange(request, is_whole)?;
+        if answer.as_deref().is_some_and(|answer| is_whole(answer) && !says_goodbye(answer)) {
+            self.idle.keep(connection);
+        }
+        Ok(answer)
     }
 }
 
@@ -126,9 +148,8 @@ fn encode(
     body: Option<&Value>,
 ) -> Vec<u8> {
     let authorization = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAccept: application/json\r\n{authorization}"
-    );
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n{authorization}");
     let rest = body.map_or_else(
         || "\r\n".to_owned(),
         |body| {
@@ -147,24 +168,36 @@ fn content_type(method: Method, body: &Value) -> &'static str {
     }
 }
 
-fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
-    stream.write_all(request)?;
-    stream.flush()?;
-    let mut answer = Vec::new();
-    match stream.read_to_end(&mut answer) {
-        // A server that drops TLS without saying goodbye: `decode` sees whether the answer is whole.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !answer.is_empty() => Ok(answer),
-        result => result.map(|_| answer),
+/// Whether so much of an answer is all of it. One that does not say how long it is ends with the connection.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some((head, body)) = split(answer) else { return false };
+    if is_chunked(head) {
+        // The last chunk is empty; that these bytes are it and no data is for the decoder to say.
+        return body.ends_with(b"0\r\n\r\n") && unchunk(body).is_ok();
     }
+    let length = header(head, "content-length").and_then(|length| length.parse::<usize>().ok());
+    length.is_some_and(|length| body.len() >= length)
+}
+
+/// Whether the server hangs up after this answer.
+fn says_goodbye(answer: &[u8]) -> bool {
+    split(answer).and_then(|(head, _)| header(head, "connection")).is_some_and(|word| word == "close")
+}
+
+/// The head and the body of an answer.
+fn split(answer: &[u8]) -> Option<(&str, &[u8])> {
+    let end = find(answer, b"\r\n\r\n")?;
+    Some((std::str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]))
+}
+
+fn is_chunked(head: &str) -> bool {
+    header(head, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
 }
 
 fn decode(answer: &[u8]) -> Result<Response> {
-    let split = find(answer, b"\r\n\r\n").context("the answer has no end of headers")?;
-    let head = std::str::from_utf8(&answer[..split]).context("the headers are not text")?;
-    let body = &answer[split + 4..];
+    let (head, body) = split(answer).context("the answer has no headers, or they are not text")?;
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status code")?;
-    let body = if header(head, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
-    {
+    let body = if is_chunked(head) {
         unchunk(body)?
     } else if let Some(length) = header(head, "content-length") {
         let length: usize = length.parse().context("Content-Length is not a number")?;
@@ -205,7 +238,50 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::decode;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::{Client, Method, decode, is_whole};
+
+    #[test]
+    fn an_answer_is_whole_when_all_of_it_is_there() {
+        for whole in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n\r\n0\r\n\r\n",
+        ] {
+            let whole = whole.as_bytes();
+            assert!((0..whole.len()).all(|end| !is_whole(&whole[..end])) && is_whole(whole));
+        }
+        assert!(!is_whole(b"HTTP/1.1 200 OK\r\n\r\nto the end"));
+    }
+
+    #[test]
+    fn a_connection_is_kept_until_the_server_lets_go_of_it() {
+        fn answer(stream: &mut TcpStream, body: &str) {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.extend(byte);
+            }
+            let length = body.len();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        }
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = Client::plain(listener.local_addr().unwrap().port());
+        let server = thread::spawn(move || {
+            let (mut first, _) = listener.accept().unwrap();
+            answer(&mut first, "one");
+            answer(&mut first, "two");
+            drop(first);
+            answer(&mut listener.accept().unwrap().0, "three");
+        });
+        let bodies = [(); 3].map(|()| client.send(Method::Get, "/", None, None).unwrap().body);
+        assert_eq!(bodies, ["one", "two", "three"]);
+        server.join().unwrap();
+        assert!(client.send(Method::Get, "/", None, None).is_err());
+    }
 
     #[test]
     fn bodies_of_each_kind() {

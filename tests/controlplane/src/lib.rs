@@ -39,6 +39,7 @@ mod assets;
 mod build;
 mod certs;
 mod component;
+mod connection;
 mod controlplane;
 mod etcd;
 mod http;
