@@ -46,7 +46,9 @@ fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
     });
     let patches = api.received("/pods/second/status");
     let condition = &patches[0].body["status"]["conditions"][0];
-    assert_eq!(condition["message"], "0/1 nodes are available: 1 Insufficient cpu.");
+    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption \
+                   victims found for incoming pod.";
+    assert_eq!(condition["message"], message);
     supercargo.stop();
 }
 

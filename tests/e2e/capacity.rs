@@ -171,7 +171,8 @@ fn what_the_other_placed_counts(cluster: &Cluster) {
     let condition = cluster.condition("default", "one-too-many", "Unschedulable");
     let message = condition["message"].as_str().unwrap();
     let expected = "0/502 nodes are available: 2 Insufficient cpu, 500 node(s) didn't match Pod's node \
-                    affinity/selector.";
+                    affinity/selector. preemption: 0/502 nodes are available: 2 No preemption victims found for \
+                    incoming pod, 500 Preemption is not helpful for scheduling.";
     assert_eq!(message, expected);
     // What the other gives back counts as well.
     cluster.delete_pod("default", "theirs");

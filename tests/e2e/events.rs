@@ -94,7 +94,8 @@ fn events_conditions_and_json_logs_have_upstreams_fields() {
 
     let large = cluster.create(&mine("large").asking("cpu", "4").build());
     let message = "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, \
-                   2 Insufficient cpu.";
+                   2 Insufficient cpu. preemption: 0/4 nodes are available: 4 Preemption is not helpful for \
+                   scheduling.";
     let failed = event(&cluster, &supercargo, "e2e-events", "large", "FailedScheduling");
     check_event(&failed, &large, "Warning", "Scheduling", message);
     assert_eq!(failed["regarding"]["resourceVersion"], large["metadata"]["resourceVersion"]);
