@@ -26,6 +26,7 @@ impl Scheduler {
             Input::Tick => {}
             Input::Drain => self.draining = true,
         }
+        self.fetch_left_behind(now);
         self.with_queue(now, super::queue::SchedulingQueue::tick);
         self.tick_bindings(now);
     }

@@ -53,6 +53,12 @@ pub(crate) struct HeldAttempt {
     failure: Failure,
 }
 
+/// A preemptor that was held when the last request for it was answered, and whom it waits for.
+struct LeftBehind {
+    preemptor: Arc<PodInfo>,
+    victims: Vec<Arc<PodInfo>>,
+}
+
 /// All preemptions under way.
 #[derive(Default)]
 pub(crate) struct Preemptions {
@@ -61,6 +67,7 @@ pub(crate) struct Preemptions {
     /// The pods for which room is being made, and which are not to be tried meanwhile.
     preempting: FxHashSet<Uid>,
     held: Option<HeldAttempt>,
+    left_behind: Vec<LeftBehind>,
 }
 
 impl Preemptions {
@@ -265,14 +272,35 @@ impl Scheduler {
         if !order.asynchronous {
             return self.end_held_attempt(now, result);
         }
-        // A preemptor that was held when the last of its victims went would wait for good: no more of them will go.
-        let is_gone = |victim: &Arc<PodInfo>| self.cache.pod(&victim.uid).is_none();
-        let is_held = self.queue.place(&order.preemptor.uid) == Some(Place::Gated);
-        let is_stuck = is_held && order.victims.iter().all(is_gone);
-        if (result.is_err() || is_stuck)
-            && let Some(pod) = self.known(&order.preemptor).cloned()
-        {
+        let Order { preemptor, victims, .. } = order;
+        if result.is_err() {
+            self.try_again(now, &preemptor);
+        } else if self.queue.place(&preemptor.uid) == Some(Place::Gated) {
+            self.preemptions.left_behind.push(LeftBehind { preemptor, victims });
+        }
+    }
+
+    fn try_again(&mut self, now: Now, preemptor: &PodInfo) {
+        if let Some(pod) = self.known(preemptor).cloned() {
             self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
+        }
+    }
+
+    /// Preemptors that were held when the last of their victims went would wait for good if that did not matter to the
+    /// plugins that turned them down: no more of them will go.
+    pub(crate) fn fetch_left_behind(&mut self, now: Now) {
+        if self.preemptions.left_behind.is_empty() {
+            return;
+        }
+        for waiting in std::mem::take(&mut self.preemptions.left_behind) {
+            if self.queue.place(&waiting.preemptor.uid) != Some(Place::Gated) {
+                continue;
+            }
+            if waiting.victims.iter().all(|victim| self.cache.pod(&victim.uid).is_none()) {
+                self.try_again(now, &waiting.preemptor);
+            } else {
+                self.preemptions.left_behind.push(waiting);
+            }
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::features::{Feature, Features};
 use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::testing::{PodBuilder, node, pod};
-use supercargo_framework::{Plugin, Status};
+use supercargo_framework::{ActionType, EventResource, Plugin, Status};
 
 use super::bed::{Bed, all_plugins, in_tree, options, patched};
 use super::fake::Fake;
@@ -167,6 +168,33 @@ fn a_pod_held_when_the_last_of_its_victims_went_is_let_go() {
     assert_eq!(bed.place("high"), Some(Place::Gated), "the last request is under way");
     bed.evicted(1, &[Eviction::Gone]);
     assert_eq!(bed.place("high"), Some(Place::Active));
+}
+
+#[test]
+fn a_pod_held_when_the_last_request_was_answered_is_let_go_when_the_last_of_its_victims_has_gone() {
+    let indifferent = Fake::new("Indifferent")
+        .filter(|_, pod, node| match (&*pod.name, node.pods().is_empty()) {
+            ("high", false) => Status::unschedulable("it is not alone"),
+            _ => Status::success(),
+        })
+        .events(|| {
+            let add = EventRegistration::always(EventResource::Node, ActionType::ADD);
+            let delete = EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, |_, _| {
+                Ok(QueueingHint::Skip)
+            });
+            vec![add, delete]
+        });
+    let mut bed = bed(vec![indifferent]);
+    bed.assigned(pod("low").node("n1"));
+    bed.pod(pod("high").priority(10));
+    bed.cycle();
+    // What happens while the victim is being deleted sends the pod to PreEnqueue, which holds it.
+    bed.node(node("n2").unschedulable());
+    assert_eq!(bed.place("high"), Some(Place::Gated));
+    bed.evicted(1, &[Eviction::Deleted]);
+    assert_eq!(bed.place("high"), Some(Place::Gated), "it waits for low");
+    bed.delete_assigned(pod("low").node("n1"));
+    assert_eq!(bed.place("high"), Some(Place::Active), "nobody else would let it go");
 }
 
 #[test]

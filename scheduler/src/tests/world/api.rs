@@ -150,6 +150,15 @@ impl Api {
         });
     }
 
+    /// Kubelets let pods end that terminate.
+    pub(super) fn finish_terminating(&mut self) {
+        let ends = |pod: &PodInfo| pod.terminating && pod.is_assigned();
+        let names: Vec<_> = self.pods.iter().filter(|(_, pod)| ends(pod)).map(|(name, _)| *name).collect();
+        for name in names {
+            self.delete(name);
+        }
+    }
+
     /// Adds a node, or changes the one of that name.
     pub(super) fn set_node(&mut self, name: usize, cpu: usize, cordoned: bool) {
         let version = self.version();

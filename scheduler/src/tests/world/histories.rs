@@ -26,6 +26,7 @@ impl World {
             if round < 35 {
                 self.api.create(100 + round, 1, -1, Flavour::Releases);
             }
+            self.api.finish_terminating();
             while self.deliver() {}
             while self.cycle() {
                 while self.deliver() {}
