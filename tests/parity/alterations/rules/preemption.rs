@@ -87,13 +87,5 @@ pub(super) fn all() -> Vec<Alteration> {
             plugin(NAME, pre_enqueue(passes)),
             &["preempt/several-victims"],
         ),
-        alter(
-            "DefaultPreemption: not beside scheduling",
-            "victims are deleted beside the next cycles (5.16)",
-            Change::Built(NAME, |_, features| {
-                *features = features.clone().with(Feature::SchedulerAsyncPreemption, false);
-            }),
-            &["preempt/several-victims"],
-        ),
     ]
 }
