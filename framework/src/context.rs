@@ -33,6 +33,10 @@ pub enum Read {
     NodeCount,
     /// How widely images are spread.
     Images,
+    /// The time.
+    Now,
+    /// The pods that wait on Permit.
+    WaitingPods,
 }
 
 /// Something that a plugin asks the scheduler to do once it has returned.
@@ -196,11 +200,13 @@ impl<'a> Context<'a> {
 
     /// When the call is made.
     pub fn now(&self) -> Now {
+        self.note(|| Read::Now);
         self.now
     }
 
     /// The pods that wait on Permit, in the order they began to.
     pub fn waiting_pods(&self) -> &'a [WaitingPod] {
+        self.note(|| Read::WaitingPods);
         self.waiting
     }
 

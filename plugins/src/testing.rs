@@ -7,7 +7,7 @@ use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{Body, Object, Objects, PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter};
-use supercargo_framework::signature::{Signature, Signer};
+use supercargo_framework::signature::{Signature, Signer, Unsignable};
 use supercargo_framework::testing::{PodBuilder, object};
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{
@@ -272,10 +272,15 @@ impl Driver {
     /// What the plugin's answers depend on.
     pub(crate) fn sign(&self, pod: &PodInfo) -> Signature {
         let mut signer = Signer::default();
-        if let Some(plugin) = &self.points.sign {
-            plugin.sign(pod, &mut signer).expect("in-tree plugins sign");
-        }
+        self.try_sign(pod, &mut signer).expect("the plugin signs");
         signer.finish()
+    }
+
+    /// The same where nothing else is there; an error when the plugin does not sign the pod.
+    pub(crate) fn try_sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        let (nodes, objects) = (Nodes::default(), Objects::default());
+        let cx = Context::new(&nodes, &objects, &[], Now::default());
+        self.points.sign.as_ref().map_or(Ok(()), |plugin| plugin.sign(&cx, pod, signer))
     }
 }
 

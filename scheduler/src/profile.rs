@@ -11,7 +11,7 @@ use supercargo_framework::plugin::{
     SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
-use supercargo_framework::{Plugin, PodInfo, Text};
+use supercargo_framework::{Context, Plugin, PodInfo, Text};
 use thiserror::Error;
 
 use crate::effect::NamedBinder;
@@ -187,10 +187,10 @@ impl Profile {
     }
 
     /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
-    pub(crate) fn sign(&self, pod: &PodInfo) -> Option<Signature> {
+    pub(crate) fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
         let mut signer = Signer::default();
         for plugin in self.signers.as_ref()? {
-            plugin.sign(pod, &mut signer).ok()?;
+            plugin.sign(cx, pod, &mut signer).ok()?;
         }
         Some(signer.finish())
     }

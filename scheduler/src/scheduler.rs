@@ -12,7 +12,7 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{
-    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
+    ActionType, ClusterEvent, Context, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
 };
 use thiserror::Error;
 
@@ -150,8 +150,9 @@ impl Scheduler {
 
     /// The pod's signature under its profile: pods with equal ones get the same verdicts and raw scores. `None` when no
     /// profile is responsible or the pod's evaluation cannot be shared.
-    pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
-        self.profiles.get(self.profile_of(pod)?).sign(pod)
+    pub fn signature(&self, now: Now, pod: &PodInfo) -> Option<Signature> {
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        self.profiles.get(self.profile_of(pod)?).sign(&cx, pod)
     }
 
     /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
