@@ -184,7 +184,9 @@ impl Driver {
         match plugin.normalization() {
             Normalize::None => {}
             Normalize::ByMax { reverse } => scores = by_max(&scores, reverse),
-            Normalize::Custom => assert!(plugin.normalize(&state, pod, &mut scores).is_success()),
+            Normalize::ByRange | Normalize::Custom => {
+                assert!(plugin.normalize(&state, pod, &mut scores).is_success())
+            }
         }
         Some(scores)
     }
@@ -228,7 +230,9 @@ impl Driver {
         match plugin.normalization() {
             Normalize::None => scores,
             Normalize::ByMax { reverse } => by_max(&scores, reverse),
-            Normalize::Custom => panic!("no in-tree plugin of this crate normalises by itself"),
+            Normalize::ByRange | Normalize::Custom => {
+                panic!("no in-tree plugin of this crate normalises by itself")
+            }
         }
     }
 
