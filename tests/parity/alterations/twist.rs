@@ -300,6 +300,28 @@ pub(super) fn normalized(normalization: Normalize) -> Twist {
     at_score(|score| score, Some(normalization))
 }
 
+/// It scores nodes like this instead.
+pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> Twist {
+    struct At(fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64);
+
+    impl ScorePlugin for At {
+        fn score(
+            &self,
+            cx: &Context<'_>,
+            _: &CycleState,
+            pod: &PodInfo,
+            node: &NodeInfo,
+        ) -> Result<i64, Status> {
+            Ok((self.0)(cx, pod, node))
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.score = points.score.map(|_| Arc::new(At(by)) as _);
+        points
+    })
+}
+
 /// The events that it wants to hear of.
 pub(super) fn events(
     change: impl Fn(Vec<EventRegistration>) -> Vec<EventRegistration> + Send + Sync + 'static,

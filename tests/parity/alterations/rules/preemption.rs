@@ -2,7 +2,7 @@
 
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::status::Reasons;
-use supercargo_framework::{Feature, Status};
+use supercargo_framework::Status;
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{post_filter, post_filter_sees, pre_enqueue};
