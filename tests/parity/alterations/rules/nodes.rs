@@ -5,7 +5,7 @@ use supercargo_framework::ports::Protocol;
 use supercargo_framework::{ActionType, EventResource, Feature, Labels};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to, filter, hints, pod, pre_filter, wakes_on};
+use super::super::twist::{deaf_to, deaf_to_new_nodes, filter, hints, pod, pre_filter, sleeps_on, wakes_on};
 use super::{
     admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable,
     with_spec,
@@ -264,7 +264,7 @@ fn ports() -> Vec<Alteration> {
         alter(
             "NodePorts: deaf to new nodes",
             "a new node is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
+            plugin(NAME, deaf_to_new_nodes()),
             &["wake/node-added-with-the-port-free"],
         ),
     ]
@@ -358,13 +358,13 @@ fn resources() -> Vec<Alteration> {
         alter(
             "NodeResourcesFit: deaf to new nodes",
             "a new node is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
+            plugin(NAME, deaf_to_new_nodes()),
             &["wake/node-added-with-room"],
         ),
         alter(
-            "NodeResourcesFit: deaf to nodes, and so to taints",
-            "who hears of nodes hears of their taints, too (1.7)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::ALL)),
+            "NodeResourcesFit: no change of a taint helps",
+            "whoever hears of new nodes is woken by every change of a taint, too (1.7)",
+            plugin(NAME, sleeps_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
             &["wake/taints-wake-the-full"],
         ),
     ]

@@ -1,8 +1,8 @@
 //! Who makes room for whom.
 
+use supercargo_framework::Status;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::status::Reasons;
-use supercargo_framework::Status;
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{post_filter, post_filter_sees, pre_enqueue};
