@@ -277,7 +277,7 @@ pub(super) fn volume_limit(storage: &CsiStorageCapacity) -> Option<i64> {
 /// The claims for which no node has been selected, the smallest request first, so that small volumes go to small claims.
 fn by_size(delayed: &[DelayedClaim]) -> Box<[usize]> {
     let mut open: Vec<usize> = (0..delayed.len()).filter(|i| delayed[*i].selected_node.is_none()).collect();
-    open.sort_by_key(|i| delayed[*i].body().map_or(0, |claim| claim.size()));
+    open.sort_by_key(|i| delayed[*i].body().map_or(0, PersistentVolumeClaim::size));
     open.into()
 }
 
