@@ -353,12 +353,23 @@ mod tests {
         }
     }
 
+    /// Turns every pod down.
+    struct Rejects;
+
+    impl BindPlugin for Rejects {
+        fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
+            Box::pin(std::future::ready(BindOutcome::Rejected("no".to_owned())))
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_first_bind_plugin_that_does_not_skip_is_named() {
         let another = NamedBinder { name: "Another".into(), plugin: Arc::new(Skips) };
-        let cases: [(Vec<NamedBinder>, &str, BindOutcome); 3] = [
+        let strict = NamedBinder { name: "Strict".into(), plugin: Arc::new(Rejects) };
+        let cases: [(Vec<NamedBinder>, &str, BindOutcome); 4] = [
             (vec![another.clone(), named(Binds)], "Fake", BindOutcome::Bound),
             (vec![named(Binds), another.clone()], "Fake", BindOutcome::Bound),
+            (vec![strict, named(Binds)], "Strict", BindOutcome::Rejected("no".to_owned())),
             (vec![another], "", BindOutcome::Skip),
         ];
         for (binders, expected, expected_outcome) in cases {
