@@ -12,6 +12,7 @@ mod args;
 pub mod default_binder;
 pub mod default_preemption;
 mod domain_counts;
+mod exact;
 mod hint;
 pub mod image_locality;
 pub mod inter_pod_affinity;
