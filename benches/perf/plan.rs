@@ -1,0 +1,379 @@
+//! From a workload to its objects, as the API server would have stored them. Both schedulers are given these.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::workload::{ChurnMode, LabelStrategy, Library, Op, Params, Workload};
+
+/// The scheduler that the pods name.
+pub(crate) const SCHEDULER: &str = "supercargo";
+
+/// How the pods that are measured differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signatures {
+    /// In nothing but their names.
+    Identical,
+    /// In what they request: so many different pods, in random order.
+    Many(usize),
+    /// Each has a label of its own.
+    UniqueLabels,
+}
+
+/// Everything that a run creates.
+pub(crate) struct Plan {
+    /// What progress is told of.
+    pub(crate) label: String,
+    nodes: Vec<NodeGroup>,
+    /// Objects of other kinds that do not come in numbers.
+    objects: Vec<Value>,
+    groups: Vec<PodGroup>,
+    pub(crate) churn: Vec<Churn>,
+    signatures: Signatures,
+    /// Where the random order begins.
+    seed: u64,
+}
+
+struct NodeGroup {
+    template: Value,
+    count: usize,
+    labels: Option<LabelStrategy>,
+    csi_node: Option<Value>,
+}
+
+/// Pods of one template.
+pub(crate) struct PodGroup {
+    template: Value,
+    namespaces: Vec<String>,
+    pub(crate) count: usize,
+    volume: Option<(Value, Value)>,
+    pub(crate) kind: GroupKind,
+    /// How many are deleted per second of those that are there before.
+    pub(crate) deletions_per_second: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupKind {
+    /// On a node before anything is measured.
+    Bound,
+    /// Waits, and is not meant to be scheduled.
+    Gated,
+    /// What is measured.
+    Measured,
+}
+
+/// Objects that come and go meanwhile.
+pub(crate) struct Churn {
+    pub(crate) templates: Vec<Value>,
+    pub(crate) interval_milliseconds: u64,
+    pub(crate) mode: ChurnMode,
+    pub(crate) number: usize,
+}
+
+impl Plan {
+    pub(crate) fn new(
+        library: &Library,
+        workload: &Workload,
+        params: &Params,
+        signatures: Signatures,
+        seed: u64,
+    ) -> Result<Self> {
+        let mut plan = Self {
+            label: workload.name.clone(),
+            nodes: Vec::new(),
+            objects: Vec::new(),
+            groups: Vec::new(),
+            churn: Vec::new(),
+            signatures,
+            seed,
+        };
+        plan.objects.push(namespace("default", &Map::new()));
+        for op in &workload.ops {
+            plan.add(library, op, params).with_context(|| workload.name.clone())?;
+        }
+        ensure!(plan.node_count() > 0, "{} has no nodes", workload.name);
+        Ok(plan)
+    }
+
+    fn add(&mut self, library: &Library, op: &Op, params: &Params) -> Result<()> {
+        match op {
+            Op::CreateNodes { count, node_template, label_node_prepare_strategy, csi_node_template } => {
+                let csi_node = csi_node_template.as_ref().map(|name| library.template(name)).transpose()?;
+                self.nodes.push(NodeGroup {
+                    template: library.template(node_template)?,
+                    count: count.of(params)?,
+                    labels: label_node_prepare_strategy.clone(),
+                    csi_node,
+                });
+            }
+            Op::CreateNamespaces { count, prefix, labels } => {
+                let labels = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+                let names = (0..count.of(params)?).map(|i| format!("{prefix}-{i}"));
+                self.objects.extend(names.map(|name| namespace(&name, &labels)));
+            }
+            Op::CreateAny { template } => self.objects.push(identified(library.template(template)?)),
+            Op::CreatePods {
+                count,
+                pod_template,
+                namespace,
+                persistent_volume_template,
+                persistent_volume_claim_template,
+                collect_metrics,
+                deletions_per_second,
+            } => {
+                let template = library.template(pod_template)?;
+                let volume = match (persistent_volume_template, persistent_volume_claim_template) {
+                    (Some(volume), Some(claim)) => {
+                        Some((library.template(volume)?, library.template(claim)?))
+                    }
+                    _ => None,
+                };
+                let kind = match () {
+                    () if *collect_metrics => GroupKind::Measured,
+                    () if !template["spec"]["schedulingGates"].is_null() => GroupKind::Gated,
+                    () => GroupKind::Bound,
+                };
+                self.groups.push(PodGroup {
+                    template,
+                    namespaces: vec![namespace.clone()],
+                    count: count.of(params)?,
+                    volume,
+                    kind,
+                    deletions_per_second: *deletions_per_second,
+                });
+            }
+            Op::CreatePodSets { count, namespace_prefix, pods_per_namespace, pod_template } => {
+                let count = count.of(params)?;
+                self.groups.push(PodGroup {
+                    template: library.template(pod_template)?,
+                    namespaces: (0..count).map(|i| format!("{namespace_prefix}-{i}")).collect(),
+                    count: count * pods_per_namespace.of(params)?,
+                    volume: None,
+                    kind: GroupKind::Bound,
+                    deletions_per_second: 0,
+                });
+            }
+            Op::Churn { mode, templates, interval_milliseconds, number } => {
+                ensure!(*interval_milliseconds > 0, "churn has an interval");
+                let templates =
+                    templates.iter().map(|name| library.template(name)).collect::<Result<Vec<_>>>()?;
+                let (mode, number) = (*mode, (*number).max(1));
+                self.churn.push(Churn {
+                    templates,
+                    interval_milliseconds: *interval_milliseconds,
+                    mode,
+                    number,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.iter().map(|group| group.count).sum()
+    }
+
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &PodGroup> {
+        self.groups.iter()
+    }
+
+    /// The groups of a kind, with their numbers.
+    pub(crate) fn groups_of(&self, kind: GroupKind) -> impl Iterator<Item = (usize, &PodGroup)> {
+        self.groups.iter().enumerate().filter(move |(_, group)| group.kind == kind)
+    }
+
+    /// The group of a pod, by its name; `None` for pods that come and go meanwhile.
+    pub(crate) fn group_of(&self, name: &str) -> Option<&PodGroup> {
+        let number = name.strip_prefix("pod-")?.split('-').next()?;
+        self.groups.get(number.parse::<usize>().ok()?)
+    }
+
+    /// How many pods are measured.
+    pub(crate) fn measured(&self) -> usize {
+        self.groups_of(GroupKind::Measured).map(|(_, group)| group.count).sum()
+    }
+
+    /// The nodes, each followed by what comes with it.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Value> {
+        let firsts = self.nodes.iter().scan(0, |next, group| {
+            *next += group.count;
+            Some(*next - group.count)
+        });
+        self.nodes
+            .iter()
+            .zip(firsts)
+            .flat_map(|(group, first)| (0..group.count).flat_map(move |i| group.node(first + i, i)))
+    }
+
+    /// The name of a node.
+    pub(crate) fn node_name(&self, at: usize) -> String {
+        let mut first = 0;
+        for group in &self.nodes {
+            if at < first + group.count {
+                return group.name(at);
+            }
+            first += group.count;
+        }
+        format!("node-{at}")
+    }
+
+    /// The objects of other kinds that are there before any pod.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Value> {
+        let volumes = self.groups.iter().enumerate().flat_map(|(number, group)| {
+            (0..group.count).filter_map(move |i| group.volume(number, i)).flatten()
+        });
+        self.objects.iter().cloned().chain(volumes)
+    }
+
+    /// A pod as it is created; one that is there before is on its node.
+    pub(crate) fn pod(&self, number: usize, i: usize) -> Value {
+        let group = &self.groups[number];
+        let mut pod = group.pod(number, i);
+        match group.kind {
+            GroupKind::Bound => {
+                let before: usize = self.groups[..number]
+                    .iter()
+                    .filter(|other| other.kind == GroupKind::Bound)
+                    .map(|other| other.count)
+                    .sum();
+                pod["spec"]["nodeName"] = self.node_name((before + i) % self.node_count()).into();
+                pod["status"] = json!({ "phase": "Running" });
+            }
+            GroupKind::Gated => {}
+            GroupKind::Measured => self.vary(&mut pod, i),
+        }
+        pod
+    }
+
+    /// Makes a pod that is measured differ from the others as the signatures say.
+    fn vary(&self, pod: &mut Value, i: usize) {
+        match self.signatures {
+            Signatures::Identical => {}
+            Signatures::Many(count) => {
+                set_signature(pod, (mix(self.seed ^ i as u64) % count as u64) as usize)
+            }
+            Signatures::UniqueLabels => {
+                pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] =
+                    pod["metadata"]["name"].clone();
+            }
+        }
+    }
+}
+
+impl NodeGroup {
+    fn name(&self, at: usize) -> String {
+        let own = self.template["metadata"]["name"].as_str();
+        own.map_or_else(|| format!("scheduler-perf-{at}"), str::to_owned)
+    }
+
+    fn node(&self, at: usize, i: usize) -> Vec<Value> {
+        let name = self.name(at);
+        let mut node = identified(self.template.clone());
+        node["metadata"]["name"] = json!(name);
+        node["metadata"]["uid"] = json!(uid(0, at));
+        node["metadata"]["labels"]["kubernetes.io/hostname"] = json!(name);
+        if let Some(LabelStrategy { label_key, label_values }) = &self.labels
+            && !label_values.is_empty()
+        {
+            node["metadata"]["labels"][label_key] = json!(label_values[i % label_values.len()]);
+        }
+        let csi_node = self.csi_node.clone().map(|mut csi_node| {
+            csi_node["metadata"]["name"] = json!(name);
+            identified(csi_node)
+        });
+        std::iter::once(node).chain(csi_node).collect()
+    }
+}
+
+impl PodGroup {
+    fn pod(&self, number: usize, i: usize) -> Value {
+        let mut pod = self.template.clone();
+        pod["metadata"]["name"] = json!(pod_name(number, i));
+        pod["metadata"]["namespace"] = json!(self.namespaces[i % self.namespaces.len()]);
+        pod["spec"]["schedulerName"] = json!(SCHEDULER);
+        if self.volume.is_some() {
+            let claim = json!({ "claimName": pod_name(number, i) });
+            pod["spec"]["volumes"] = json!([{ "name": "vol", "persistentVolumeClaim": claim }]);
+        }
+        let mut pod = identified(pod);
+        pod["metadata"]["uid"] = json!(uid(number + 1, i));
+        pod
+    }
+
+    /// A pod's volume and the claim that is bound to it, both of the pod's name.
+    fn volume(&self, number: usize, i: usize) -> Option<[Value; 2]> {
+        let (volume, claim) = self.volume.as_ref()?;
+        let name = pod_name(number, i);
+        let namespace = &self.namespaces[i % self.namespaces.len()];
+        let (mut volume, mut claim) = (volume.clone(), claim.clone());
+        for object in [&mut volume, &mut claim] {
+            object["metadata"]["name"] = json!(name);
+        }
+        claim["metadata"]["namespace"] = json!(namespace);
+        claim["spec"]["volumeName"] = json!(name);
+        claim["status"] = json!({ "phase": "Bound" });
+        let (volume, claim) = (identified(volume), identified(claim));
+        let mut volume = volume;
+        volume["spec"]["claimRef"] = json!({
+            "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"],
+        });
+        volume["status"] = json!({ "phase": "Bound" });
+        Some([volume, claim])
+    }
+}
+
+fn pod_name(number: usize, i: usize) -> String {
+    format!("pod-{number}-{i}")
+}
+
+/// Of the length that a server gives them.
+fn uid(group: usize, i: usize) -> String {
+    format!("{group:08x}-0000-4000-8000-{i:012x}")
+}
+
+fn namespace(name: &str, labels: &Map<String, Value>) -> Value {
+    identified(
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } }),
+    )
+}
+
+/// With what the server gives an object: an identity, a version, a time.
+pub(crate) fn identified(mut object: Value) -> Value {
+    let metadata = &mut object["metadata"];
+    if metadata["uid"].is_null() {
+        let identity =
+            ["namespace", "name"].map(|part| metadata[part].as_str().unwrap_or_default().to_owned());
+        metadata["uid"] = json!(identity.join("/"));
+    }
+    metadata["resourceVersion"] = json!("1");
+    metadata["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    object
+}
+
+/// Makes a pod the `at`-th of its kind: by what its first container requests, or, where that is nothing, by a toleration that
+/// nothing needs.
+fn set_signature(pod: &mut Value, at: usize) {
+    let requests = &mut pod["spec"]["containers"][0]["resources"]["requests"];
+    let (Some(cpu), Some(memory)) = (amount(&requests["cpu"], "m"), amount(&requests["memory"], "Mi")) else {
+        pod["spec"]["tolerations"] =
+            json!([{ "key": "signature", "operator": "Equal", "value": at.to_string() }]);
+        return;
+    };
+    // A hundred amounts of CPU, and each with as many of memory as it takes: all fit where one does.
+    requests["cpu"] = json!(format!("{}m", cpu + at % 100));
+    requests["memory"] = json!(format!("{}Mi", memory + at / 100));
+    if let Some(resources) = pod["spec"]["containers"][0]["resources"].as_object_mut() {
+        resources.remove("limits");
+    }
+}
+
+fn amount(quantity: &Value, unit: &str) -> Option<usize> {
+    quantity.as_str()?.strip_suffix(unit)?.parse().ok()
+}
+
+/// Scatters numbers: the finalizer of splitmix64.
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

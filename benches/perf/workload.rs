@@ -1,0 +1,234 @@
+//! Workloads as data, in scheduler_perf's shape: what is created, from which templates, how many, and what is measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A workload, as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) ops: Vec<Op>,
+    /// How many of everything; the first is the one that is run unless another is named.
+    pub(crate) workloads: Vec<Size>,
+}
+
+/// A size of a workload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Size {
+    pub(crate) name: String,
+    pub(crate) params: Params,
+}
+
+/// How many of everything, by name.
+pub(crate) type Params = BTreeMap<String, usize>;
+
+/// The parameter that says how many pods are measured.
+pub(crate) const MEASURED: &str = "measurePods";
+/// What does not grow with the cluster.
+const FIXED: &[&str] = &["initNamespaces"];
+
+/// Something that is done, with scheduler_perf's name for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "opcode", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub(crate) enum Op {
+    /// Nodes of a template.
+    CreateNodes {
+        count: Count,
+        node_template: String,
+        /// A label whose values are given out in turn.
+        label_node_prepare_strategy: Option<LabelStrategy>,
+        /// An object that comes with each node, of its name.
+        csi_node_template: Option<String>,
+    },
+    /// Namespaces `<prefix>-0`, `<prefix>-1`, …
+    CreateNamespaces {
+        count: Count,
+        prefix: String,
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
+    },
+    /// An object of any other kind.
+    CreateAny { template: String },
+    /// Pods of a template. Those that are not measured are there before, spread evenly over the nodes.
+    CreatePods {
+        count: Count,
+        pod_template: String,
+        #[serde(default = "default_namespace")]
+        namespace: String,
+        /// A volume for each of them, and a claim that is bound to it.
+        persistent_volume_template: Option<String>,
+        persistent_volume_claim_template: Option<String>,
+        /// Whether these are what is measured.
+        #[serde(default)]
+        collect_metrics: bool,
+        /// How many of those that are bound are deleted per second while others are measured.
+        #[serde(default)]
+        deletions_per_second: usize,
+    },
+    /// As many pods in each of the namespaces with this prefix, there before.
+    CreatePodSets { count: Count, namespace_prefix: String, pods_per_namespace: Count, pod_template: String },
+    /// Objects that are created while others are measured.
+    Churn {
+        mode: ChurnMode,
+        templates: Vec<String>,
+        interval_milliseconds: u64,
+        /// How many of each there are at most, when they are created again and again; then they are deleted in turn.
+        #[serde(default)]
+        number: usize,
+    },
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ChurnMode {
+    /// Ever more of them.
+    Create,
+    /// As many as `number` says, then those are deleted one by one, and so on.
+    Recreate,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct LabelStrategy {
+    pub(crate) label_key: String,
+    pub(crate) label_values: Vec<String>,
+}
+
+/// A number, or `$` and the name of the parameter that has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Count {
+    Number(usize),
+    Param(String),
+}
+
+impl Count {
+    pub(crate) fn of(&self, params: &Params) -> Result<usize> {
+        match self {
+            Self::Number(count) => Ok(*count),
+            Self::Param(name) => {
+                let name = self.param().with_context(|| format!("{name} does not begin with $"))?;
+                params.get(name).copied().with_context(|| format!("there is no parameter {name}"))
+            }
+        }
+    }
+
+    fn param(&self) -> Option<&str> {
+        match self {
+            Self::Number(_) => None,
+            Self::Param(name) => name.strip_prefix('$'),
+        }
+    }
+}
+
+impl Workload {
+    /// The size of this name, or the first.
+    pub(crate) fn size(&self, name: Option<&str>) -> Result<&Size> {
+        match name {
+            None => self.workloads.first().with_context(|| format!("{} has no sizes", self.name)),
+            Some(name) => {
+                let names = || self.workloads.iter().map(|size| size.name.as_str()).collect::<Vec<_>>();
+                let found = self.workloads.iter().find(|size| size.name == name);
+                found.with_context(|| format!("{} has no {name}: it has {}", self.name, names().join(", ")))
+            }
+        }
+    }
+
+    pub(crate) fn has_size(&self, name: &str) -> bool {
+        self.workloads.iter().any(|size| size.name == name)
+    }
+
+    /// How many nodes there are beside those whose number is part of the workload.
+    pub(crate) fn nodes(&self, params: &Params) -> usize {
+        let counts = self.ops.iter().filter_map(|op| match op {
+            Op::CreateNodes { count, .. } => params.get(count.param()?),
+            _ => None,
+        });
+        counts.sum()
+    }
+
+    /// The same for as many nodes: everything grows or shrinks with them, but what is measured does not grow, unless so many
+    /// pods are asked for; and then not beyond what fills the nodes as much.
+    pub(crate) fn scaled(&self, params: &Params, nodes: Option<usize>, pods: Option<usize>) -> Params {
+        let base = self.nodes(params);
+        let wanted = nodes.filter(|_| base > 0).unwrap_or(base).max(1);
+        let grown = |count: usize| if base == 0 { count } else { (count * wanted).div_ceil(base) };
+        let scaled = |(name, count): (&String, &usize)| {
+            let most = grown(*count);
+            let count = match name.as_str() {
+                MEASURED => pods.unwrap_or(*count).min(most),
+                name if FIXED.contains(&name) => *count,
+                _ => most,
+            };
+            (name.clone(), count)
+        };
+        params.iter().map(scaled).collect()
+    }
+}
+
+/// The files of workloads and templates.
+pub(crate) struct Library {
+    dir: PathBuf,
+}
+
+impl Library {
+    /// Those beside the benchmarks.
+    pub(crate) fn here() -> Self {
+        Self { dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads") }
+    }
+
+    /// All workloads, by name.
+    pub(crate) fn workloads(&self) -> Result<Vec<Workload>> {
+        let entries = fs::read_dir(&self.dir).with_context(|| format!("read {}", self.dir.display()))?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+        let mut workloads = paths.iter().map(|path| read(path)).collect::<Result<Vec<Workload>>>()?;
+        workloads.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(workloads)
+    }
+
+    /// A template: an object, laid over another if it extends one.
+    pub(crate) fn template(&self, name: &str) -> Result<Value> {
+        let path = self.dir.join("templates").join(format!("{name}.yaml"));
+        let mut template: Value = read(&path)?;
+        let extends = template.as_object_mut().and_then(|object| object.remove("extends"));
+        let Some(base) = extends else { return Ok(template) };
+        let base = base.as_str().with_context(|| format!("{name} extends what is no name"))?;
+        ensure!(base != name, "{name} extends itself");
+        let mut whole = self.template(base)?;
+        lay_over(&mut whole, template);
+        Ok(whole)
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
+    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("read {}", path.display()))
+}
+
+/// Objects are merged, `null` takes away, anything else replaces.
+fn lay_over(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                if value.is_null() {
+                    under.remove(&key);
+                } else {
+                    lay_over(under.entry(key).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (under, over) => *under = over,
+    }
+}
