@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::{Parser, ValueEnum};
 
-use crate::plan::Signatures;
-use crate::workload::{Library, MEASURED, Params, Workload};
+use supercargo_benches::plan::Signatures;
+use supercargo_benches::workload::{Library, MEASURED, Params, Workload};
 
 /// The size that the goals are set for.
 const GOAL: &str = "OneBoundPodPerNode";
@@ -135,7 +135,7 @@ impl Args {
         let scales = workload.nodes(&own.params) > 0;
         Ok(match () {
             () if !scales => vec![None],
-            () if self.test => vec![Some(24)],
+            () if self.test => vec![Some(120)],
             () if self.million => vec![Some(1_000_000)],
             () if self.nodes.is_empty() => vec![None],
             () => self.nodes.iter().copied().map(Some).collect(),

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use supercargo_benches::Progress;
 use supercargo_controlplane::{Assets, Program};
 
-use crate::plan::{GroupKind, Plan};
 use crate::run::Meanwhile;
+use supercargo_benches::plan::{GroupKind, Plan};
 
 /// The program.
 pub(crate) struct Upstream {

@@ -8,10 +8,8 @@
 mod args;
 mod go;
 mod memory;
-mod plan;
 mod report;
 mod run;
-mod workload;
 mod world;
 
 use anyhow::{Result, ensure};
@@ -20,9 +18,11 @@ use supercargo_benches::Progress;
 
 use args::{Args, Output, Task};
 use go::Upstream;
-use plan::Plan;
 use report::{Ours, Row};
-use workload::Library;
+use run::Outcome;
+use supercargo_benches::check::violations;
+use supercargo_benches::plan::Plan;
+use supercargo_benches::workload::Library;
 use world::World;
 
 fn main() -> Result<()> {
@@ -53,8 +53,10 @@ fn row(
     let plan = Plan::new(library, &task.workload, &task.params, task.signatures, args.seed)?;
     let mut row = Row::new(task, &plan);
     for _ in 0..args.rounds() {
-        let (outcome, _world) = run::run(&plan, World::new()?, progress)?;
+        let (outcome, world) = run::run(&plan, World::new()?, progress)?;
         ensure!(outcome.decisions > 0, "{}: no pod was scheduled", plan.label);
+        check(&plan, &outcome, &world, args.test)?;
+        drop(world);
         row.ours.push(Ours::new(outcome));
         if let Some(upstream) = upstream {
             row.upstream_default.push(upstream.run(&plan, 0, args.budget(), progress)?);
@@ -62,4 +64,21 @@ fn row(
         }
     }
     Ok(row)
+}
+
+/// Fails unless every pod is where it may be.
+fn check(plan: &Plan, outcome: &Outcome, world: &World, thoroughly: bool) -> Result<()> {
+    let mut wrong = violations(plan, world.placed())?;
+    let bound = world.placed().filter(|placed| plan.is_measured(placed.pod)).count();
+    if bound != outcome.decisions {
+        wrong.push(format!("{bound} pods are bound, {} were", outcome.decisions));
+    }
+    if thoroughly {
+        wrong.extend(world.scheduler.inconsistencies());
+        if outcome.unscheduled > 0 {
+            wrong.push(format!("{} pods found no node", outcome.unscheduled));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}: after the run\n{}", plan.label, wrong.join("\n"));
+    Ok(())
 }

@@ -8,8 +8,8 @@ use supercargo_benches::grouped;
 
 use crate::args::Task;
 use crate::go;
-use crate::plan::{Plan, Signatures};
 use crate::run::Outcome;
+use supercargo_benches::plan::{Plan, Signatures};
 
 /// What was measured of a workload in one size, round by round.
 pub(crate) struct Row {

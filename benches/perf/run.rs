@@ -5,12 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 use supercargo_benches::Progress;
-use supercargo_framework::PodInfo;
 
 use crate::memory::resident;
-use crate::plan::{Churn, GroupKind, Plan, identified};
-use crate::workload::ChurnMode;
 use crate::world::{Spent, World};
+use supercargo_benches::plan::{CHURN, Churn, GroupKind, Plan, SCHEDULER, identified};
+use supercargo_benches::workload::ChurnMode;
 
 /// What a run came to.
 pub(crate) struct Outcome {
@@ -46,7 +45,7 @@ pub(crate) fn run(plan: &Plan, mut world: World, progress: Progress) -> Result<(
         for (object, deleted) in meanwhile.until(world.elapsed()) {
             world.tell(&object, deleted)?;
         }
-        if world.step(|pod| is_measured(plan, pod))? {
+        if world.step(|pod| plan.is_measured(&pod.name))? {
             decisions += 1;
             idle = 0;
         } else {
@@ -79,10 +78,6 @@ fn set_up(plan: &Plan, world: &mut World, progress: Progress) -> Result<()> {
     Ok(())
 }
 
-fn is_measured(plan: &Plan, pod: &PodInfo) -> bool {
-    plan.group_of(&pod.name).is_some_and(|group| group.kind == GroupKind::Measured)
-}
-
 /// What comes and goes while pods are measured, by the time of the world.
 pub(crate) struct Meanwhile<'a> {
     plan: &'a Plan,
@@ -103,7 +98,7 @@ impl<'a> Meanwhile<'a> {
         let mut changes = Vec::new();
         for (churn, done) in &mut self.churns {
             while *done < elapsed / churn.interval_milliseconds {
-                changes.extend(churn.turn(*done as usize));
+                changes.extend(turn(churn, *done as usize));
                 *done += 1;
             }
         }
@@ -137,12 +132,12 @@ impl Churn {
 /// An object of a template, of a name of its own; when it comes again it is another one.
 fn churning(template: &Value, at: usize, life: usize) -> Value {
     let mut object = template.clone();
-    let name = format!("churn-{at}");
+    let name = format!("{CHURN}{at}");
     if object["kind"] != "Node" {
         object["metadata"]["namespace"] = json!("default");
     }
     if object["kind"] == "Pod" {
-        object["spec"]["schedulerName"] = json!(crate::plan::SCHEDULER);
+        object["spec"]["schedulerName"] = json!(SCHEDULER);
     }
     object["metadata"]["uid"] = json!(format!("{name}-{life}"));
     object["metadata"]["name"] = json!(name);

@@ -8,10 +8,12 @@ use serde_json::Value;
 use supercargo::config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo::wire::{NodeKind, ObjectKind, PodKind};
+use supercargo_benches::check::Placed;
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::resources;
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{Now, PodInfo, Timestamp};
-use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Scheduler};
+use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Scheduler, StatusPatch};
 
 /// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs
 /// and the like go by this, and so by how much has been scheduled and not by how fast.
@@ -75,6 +77,12 @@ impl World {
     /// How far the clock of this world has come.
     pub(crate) fn elapsed(&self) -> Duration {
         STEP * u32::try_from(self.steps).unwrap_or(u32::MAX)
+    }
+
+    /// Where pods are, as it was told.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
+        let nodes = self.scheduler.cache().nodes().iter();
+        nodes.flat_map(|(_, node)| node.pods().iter().map(|pod| Placed { pod: &pod.name, node: node.name() }))
     }
 
     fn handle(&mut self, input: Input) {
@@ -207,11 +215,30 @@ impl World {
                 self.handle(Input::Evicted { preemption, outcomes });
                 self.spent.telling += started.elapsed();
             }
-            // Nobody reads a pod's conditions here; what a nomination changes the scheduler knows.
-            Effect::PatchPodStatus(_) | Effect::RecordEvent(_) => {}
+            Effect::PatchPodStatus(patch) => self.patch(patch),
+            Effect::RecordEvent(_) => {}
             other => bail!("no workload should lead to {other:?}"),
         }
         Ok(())
+    }
+
+    /// A pod that waits has another status.
+    fn patch(&mut self, patch: StatusPatch) {
+        let Some(old) = self.scheduler.queued(&patch.uid).map(|queued| Arc::clone(&queued.pod)) else {
+            return;
+        };
+        let mut new = (*old).clone();
+        if let Nomination::Override(node) = patch.nomination {
+            new.status.nominated_node_name = node;
+        }
+        if patch.condition.is_some() {
+            new.status.pod_scheduled = patch.condition;
+        }
+        new.resource_version = "2".into();
+        let notification = Notification::Updated { old, new: Arc::new(new) };
+        let started = Instant::now();
+        self.handle(Input::QueuedPod(notification));
+        self.spent.telling += started.elapsed();
     }
 
     fn bind(&mut self, pod: Arc<PodInfo>, node: Arc<str>) {
