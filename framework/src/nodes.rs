@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::node_columns::NodeColumns;
 use crate::node_info::NodeInfo;
 
 /// Where a node is in [`Nodes`]. Stays the same while the node exists; may be used again after it is gone.
@@ -31,6 +32,7 @@ pub struct Nodes {
     by_name: FxHashMap<Arc<str>, NodeIndex>,
     order: Vec<NodeIndex>,
     images: FxHashMap<Arc<str>, ImageState>,
+    columns: NodeColumns,
     with_affinity: BTreeSet<NodeIndex>,
     with_required_anti_affinity: BTreeSet<NodeIndex>,
 }
@@ -59,6 +61,11 @@ impl Nodes {
         self.slots[index.0 as usize].as_ref().expect("an index taken from this table's order names a node")
     }
 
+    /// Whether there is a node at an index.
+    pub fn has(&self, index: NodeIndex) -> bool {
+        self.slots.get(index.0 as usize).is_some_and(Option::is_some)
+    }
+
     /// All nodes in visiting order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &NodeInfo)> {
         self.order.iter().map(|index| (*index, self.at(*index)))
@@ -84,6 +91,11 @@ impl Nodes {
         self.with_required_anti_affinity.iter().map(|index| self.at(*index))
     }
 
+    /// What the nodes offer and have given away, by slot.
+    pub fn columns(&self) -> &NodeColumns {
+        &self.columns
+    }
+
     /// How widely an image is spread, by normalised name.
     pub fn image(&self, name: &str) -> Option<ImageState> {
         self.images.get(name).copied()
@@ -99,14 +111,14 @@ impl Nodes {
         });
         self.slots[index.0 as usize] = Some(info);
         self.by_name.insert(name, index);
-        self.list_affinity(index);
+        self.follow(index);
         index
     }
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
         let result = self.slots.get_mut(index.0 as usize)?.as_mut().map(change);
-        self.list_affinity(index);
+        self.follow(index);
         result
     }
 
@@ -119,6 +131,7 @@ impl Nodes {
         info.set_node(node);
         self.add_images(&info);
         self.slots[index.0 as usize] = Some(info);
+        self.follow(index);
     }
 
     /// Removes a node and returns it with its pods. The order must be set before it is read again.
@@ -126,7 +139,7 @@ impl Nodes {
         let info = self.slots.get_mut(index.0 as usize)?.take()?;
         self.by_name.remove(info.name());
         self.remove_images(&info);
-        self.list_affinity(index);
+        self.follow(index);
         self.free.push(index);
         Some(info)
     }
@@ -134,6 +147,12 @@ impl Nodes {
     /// Sets the visiting order.
     pub fn set_order(&mut self, order: Vec<NodeIndex>) {
         self.order = order;
+    }
+
+    /// Brings what is kept of all nodes up to date with one.
+    fn follow(&mut self, index: NodeIndex) {
+        self.columns.set(index, self.slots[index.0 as usize].as_ref());
+        self.list_affinity(index);
     }
 
     /// Brings the lists of nodes whose pods have affinity up to date with one node.

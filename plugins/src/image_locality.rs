@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, ScorePlugin, ScoreScope, SignPlugin};
+use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Scope, ScorePlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeInfo, Plugin, PodInfo, Status};
 
@@ -52,16 +52,14 @@ impl ScorePlugin for ImageLocality {
         Ok(score_of(sum, pod.spec.image_containers))
     }
 
-    /// The images of the node, and the cluster totals that the context notes as reads when an image is there: what other
-    /// nodes have is never asked of the nodes themselves.
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
     }
 }
 
 impl SignPlugin for ImageLocality {
     /// More than upstream signs: an image counts once per container, and volumes count too.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.images);
         signer.write(&pod.spec.image_containers);
         Ok(())

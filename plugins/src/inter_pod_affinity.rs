@@ -18,7 +18,7 @@ use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::{ActionType, EventResource, Features, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, EventResource, Features, Plugin, PodInfo, Text};
 
 /// The plugin's name.
 pub const NAME: &str = "InterPodAffinity";
@@ -76,7 +76,7 @@ impl EnqueueExtensions for InterPodAffinity {
 impl SignPlugin for InterPodAffinity {
     /// Pods without affinity are still what the terms of others speak of: by labels and namespace. Upstream leaves the
     /// namespace out, and the labels too when preferences of others do not count, although required terms still do.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         if pod.spec.pod_affinity.is_some() {
             return Err(Unsignable);
         }

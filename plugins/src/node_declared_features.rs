@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -80,6 +80,10 @@ impl FilterPlugin for NodeDeclaredFeatures {
             Status::unresolvable("node(s) didn't match Pod's required features")
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
 }
 
 impl EnqueueExtensions for NodeDeclaredFeatures {
@@ -99,7 +103,7 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
 }
 
 impl SignPlugin for NodeDeclaredFeatures {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.required_features);
         Ok(())
     }

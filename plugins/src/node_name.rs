@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::EventRegistration;
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
@@ -33,6 +33,10 @@ impl FilterPlugin for NodeName {
             Status::unresolvable("node(s) didn't match the requested node name")
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
 }
 
 impl EnqueueExtensions for NodeName {
@@ -42,7 +46,7 @@ impl EnqueueExtensions for NodeName {
 }
 
 impl SignPlugin for NodeName {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.node_name);
         Ok(())
     }

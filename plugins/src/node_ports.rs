@@ -68,7 +68,7 @@ impl EnqueueExtensions for NodePorts {
 }
 
 impl SignPlugin for NodePorts {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.host_ports);
         Ok(())
     }

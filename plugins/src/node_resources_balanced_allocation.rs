@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{
-    ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, ScoreScope, SignPlugin,
+    ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -124,14 +124,10 @@ impl ScorePlugin for BalancedAllocation {
         // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
         Ok(half + i64::midpoint(half, gain))
     }
-
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
-    }
 }
 
 impl SignPlugin for BalancedAllocation {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.requests().resource);
         Ok(())
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
-    ScorePlugin, ScoreScope, SignPlugin,
+    ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::resource::names;
@@ -186,10 +186,6 @@ impl ScorePlugin for NodeResourcesFit {
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
         Ok(self.strategy.score(pod, node))
     }
-
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
-    }
 }
 
 impl EnqueueExtensions for NodeResourcesFit {
@@ -212,7 +208,7 @@ impl EnqueueExtensions for NodeResourcesFit {
 
 impl SignPlugin for NodeResourcesFit {
     /// Filter and Score look at different requests where pod-level resources are set.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.requests.resource);
         signer.write(pod.spec.container_requests());
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
 use supercargo_framework::{
@@ -68,6 +68,10 @@ impl FilterPlugin for NodeUnschedulable {
             Status::unresolvable("node(s) were unschedulable")
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
 }
 
 impl EnqueueExtensions for NodeUnschedulable {
@@ -88,7 +92,7 @@ impl EnqueueExtensions for NodeUnschedulable {
 }
 
 impl SignPlugin for NodeUnschedulable {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&self.is_tolerated(pod));
         Ok(())
     }

@@ -20,7 +20,7 @@ use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugi
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{ActionType, EventResource, Feature, Features, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, EventResource, Feature, Features, Plugin, PodInfo, Text};
 
 /// The plugin's name.
 pub const NAME: &str = "PodTopologySpread";
@@ -102,7 +102,7 @@ impl EnqueueExtensions for PodTopologySpread {
 
 impl SignPlugin for PodTopologySpread {
     /// Where a pod may be depends on where others are, as soon as any constraint might apply to it.
-    fn sign(&self, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
         if pod.spec.topology_spread.is_empty() && self.defaults.is_empty() { Ok(()) } else { Err(Unsignable) }
     }
 }

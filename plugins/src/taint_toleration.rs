@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, ScoreScope,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, Scope, ScorePlugin,
     SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -57,6 +57,10 @@ impl FilterPlugin for TaintToleration {
             Status::success()
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
 }
 
 impl PreScorePlugin for TaintToleration {
@@ -77,12 +81,12 @@ impl ScorePlugin for TaintToleration {
         Ok(disliked.count() as i64)
     }
 
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
-    }
-
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: true }
+    }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
     }
 }
 
@@ -104,7 +108,7 @@ impl EnqueueExtensions for TaintToleration {
 }
 
 impl SignPlugin for TaintToleration {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.tolerations);
         Ok(())
     }

@@ -208,38 +208,38 @@ impl EnqueueExtensions for VolumeRestrictions {
 }
 
 impl SignPlugin for VolumeRestrictions {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
     }
 }
 
 /// Only a pod that uses a claim of this pod's changes what was prepared.
 impl IncrementalPlugin for VolumeRestrictions {
-    fn pod_added(&self, _: &mut CycleState, pod: &PodInfo, added: &PodInfo, _: &NodeInfo) -> Applied {
+    fn pod_added(&self, _: &mut CycleState, pod: &PodInfo, added: &PodInfo, _: &NodeRecord) -> Applied {
         rebuild_if(share_claim(pod, added))
     }
 
-    fn pod_removed(&self, _: &mut CycleState, pod: &PodInfo, removed: &PodInfo, _: &NodeInfo) -> Applied {
+    fn pod_removed(&self, _: &mut CycleState, pod: &PodInfo, removed: &PodInfo, _: &NodeRecord) -> Applied {
         rebuild_if(share_claim(pod, removed))
     }
 
-    fn node_added(&self, _: &mut CycleState, pod: &PodInfo, node: &NodeInfo) -> Applied {
-        rebuild_if(node.pods().iter().any(|other| share_claim(pod, other)))
+    fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_removed(&self, _: &mut CycleState, pod: &PodInfo, node: &NodeInfo) -> Applied {
-        rebuild_if(node.pods().iter().any(|other| share_claim(pod, other)))
+    fn node_removed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
     fn feasible_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo, _: bool) -> Applied {
-        Applied::Yes
+        Applied::Here
     }
 }
 
 fn rebuild_if(condition: bool) -> Applied {
-    if condition { Applied::Rebuild } else { Applied::Yes }
+    if condition { Applied::Rebuild } else { Applied::Here }
 }

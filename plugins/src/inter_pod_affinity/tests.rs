@@ -450,12 +450,11 @@ fn a_node_helps_when_its_domain_is_another() {
 
 #[test]
 fn pods_with_affinity_are_not_signed_and_others_are_by_what_terms_can_speak_of() {
-    let plugin = from_args(&Value::Null, &Features::default()).unwrap();
-    assert_eq!(plugin.reads(), ["Namespace"]);
-    let sign = plugin.extension_points().sign.unwrap();
+    assert_eq!(from_args(&Value::Null, &Features::default()).unwrap().reads(), ["Namespace"]);
+    let driver = Driver::new(NAME);
     let signature = |pod: PodBuilder| {
         let mut signer = Signer::default();
-        sign.sign(&pod.build(), &mut signer).map(|()| signer.finish())
+        driver.try_sign(&pod.build(), &mut signer).map(|()| signer.finish())
     };
     assert!(signature(pod("p").likes(1, near("db", "zone"))).is_err());
     assert_eq!(signature(app("a")), signature(app("a").uid("other").priority(3)));

@@ -403,8 +403,7 @@ fn only_what_default_constraints_need_is_read_and_such_pods_are_not_signed() {
     );
     assert!(build(list()).reads().is_empty());
     let signs = |args, pod: PodBuilder| {
-        let points = build(args).extension_points();
-        points.sign.is_some_and(|sign| sign.sign(&pod.build(), &mut Signer::default()).is_ok())
+        Driver::with_args(NAME, args).try_sign(&pod.build(), &mut Signer::default()).is_ok()
     };
     assert!(!signs(Value::Null, web("p")));
     assert!(signs(list(), web("p")));

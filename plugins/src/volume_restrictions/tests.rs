@@ -219,11 +219,11 @@ fn what_was_prepared_changes_with_the_users_of_the_pods_claims_only() {
     let pod = using("p", "default", &["own"]);
     let (user, bystander) = (using("q", "default", &["own"]), using("q", "elsewhere", &["own"]));
     let mut state = CycleState::new();
-    for (other, expected) in [(user, Applied::Rebuild), (bystander, Applied::Yes)] {
-        let node = node_info(node("n").build(), [other.clone()]);
+    for (other, expected) in [(user, Applied::Rebuild), (bystander, Applied::Here)] {
+        let node = node("n").build();
         assert_eq!(VolumeRestrictions.pod_added(&mut state, &pod, &other, &node), expected);
         assert_eq!(VolumeRestrictions.pod_removed(&mut state, &pod, &other, &node), expected);
-        assert_eq!(VolumeRestrictions.node_added(&mut state, &pod, &node), expected);
-        assert_eq!(VolumeRestrictions.node_removed(&mut state, &pod, &node), expected);
+        assert_eq!(VolumeRestrictions.node_added(&mut state, &pod, &node), Applied::Here);
+        assert_eq!(VolumeRestrictions.node_removed(&mut state, &pod, &node), Applied::Here);
     }
 }

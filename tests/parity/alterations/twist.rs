@@ -8,7 +8,7 @@ use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
     PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, PreFlight,
-    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, ScorePlugin, ScoreScope,
+    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, Scope, ScorePlugin,
 };
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext,
@@ -270,8 +270,8 @@ impl ScorePlugin for AtScore {
         self.plugin.score(cx, state, pod, node).map(self.change)
     }
 
-    fn scope(&self) -> ScoreScope {
-        self.plugin.scope()
+    fn scope(&self, state: &CycleState, pod: &PodInfo) -> Scope {
+        self.plugin.scope(state, pod)
     }
 
     fn normalization(&self) -> Normalize {
@@ -418,8 +418,8 @@ pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
             self.0.score(cx, state, &self.seen(pod), node)
         }
 
-        fn scope(&self) -> ScoreScope {
-            self.0.scope()
+        fn scope(&self, state: &CycleState, pod: &PodInfo) -> Scope {
+            self.0.scope(state, &self.seen(pod))
         }
 
         fn normalization(&self) -> Normalize {
