@@ -13,6 +13,8 @@ pub mod default_binder;
 pub mod default_preemption;
 mod domain_counts;
 mod hint;
+#[cfg(test)]
+mod history;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
