@@ -48,7 +48,7 @@ pub use event::{ActionType, ClusterEvent, EventResource};
 pub use features::{Feature, Features};
 pub use labels::Labels;
 pub use node::NodeRecord;
-pub use node_columns::NodeColumns;
+pub use node_columns::{NodeColumns, NodeFlags};
 pub use node_info::NodeInfo;
 pub use nodes::{NodeIndex, Nodes};
 pub use plugin::Plugin;

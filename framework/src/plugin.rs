@@ -17,9 +17,8 @@ use crate::context::{Context, QueueContext};
 use crate::cycle_state::CycleState;
 use crate::event::EventRegistration;
 use crate::node::NodeRecord;
-use crate::node_columns::NodeColumns;
 use crate::node_info::NodeInfo;
-use crate::nodes::NodeIndex;
+use crate::nodes::{NodeIndex, Nodes};
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
 use crate::status::Status;
@@ -190,13 +189,15 @@ pub trait FilterPlugin: Send + Sync + 'static {
         Scope::Node
     }
 
-    /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false`. Answers `false`
-    /// itself where it cannot, with nothing set.
+    /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false` and leaves the others
+    /// as they are; slots without a node may become anything. Answers `false` itself where it cannot, with nothing set.
+    /// The point is to answer from [`Nodes::columns`] and look only at the few nodes about which they do not tell all.
     fn filter_columns(
         &self,
+        _cx: &Context<'_>,
         _state: &CycleState,
         _pod: &PodInfo,
-        _columns: &NodeColumns,
+        _nodes: &Nodes,
         _passes: &mut [bool],
     ) -> bool {
         false
@@ -336,12 +337,14 @@ pub trait ScorePlugin: Send + Sync + 'static {
         Scope::Node
     }
 
-    /// The raw scores of all nodes at once, feasible or not. Answers `false` where it cannot, with nothing set.
+    /// The raw scores of all nodes at once, feasible or not: sets each to what [`score`](Self::score) would be; slots
+    /// without a node may become anything. Answers `false` where it cannot, with nothing set.
     fn score_columns(
         &self,
+        _cx: &Context<'_>,
         _state: &CycleState,
         _pod: &PodInfo,
-        _columns: &NodeColumns,
+        _nodes: &Nodes,
         _scores: &mut [i64],
     ) -> bool {
         false

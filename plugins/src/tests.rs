@@ -1,5 +1,7 @@
 //! What holds for the plugins together.
 
+mod columns;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
