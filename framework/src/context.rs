@@ -220,6 +220,11 @@ impl<'a> Context<'a> {
         self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Whether something was asked for since the last call of [`take_commands`](Self::take_commands).
+    pub fn has_commands(&self) -> bool {
+        !self.commands.borrow().is_empty()
+    }
+
     /// What was asked for since the last call of this.
     pub fn take_commands(&self) -> Vec<Command> {
         std::mem::take(&mut self.commands.borrow_mut())

@@ -71,6 +71,11 @@ impl Nodes {
         self.slots[index.0 as usize].as_ref().expect("an index taken from this table's order names a node")
     }
 
+    /// Whether there is a node at an index.
+    pub fn has(&self, index: NodeIndex) -> bool {
+        self.slots.get(index.0 as usize).is_some_and(Option::is_some)
+    }
+
     /// All nodes in visiting order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &NodeInfo)> {
         self.order.iter().map(|index| (*index, self.at(*index)))
