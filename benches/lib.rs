@@ -3,6 +3,11 @@
 //! `cargo bench -p supercargo-benches`. Machines are noisy: compare ratios of one run, or two baselines of one machine
 //! (`-- --save-baseline before`, `-- --baseline before`), never a lone time.
 
+pub mod check;
+pub mod plan;
+mod progress;
+pub mod workload;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +17,8 @@ use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
 use supercargo_scheduler::{
     Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
 };
+
+pub use progress::{Progress, grouped};
 
 /// A scheduler, and the time.
 pub struct Bench {

@@ -17,11 +17,12 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen, Settings};
+use supercargo_benches::{Progress, grouped};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::runtime::Runtime;
 
 use client::Target;
-use report::{Column, Progress, grouped};
+use report::Column;
 use work::Scale;
 
 /// How many times the load is as large as what the servers are compared with.

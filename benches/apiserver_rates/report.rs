@@ -1,16 +1,10 @@
-//! What is said: progress on a terminal, and the table.
+//! What is said: the table.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-
-/// A line that says how far it has come, where somebody looks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    shown: bool,
-}
+use supercargo_benches::grouped;
 
 /// What was measured of one server.
 #[derive(Clone, Debug)]
@@ -33,28 +27,6 @@ enum Better {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) measures: Vec<Measure>,
-}
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        Self { shown: stderr().is_terminal() }
-    }
-
-    /// Says where `target` is, at most a hundred times per step.
-    pub(crate) fn at(self, target: &str, what: &str, index: usize, count: usize) {
-        if self.shown && index.is_multiple_of(count.div_ceil(100)) {
-            let percent = index * 100 / count;
-            // Nothing depends on it.
-            let _ = write!(stderr(), "\r\x1b[K{target}: {what} {percent} %");
-        }
-    }
-
-    /// Leaves no line behind.
-    pub(crate) fn clear(self) {
-        if self.shown {
-            let _ = write!(stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 impl Measure {
@@ -138,17 +110,4 @@ pub(crate) fn to_json(columns: &[Column]) -> Value {
 
 fn ratio(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.1}") } else { grouped(ratio.round() as u64) }
-}
-
-/// As `12,345`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

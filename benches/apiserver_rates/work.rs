@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use http_body_util::BodyExt as _;
+use supercargo_benches::Progress;
 use tokio::sync::Barrier;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::client::{Call, Connection, Frames, JSON, PROTOBUF, Target};
 use crate::objects::{self, MARK, PODS, Template, node_name, pod_name};
-use crate::report::{Measure, Progress};
+use crate::report::Measure;
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]

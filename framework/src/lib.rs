@@ -9,6 +9,7 @@
 //! on changes.
 
 pub mod affinity;
+pub mod affinity_keys;
 pub mod binding;
 pub mod context;
 pub mod cycle_state;
@@ -40,6 +41,7 @@ pub mod topology_spread;
 pub mod volume;
 
 pub use affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm};
+pub use affinity_keys::AffinityKeys;
 pub use context::{Command, Context, QueueContext};
 pub use cycle_state::{CycleState, StateData};
 pub use event::{ActionType, ClusterEvent, EventResource};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::affinity_keys::AffinityKeys;
 use crate::node::NodeImage;
 use crate::node_columns::NodeColumns;
 use crate::node_info::NodeInfo;
@@ -45,6 +46,7 @@ pub struct Nodes {
     columns: NodeColumns,
     with_affinity: BTreeSet<NodeIndex>,
     with_required_anti_affinity: BTreeSet<NodeIndex>,
+    affinity_keys: AffinityKeys,
 }
 
 impl Nodes {
@@ -101,6 +103,11 @@ impl Nodes {
         self.with_required_anti_affinity.iter().map(|index| self.at(*index))
     }
 
+    /// The label keys that the affinity of pods on nodes names.
+    pub fn affinity_keys(&self) -> &AffinityKeys {
+        &self.affinity_keys
+    }
+
     /// What the nodes offer and have given away, by slot.
     pub fn columns(&self) -> &NodeColumns {
         &self.columns
@@ -119,6 +126,7 @@ impl Nodes {
     /// Adds a node. The visiting order does not change until [`set_order`](Self::set_order).
     pub fn insert(&mut self, info: NodeInfo) -> NodeIndex {
         let name = Arc::clone(info.name());
+        self.affinity_keys.learn(info.pods_with_affinity());
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             NodeIndex(self.slots.len() as u32 - 1)
@@ -132,9 +140,17 @@ impl Nodes {
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
-        let result = self.slots.get_mut(index.0 as usize)?.as_mut().map(change);
+        let info = self.slots.get_mut(index.0 as usize)?.as_mut()?;
+        let (came, were) = (info.affinity_arrivals(), info.pods_with_affinity().len());
+        let result = change(info);
+        if info.affinity_arrivals() != came {
+            self.affinity_keys.learn(info.pods_with_affinity());
+        }
+        let came = info.affinity_arrivals().saturating_sub(came);
+        let gone = (were + came).saturating_sub(info.pods_with_affinity().len());
         self.follow(index);
-        result
+        self.forget_affinity(gone);
+        Some(result)
     }
 
     /// Replaces the node object of a node.
@@ -154,6 +170,7 @@ impl Nodes {
         self.by_name.remove(info.name());
         self.remove_images(index, &*info.node().images);
         self.follow(index);
+        self.forget_affinity(info.pods_with_affinity().len());
         self.free.push(index);
         Some(info)
     }
@@ -182,6 +199,14 @@ impl Nodes {
             } else if !list.is_empty() {
                 list.remove(&index);
             }
+        }
+    }
+
+    /// So many pods with affinity have gone.
+    fn forget_affinity(&mut self, pods: usize) {
+        if pods > 0 && self.affinity_keys.note_gone(pods) {
+            let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_ref());
+            self.affinity_keys.sweep(infos.flat_map(NodeInfo::pods_with_affinity));
         }
     }
 

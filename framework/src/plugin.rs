@@ -27,6 +27,11 @@ use crate::text::Text;
 /// The highest score a plugin gives.
 pub const MAX_NODE_SCORE: i64 = 100;
 
+/// The raw score of a node that a plugin has no opinion about, where others have a score. Such nodes are left out of the
+/// least and the greatest raw score that [`Normalize::ByRange`] goes by. Lower than any score, and far enough from the
+/// edge that what is reckoned with it does not overflow.
+pub const NOT_SCORED: i64 = -(1 << 48);
+
 /// A plugin: a name, and the points where it takes part.
 pub trait Plugin: Send + Sync + 'static {
     /// The name in configuration, statuses and metrics.
@@ -310,7 +315,7 @@ pub enum Normalize {
         reverse: bool,
     },
     /// By [`ScorePlugin::normalize`], which looks at the raw score of a node and at the least and the greatest of all, but
-    /// neither at how many there are nor at whose they are.
+    /// neither at how many there are nor at whose they are; [`NOT_SCORED`] is none of them.
     ByRange,
     /// By [`ScorePlugin::normalize`].
     Custom,

@@ -7,6 +7,7 @@
 use supercargo_framework::Feature;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 
+mod applied;
 mod args;
 pub mod default_binder;
 pub mod default_preemption;

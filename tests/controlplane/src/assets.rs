@@ -31,10 +31,12 @@ pub enum Program {
     InformerBench,
     /// Upstream's scheduler package, which says what it does with a history (`oracle/`).
     Oracle,
+    /// The same, to be measured (`schedbench/`).
+    SchedBench,
 }
 
 impl Program {
-    /// All of them.
+    /// All of them but [`Program::SchedBench`], which nothing needs that is not asked for it.
     pub const ALL: [Self; 11] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
@@ -64,6 +66,7 @@ impl Program {
             Self::ClientGo => "clientgo",
             Self::InformerBench => "informerbench",
             Self::Oracle => "oracle",
+            Self::SchedBench => "schedbench",
         }
     }
 
@@ -79,6 +82,7 @@ impl Program {
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
             Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
             Self::Oracle => "supercargo.dev/tests/controlplane/oracle",
+            Self::SchedBench => "supercargo.dev/tests/controlplane/schedbench",
         }
     }
 
@@ -121,6 +125,7 @@ impl Program {
                 "oracle/preemption.go",
                 "oracle/supervisor.go",
             ],
+            Self::SchedBench => &["schedbench/bench.go", "schedbench/main.go"],
             _ => &[],
         }
     }

@@ -1,0 +1,84 @@
+//! scheduler_perf's workloads on the production scheduler, in process, and on upstream's.
+//!
+//! `cargo bench -p supercargo-benches --bench perf -- [WORKLOAD]...`, with `-- --help` for what can be chosen. What is driven
+//! is `supercargo_scheduler::Scheduler` with the configuration that `supercargo run` has without a file: notifications of
+//! informers go in, cycles run, and each binding is confirmed as the API server and then the informer would. With `--go`
+//! upstream's scheduler is given the same objects in the same run. Machines are noisy: compare ratios of one run.
+
+mod args;
+mod go;
+mod memory;
+mod report;
+mod run;
+mod world;
+
+use anyhow::{Result, ensure};
+use clap::Parser as _;
+use supercargo_benches::Progress;
+
+use args::{Args, Output, Task};
+use go::Upstream;
+use report::{Ours, Row};
+use run::Outcome;
+use supercargo_benches::check::violations;
+use supercargo_benches::plan::Plan;
+use supercargo_benches::workload::Library;
+use world::World;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let library = Library::here();
+    let progress = Progress::new();
+    let upstream = if args.go { Some(Upstream::locate()?) } else { None };
+    let mut rows = Vec::new();
+    for task in args.tasks(&library)? {
+        rows.push(row(&args, &library, &task, upstream.as_ref(), progress)?);
+    }
+    progress.clear();
+    match args.output {
+        Output::Table => print!("{}", report::table(&rows)),
+        Output::Json => println!("{:#}", report::to_json(&rows)),
+    }
+    Ok(())
+}
+
+/// Runs a task as often as it is to be run, ours and upstream in turn.
+fn row(
+    args: &Args,
+    library: &Library,
+    task: &Task,
+    upstream: Option<&Upstream>,
+    progress: Progress,
+) -> Result<Row> {
+    let plan = Plan::new(library, &task.workload, &task.params, task.signatures, args.seed)?;
+    let mut row = Row::new(task, &plan);
+    for _ in 0..args.rounds() {
+        let (outcome, world) = run::run(&plan, World::new()?, progress)?;
+        ensure!(outcome.decisions > 0, "{}: no pod was scheduled", plan.label);
+        check(&plan, &outcome, &world, args.test)?;
+        drop(world);
+        row.ours.push(Ours::new(outcome));
+        if let Some(upstream) = upstream {
+            row.upstream_default.push(upstream.run(&plan, 0, args.budget(), progress)?);
+            row.upstream_all.push(upstream.run(&plan, 100, args.budget(), progress)?);
+        }
+    }
+    Ok(row)
+}
+
+/// Fails unless every pod is where it may be.
+fn check(plan: &Plan, outcome: &Outcome, world: &World, thoroughly: bool) -> Result<()> {
+    let mut wrong = violations(plan, world.placed())?;
+    let bound = world.placed().filter(|placed| plan.is_measured(placed.pod)).count();
+    if bound != outcome.decisions {
+        wrong.push(format!("{bound} pods are bound, {} were", outcome.decisions));
+    }
+    if thoroughly {
+        wrong.extend(world.scheduler.inconsistencies());
+        if outcome.unscheduled > 0 {
+            wrong.push(format!("{} pods found no node", outcome.unscheduled));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}: after the run\n{}", plan.label, wrong.join("\n"));
+    Ok(())
+}

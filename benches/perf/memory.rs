@@ -1,0 +1,10 @@
+//! How much memory there is of.
+
+use std::fs;
+
+/// What this process has in memory, in bytes, where Linux says so.
+pub(crate) fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}

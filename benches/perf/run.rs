@@ -1,0 +1,145 @@
+//! A run of a plan on our scheduler, and what came of it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use supercargo_benches::Progress;
+
+use crate::memory::resident;
+use crate::world::{Spent, World};
+use supercargo_benches::plan::{CHURN, Churn, GroupKind, Plan, SCHEDULER, identified};
+use supercargo_benches::workload::ChurnMode;
+
+/// What a run came to.
+pub(crate) struct Outcome {
+    /// How many of the measured pods found a node.
+    pub(crate) decisions: usize,
+    /// How many did not.
+    pub(crate) unscheduled: usize,
+    pub(crate) spent: Spent,
+    /// What the whole process had in the end, the objects included, in bytes.
+    pub(crate) resident: Option<u64>,
+}
+
+/// After so many milliseconds of the world's time in which no measured pod found a node the rest is given up.
+const PATIENCE: u64 = 5 * 60 * 1000;
+
+/// Runs a plan. The world is given back to be looked at.
+pub(crate) fn run(plan: &Plan, mut world: World, progress: Progress) -> Result<(Outcome, World)> {
+    set_up(plan, &mut world, progress)?;
+    let total = plan.measured();
+    let mut waiting = Vec::with_capacity(total);
+    for (number, group) in plan.groups_of(GroupKind::Measured) {
+        for i in 0..group.count {
+            progress.at(&plan.label, "reading pods", waiting.len(), total);
+            waiting.push(world.decode_pod(&plan.pod(number, i))?);
+        }
+    }
+    world.start_measuring();
+    world.enqueue(waiting)?;
+    let mut meanwhile = Meanwhile::new(plan);
+    let (mut decisions, mut idle) = (0, 0);
+    while decisions < total && idle < PATIENCE {
+        progress.at(&plan.label, "scheduling", decisions, total);
+        for (object, deleted) in meanwhile.until(world.elapsed()) {
+            world.tell(&object, deleted)?;
+        }
+        if world.step(|pod| plan.is_measured(&pod.name))? {
+            decisions += 1;
+            idle = 0;
+        } else {
+            idle += 1;
+        }
+    }
+    let outcome = Outcome {
+        decisions,
+        unscheduled: total - decisions,
+        spent: world.spent.clone(),
+        resident: resident(),
+    };
+    Ok((outcome, world))
+}
+
+fn set_up(plan: &Plan, world: &mut World, progress: Progress) -> Result<()> {
+    for object in plan.objects() {
+        world.tell(&object, false)?;
+    }
+    for (at, node) in plan.nodes().enumerate() {
+        progress.at(&plan.label, "adding nodes", at, plan.node_count());
+        world.tell(&node, false)?;
+    }
+    for (number, group) in plan.groups().enumerate().filter(|(_, group)| group.kind != GroupKind::Measured) {
+        for i in 0..group.count {
+            progress.at(&plan.label, "adding pods", i, group.count);
+            world.tell(&plan.pod(number, i), false)?;
+        }
+    }
+    Ok(())
+}
+
+/// What comes and goes while pods are measured, by the time of the world.
+pub(crate) struct Meanwhile<'a> {
+    plan: &'a Plan,
+    churns: Vec<(&'a Churn, u64)>,
+    deletions: Vec<(usize, usize)>,
+}
+
+impl<'a> Meanwhile<'a> {
+    pub(crate) fn new(plan: &'a Plan) -> Self {
+        let churns = plan.churn.iter().map(|churn| (churn, 0)).collect();
+        let deletions = plan.groups_of(GroupKind::Bound).filter(|(_, group)| group.deletions_per_second > 0);
+        Self { plan, churns, deletions: deletions.map(|(number, _)| (number, 0)).collect() }
+    }
+
+    /// What has happened by now and not been given before; `true` with what is deleted.
+    pub(crate) fn until(&mut self, elapsed: Duration) -> Vec<(Value, bool)> {
+        let elapsed = elapsed.as_millis() as u64;
+        let mut changes = Vec::new();
+        for (churn, done) in &mut self.churns {
+            while *done < elapsed / churn.interval_milliseconds {
+                changes.extend(turn(churn, *done as usize));
+                *done += 1;
+            }
+        }
+        for (number, done) in &mut self.deletions {
+            let Some(group) = self.plan.groups().nth(*number) else { continue };
+            let due = (elapsed as usize * group.deletions_per_second / 1000).min(group.count);
+            changes.extend((*done..due).map(|i| (self.plan.pod(*number, i), true)));
+            *done = due;
+        }
+        changes
+    }
+}
+
+impl Churn {
+    /// What happens the `turn`-th time.
+    fn turn(&self, turn: usize) -> Vec<(Value, bool)> {
+        let (at, deleted) = match self.mode {
+            ChurnMode::Create => (turn, false),
+            ChurnMode::Recreate => {
+                let within = turn % (2 * self.number);
+                (within % self.number, within >= self.number)
+            }
+        };
+        self.templates
+            .iter()
+            .map(|template| (churning(template, at, turn / (2 * self.number)), deleted))
+            .collect()
+    }
+}
+
+/// An object of a template, of a name of its own; when it comes again it is another one.
+fn churning(template: &Value, at: usize, life: usize) -> Value {
+    let mut object = template.clone();
+    let name = format!("{CHURN}{at}");
+    if object["kind"] != "Node" {
+        object["metadata"]["namespace"] = json!("default");
+    }
+    if object["kind"] == "Pod" {
+        object["spec"]["schedulerName"] = json!(SCHEDULER);
+    }
+    object["metadata"]["uid"] = json!(format!("{name}-{life}"));
+    object["metadata"]["name"] = json!(name);
+    identified(object)
+}

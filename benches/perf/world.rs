@@ -1,0 +1,261 @@
+//! The production scheduler with the default configuration, told what informers would tell it, and how long it takes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::Value;
+use supercargo::config::{Catalog, Config};
+use supercargo::options::scheduler_options;
+use supercargo::wire::{NodeKind, ObjectKind, PodKind};
+use supercargo_benches::check::Placed;
+use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::objects::resources;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::{Now, PodInfo, Timestamp};
+use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Scheduler, StatusPatch};
+
+/// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs
+/// and the like go by this, and so by how much has been scheduled and not by how fast.
+const STEP: Duration = Duration::from_millis(1);
+/// How often the scheduler is told that time has passed, in steps.
+const STEPS_PER_TICK: u64 = 100;
+/// A scheduler and the time.
+pub(crate) struct World {
+    pub(crate) scheduler: Scheduler,
+    pods: PodKind,
+    nodes: NodeKind,
+    objects: Vec<ObjectKind>,
+    now: Now,
+    steps: u64,
+    pub(crate) spent: Spent,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spent {
+    /// Telling of pods that wait.
+    pub(crate) adding: Duration,
+    /// The cycles of the pods that are measured, in nanoseconds, in their order.
+    pub(crate) cycles: Vec<u32>,
+    /// The other cycles: of pods that come and go meanwhile, and of pods that found no node.
+    pub(crate) other_cycles: Duration,
+    pub(crate) other_cycle_count: usize,
+    /// Telling that bindings were carried out, as the API server would and then the informer.
+    pub(crate) confirming: Duration,
+    /// Everything else that was told.
+    pub(crate) telling: Duration,
+}
+
+impl Spent {
+    pub(crate) fn in_cycles(&self) -> Duration {
+        self.cycles.iter().map(|nanoseconds| Duration::from_nanos((*nanoseconds).into())).sum()
+    }
+
+    /// All that the scheduler was busy with.
+    pub(crate) fn total(&self) -> Duration {
+        self.adding + self.in_cycles() + self.other_cycles + self.confirming + self.telling
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Result<Self> {
+        let config = Config::default_with(&Catalog::in_tree())
+            .map_err(|errors| anyhow!("the default configuration is wrong: {errors}"))?;
+        let no_annotations: [&str; 0] = [];
+        Ok(Self {
+            scheduler: Scheduler::new(scheduler_options(&config))?,
+            pods: PodKind::new(no_annotations),
+            nodes: NodeKind::new(no_annotations),
+            objects: Vec::new(),
+            now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
+            steps: 0,
+            spent: Spent::default(),
+        })
+    }
+
+    /// How far the clock of this world has come.
+    pub(crate) fn elapsed(&self) -> Duration {
+        STEP * u32::try_from(self.steps).unwrap_or(u32::MAX)
+    }
+
+    /// Where pods are, as it was told.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
+        let nodes = self.scheduler.cache().nodes().iter();
+        nodes.flat_map(|(_, node)| node.pods().iter().map(|pod| Placed { pod: &pod.name, node: node.name() }))
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+    }
+
+    /// Adds or deletes an object of any kind, a pod with or without a node.
+    pub(crate) fn tell(&mut self, object: &Value, deleted: bool) -> Result<()> {
+        let json = serde_json::to_vec(object)?;
+        let input = match object["kind"].as_str().context("an object says its kind")? {
+            "Pod" => {
+                let pod = Arc::new(self.pods.decode(&json)?);
+                let assigned = pod.is_assigned();
+                let notification = notification(pod, deleted);
+                if assigned { Input::AssignedPod(notification) } else { Input::QueuedPod(notification) }
+            }
+            "Node" => Input::Node(notification(Arc::new(self.nodes.decode(&json)?), deleted)),
+            kind => Input::Object(notification(Arc::new(self.object_kind(kind)?.decode(&json)?), deleted)),
+        };
+        let started = Instant::now();
+        self.handle(input);
+        self.spent.telling += started.elapsed();
+        self.carry_out()
+    }
+
+    fn object_kind(&mut self, kind: &str) -> Result<&ObjectKind> {
+        let resource = match kind {
+            "Namespace" => resources::NAMESPACE,
+            "Service" => resources::SERVICE,
+            "PersistentVolume" => resources::PERSISTENT_VOLUME,
+            "PersistentVolumeClaim" => resources::PERSISTENT_VOLUME_CLAIM,
+            "CSINode" => resources::CSI_NODE,
+            _ => bail!("{kind} is no kind of a workload"),
+        };
+        let at = match self.objects.iter().position(|known| *known.resource() == resource) {
+            Some(at) => at,
+            None => {
+                let new = ObjectKind::of(&resource).with_context(|| format!("{kind} is not decoded"))?;
+                self.objects.push(new);
+                self.objects.len() - 1
+            }
+        };
+        Ok(&self.objects[at])
+    }
+
+    /// Reads a pod that is to be scheduled.
+    pub(crate) fn decode_pod(&self, object: &Value) -> Result<Arc<PodInfo>> {
+        Ok(Arc::new(self.pods.decode(&serde_json::to_vec(object)?)?))
+    }
+
+    /// Tells of pods that wait.
+    pub(crate) fn enqueue(&mut self, pods: Vec<Arc<PodInfo>>) -> Result<()> {
+        let started = Instant::now();
+        for pod in pods {
+            self.handle(Input::QueuedPod(Notification::Added(pod)));
+        }
+        self.spent.adding += started.elapsed();
+        self.carry_out()
+    }
+
+    /// What has been measured so far does not count.
+    pub(crate) fn start_measuring(&mut self) {
+        self.spent = Spent::default();
+    }
+
+    /// Lets a step of time pass and runs a cycle if there is a pod to try; `true` if it found a node for one that is
+    /// measured.
+    pub(crate) fn step(&mut self, is_measured: impl Fn(&PodInfo) -> bool) -> Result<bool> {
+        self.steps += 1;
+        self.now = Now { wall: self.now.wall.plus(STEP), monotonic: self.now.monotonic + STEP };
+        if self.steps.is_multiple_of(STEPS_PER_TICK) {
+            let started = Instant::now();
+            self.handle(Input::Tick);
+            self.spent.telling += started.elapsed();
+        }
+        let started = Instant::now();
+        if !self.scheduler.schedule_one(self.now, &mut NoCalls) {
+            return Ok(false);
+        }
+        let effects = self.scheduler.take_effects();
+        let took = started.elapsed();
+        let bound = effects.iter().find_map(|effect| match effect {
+            Effect::Bind { pod, .. } => Some(is_measured(pod)),
+            _ => None,
+        });
+        if bound == Some(true) {
+            self.spent.cycles.push(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX));
+        } else {
+            self.spent.other_cycles += took;
+            self.spent.other_cycle_count += 1;
+        }
+        for effect in effects {
+            self.carry_out_one(effect)?;
+        }
+        self.carry_out()?;
+        Ok(bound == Some(true))
+    }
+
+    /// Does what the scheduler wants done until it wants nothing more.
+    fn carry_out(&mut self) -> Result<()> {
+        loop {
+            let effects = self.scheduler.take_effects();
+            if effects.is_empty() {
+                return Ok(());
+            }
+            for effect in effects {
+                self.carry_out_one(effect)?;
+            }
+        }
+    }
+
+    /// Does what the API server would, and tells of it as the informer would.
+    fn carry_out_one(&mut self, effect: Effect) -> Result<()> {
+        match effect {
+            Effect::Bind { pod, node, .. } => self.bind(pod, node),
+            Effect::Evict { preemption, victims } => {
+                let gone: Vec<_> = victims
+                    .iter()
+                    .filter_map(|victim| {
+                        let node = self.scheduler.cache().node_of(&victim.uid)?;
+                        let pods = self.scheduler.cache().nodes().get(node)?.pods();
+                        pods.iter().find(|pod| pod.uid == victim.uid).map(Arc::clone)
+                    })
+                    .collect();
+                let outcomes = vec![Eviction::Deleted; victims.len()];
+                let started = Instant::now();
+                for pod in gone {
+                    self.handle(Input::AssignedPod(Notification::Deleted(pod)));
+                }
+                self.handle(Input::Evicted { preemption, outcomes });
+                self.spent.telling += started.elapsed();
+            }
+            Effect::PatchPodStatus(patch) => self.patch(patch),
+            Effect::RecordEvent(_) => {}
+            other => bail!("no workload should lead to {other:?}"),
+        }
+        Ok(())
+    }
+
+    /// A pod that waits has another status.
+    fn patch(&mut self, patch: StatusPatch) {
+        let Some(old) = self.scheduler.queued(&patch.uid).map(|queued| Arc::clone(&queued.pod)) else {
+            return;
+        };
+        let mut new = (*old).clone();
+        if let Nomination::Override(node) = patch.nomination {
+            new.status.nominated_node_name = node;
+        }
+        if patch.condition.is_some() {
+            new.status.pod_scheduled = patch.condition;
+        }
+        new.resource_version = "2".into();
+        let notification = Notification::Updated { old, new: Arc::new(new) };
+        let started = Instant::now();
+        self.handle(Input::QueuedPod(notification));
+        self.spent.telling += started.elapsed();
+    }
+
+    fn bind(&mut self, pod: Arc<PodInfo>, node: Arc<str>) {
+        let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
+        let inputs = [
+            Input::Bound { pod: pod.uid.clone(), by: "DefaultBinder".into(), outcome: BindOutcome::Bound },
+            Input::AssignedPod(Notification::Added(Arc::new(bound))),
+            Input::QueuedPod(Notification::Deleted(pod)),
+        ];
+        let started = Instant::now();
+        for input in inputs {
+            self.handle(input);
+        }
+        self.spent.confirming += started.elapsed();
+    }
+}
+
+fn notification<T>(object: Arc<T>, deleted: bool) -> Notification<T> {
+    if deleted { Notification::Deleted(object) } else { Notification::Added(object) }
+}

@@ -1,0 +1,46 @@
+//! How far it has come.
+
+use std::io::{IsTerminal as _, Write as _, stderr};
+
+/// A line that says how far it has come, where somebody looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    /// On stderr, if that is a terminal.
+    #[expect(clippy::new_without_default, reason = "it looks at the process's stderr")]
+    pub fn new() -> Self {
+        Self { shown: stderr().is_terminal() }
+    }
+
+    /// Says where `target` is, at most a hundred times per step.
+    pub fn at(self, target: &str, what: &str, index: usize, count: usize) {
+        if self.shown && index.is_multiple_of(count.div_ceil(100)) {
+            let percent = index * 100 / count;
+            // Nothing depends on it.
+            let _ = write!(stderr(), "\r\x1b[K{target}: {what} {percent} %");
+        }
+    }
+
+    /// Leaves no line behind.
+    pub fn clear(self) {
+        if self.shown {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// As `12,345`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

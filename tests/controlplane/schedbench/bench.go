@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+const configuration = `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration",
+"profiles":[{"schedulerName":"supercargo"}]}`
+
+// bench is a scheduler, and what has been measured of it. It is made when the first node comes.
+type bench struct {
+	ctx        context.Context
+	cancel     context.CancelFunc
+	logger     klog.Logger
+	percentage int32
+	budget     time.Duration
+
+	sched    *scheduler.Scheduler
+	snapshot *cache.Snapshot
+	factory  informers.SharedInformerFactory
+	// others are objects of other kinds than pods and nodes. Informers list them when the first pod is scheduled.
+	others []runtime.Object
+	nodes  []*v1.Node
+	bound  []*v1.Pod
+
+	times       []time.Duration
+	unscheduled int
+}
+
+func newBench() *bench {
+	ctx, cancel := context.WithCancel(context.Background())
+	utilruntime.ErrorHandlers = nil
+	return &bench{ctx: ctx, cancel: cancel, logger: klog.FromContext(ctx), budget: time.Hour}
+}
+
+func decode(raw []byte) (runtime.Object, error) {
+	object, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+	return object, err
+}
+
+func (b *bench) add(raw []byte) error {
+	object, err := decode(raw)
+	if err != nil {
+		return err
+	}
+	if b.sched == nil {
+		switch object := object.(type) {
+		case *v1.Node:
+			b.nodes = append(b.nodes, object)
+		case *v1.Pod:
+			if object.Spec.NodeName != "" {
+				b.bound = append(b.bound, object)
+			}
+		default:
+			b.others = append(b.others, object)
+		}
+		return nil
+	}
+	switch object := object.(type) {
+	case *v1.Node:
+		b.sched.Cache.AddNode(b.logger, object)
+		return nil
+	case *v1.Pod:
+		if object.Spec.NodeName == "" {
+			return nil
+		}
+		return b.sched.Cache.AddPod(b.logger, object)
+	}
+	// A churning Service and the like: no workload's pods depend on it.
+	return nil
+}
+
+func (b *bench) remove(raw []byte) error {
+	object, err := decode(raw)
+	if err != nil || b.sched == nil {
+		return err
+	}
+	switch object := object.(type) {
+	case *v1.Node:
+		return b.sched.Cache.RemoveNode(b.logger, object)
+	case *v1.Pod:
+		if known, err := b.sched.Cache.GetPod(object); err == nil {
+			return b.sched.Cache.RemovePod(b.logger, known)
+		}
+	}
+	return nil
+}
+
+// start makes the scheduler and lets it know what there is.
+func (b *bench) start() error {
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
+	if err != nil {
+		return fmt.Errorf("decode the configuration: %w", err)
+	}
+	defaults, ok := object.(*config.KubeSchedulerConfiguration)
+	if !ok {
+		return errors.New("the configuration is something else")
+	}
+	client := fake.NewSimpleClientset(b.others...)
+	b.factory = scheduler.NewInformerFactory(client, 0)
+	recorder := func(string) events.EventRecorderLogger { return &silence{} }
+	sched, err := scheduler.New(b.ctx, client, b.factory, nil, recorder,
+		scheduler.WithProfiles(defaults.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(&b.percentage),
+		scheduler.WithPodInitialBackoffSeconds(defaults.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(defaults.PodMaxBackoffSeconds),
+		scheduler.WithParallelism(defaults.Parallelism),
+	)
+	if err != nil {
+		return fmt.Errorf("make the scheduler: %w", err)
+	}
+	b.sched = sched
+	b.factory.Start(b.ctx.Done())
+	b.factory.WaitForCacheSync(b.ctx.Done())
+	for _, node := range b.nodes {
+		sched.Cache.AddNode(b.logger, node)
+	}
+	for _, pod := range b.bound {
+		if err := sched.Cache.AddPod(b.logger, pod); err != nil {
+			return fmt.Errorf("add a pod: %w", err)
+		}
+	}
+	b.nodes, b.bound, b.others = nil, nil, nil
+	snapshot, ok := b.profile().SnapshotSharedLister().(*cache.Snapshot)
+	if !ok {
+		return errors.New("the snapshot is something else")
+	}
+	b.snapshot = snapshot
+	return nil
+}
+
+func (b *bench) profile() framework.Framework {
+	return b.sched.Profiles["supercargo"]
+}
+
+func (b *bench) stop() {
+	b.cancel()
+	if b.sched != nil {
+		b.sched.SchedulingQueue.Close()
+	}
+}
+
+// schedule takes a pod through the queue and the scheduling cycle. What is timed is the cycle.
+func (b *bench) schedule(raw []byte) (took time.Duration, found bool, err error) {
+	if b.sched == nil {
+		if err := b.start(); err != nil {
+			return 0, false, err
+		}
+	}
+	object, err := decode(raw)
+	if err != nil {
+		return 0, false, err
+	}
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return 0, false, errors.New("what is scheduled is a pod")
+	}
+	b.sched.SchedulingQueue.Add(b.ctx, pod)
+	info, err := b.sched.NextPod(b.logger)
+	if err != nil {
+		return 0, false, fmt.Errorf("take the pod from the queue: %w", err)
+	}
+	defer b.sched.SchedulingQueue.Done(pod.UID)
+	if info.Pod.UID != pod.UID {
+		return 0, false, errors.New("the queue gave another pod")
+	}
+	state := framework.NewCycleState()
+	assumed := pod.DeepCopy()
+	started := time.Now()
+	if err := b.sched.Cache.UpdateSnapshot(b.logger, b.snapshot); err != nil {
+		return 0, false, err
+	}
+	result, err := b.sched.SchedulePod(b.ctx, b.profile(), state, info)
+	if err == nil {
+		assumed.Spec.NodeName = result.SuggestedHost
+		err = b.sched.Cache.AssumePod(b.logger, assumed)
+	}
+	took = time.Since(started)
+	var unfit *framework.FitError
+	if errors.As(err, &unfit) {
+		return took, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	return took, true, b.sched.Cache.AddPod(b.logger, assumed.DeepCopy())
+}
+
+// silence is a recorder that records nothing.
+type silence struct{}
+
+func (s *silence) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+func (s *silence) WithLogger(klog.Logger) events.EventRecorderLogger { return s }

@@ -1,0 +1,149 @@
+// Command schedbench measures upstream's scheduling cycle in process: how long UpdateSnapshot, SchedulePod and AssumePod
+// take together, pod by pod. It reads objects, one JSON value per line of stdin, and prints what it measured as JSON:
+//
+//	{"settings": {"percentageOfNodesToScore": 100, "budgetMilliseconds": 10000}}   first; 0 percent is upstream's default
+//	{"add": OBJECT}       is there: a node, a pod on a node, any other kind
+//	{"remove": OBJECT}    is there no more
+//	{"try": POD}          is scheduled, and not measured
+//	{"schedule": POD}     is scheduled and measured
+//
+// The scheduler is upstream's own with its default configuration, but for the percentage; the client is a fake. Nodes and pods
+// go straight into its cache, as its event handlers would put them there; the other kinds are seen by informers, so they
+// have to come before the first pod that is scheduled. A pod that finds a node counts as bound before the next is
+// scheduled; none of that is measured. When the budget has been used up the rest of the input is left unread.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// Line is what a line of the input says.
+type Line struct {
+	Settings *Settings       `json:"settings"`
+	Add      json.RawMessage `json:"add"`
+	Remove   json.RawMessage `json:"remove"`
+	Try      json.RawMessage `json:"try"`
+	Schedule json.RawMessage `json:"schedule"`
+}
+
+// Settings say how the scheduler is set up and for how long it is measured.
+type Settings struct {
+	PercentageOfNodesToScore int32 `json:"percentageOfNodesToScore"`
+	BudgetMilliseconds       int64 `json:"budgetMilliseconds"`
+}
+
+// Result is what was measured. Times are nanoseconds of wall time.
+type Result struct {
+	Decisions   int    `json:"decisions"`
+	Unscheduled int    `json:"unscheduled"`
+	Mean        int64  `json:"mean"`
+	P50         int64  `json:"p50"`
+	P99         int64  `json:"p99"`
+	GoVersion   string `json:"goVersion"`
+	Processors  int    `json:"processors"`
+}
+
+func main() {
+	klog.SetLogger(logr.Discard())
+	metrics.Register()
+	result, err := run(bufio.NewReaderSize(os.Stdin, 1<<20))
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(result)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "schedbench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(input *bufio.Reader) (*Result, error) {
+	bench := newBench()
+	defer bench.stop()
+	var spent time.Duration
+	for spent <= bench.budget {
+		text, err := input.ReadBytes('\n')
+		if len(text) != 0 {
+			took, err := bench.line(text)
+			if err != nil {
+				return nil, err
+			}
+			spent += took
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(bench.times) == 0 {
+		return nil, errors.New("nothing was scheduled")
+	}
+	return bench.result(spent), nil
+}
+
+// line does what a line says, and says how long that took if it is to be measured.
+func (b *bench) line(text []byte) (time.Duration, error) {
+	var line Line
+	if err := json.Unmarshal(text, &line); err != nil {
+		return 0, fmt.Errorf("decode a line: %w", err)
+	}
+	switch {
+	case line.Settings != nil:
+		b.percentage = line.Settings.PercentageOfNodesToScore
+		b.budget = time.Duration(line.Settings.BudgetMilliseconds) * time.Millisecond
+		return 0, nil
+	case line.Add != nil:
+		return 0, b.add(line.Add)
+	case line.Remove != nil:
+		return 0, b.remove(line.Remove)
+	case line.Try != nil:
+		_, _, err := b.schedule(line.Try)
+		return 0, err
+	case line.Schedule != nil:
+		took, found, err := b.schedule(line.Schedule)
+		if err != nil {
+			return 0, err
+		}
+		if found {
+			b.times = append(b.times, took)
+		} else {
+			b.unscheduled++
+		}
+		return took, nil
+	}
+	return 0, errors.New("a line adds, removes, tries or schedules")
+}
+
+func (b *bench) result(spent time.Duration) *Result {
+	slices.Sort(b.times)
+	// As the other side does it: the smallest that so many are not above.
+	rank := func(percent int) int64 {
+		return b.times[(len(b.times)*percent+99)/100-1].Nanoseconds()
+	}
+	var sum time.Duration
+	for _, took := range b.times {
+		sum += took
+	}
+	return &Result{
+		Decisions:   len(b.times),
+		Unscheduled: b.unscheduled,
+		Mean:        sum.Nanoseconds() / int64(len(b.times)),
+		P50:         rank(50),
+		P99:         rank(99),
+		GoVersion:   runtime.Version(),
+		Processors:  runtime.GOMAXPROCS(0),
+	}
+}
