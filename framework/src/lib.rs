@@ -49,7 +49,7 @@ pub use features::{Feature, Features};
 pub use labels::Labels;
 pub use node::NodeRecord;
 pub use node_columns::{NodeColumns, NodeFlags};
-pub use node_info::NodeInfo;
+pub use node_info::{NodeInfo, PodTotals};
 pub use nodes::{NodeIndex, Nodes};
 pub use plugin::Plugin;
 pub use pod::{OwnerRef, PodInfo, PodSpec, PodStatus, Uid};
