@@ -1,15 +1,31 @@
 //! Label sets and the syntax rules of their keys and values.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// An immutable set of labels (or annotations), sorted by key.
+use crate::intern::Interner;
+
+/// A label: key and value.
+pub type Label = (Arc<str>, Arc<str>);
+
+/// An immutable set of labels (or annotations), sorted by key. Clones share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "Vec<(Arc<str>, Arc<str>)>")]
-pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+#[serde(from = "Vec<Label>")]
+pub struct Labels(Arc<[Label]>);
 
 impl Labels {
+    /// The shared copy of a set.
+    pub fn shared<S: BuildHasher>(labels: Vec<Label>, known: &mut Interner<[Label], S>) -> Self {
+        Self(known.intern(sorted(labels)))
+    }
+
+    /// Whether both are one copy.
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Arc<str>> {
         self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &self.0[i].1)
@@ -36,11 +52,16 @@ impl Labels {
     }
 }
 
-impl From<Vec<(Arc<str>, Arc<str>)>> for Labels {
-    fn from(mut labels: Vec<(Arc<str>, Arc<str>)>) -> Self {
-        labels.sort_by(|a, b| a.0.cmp(&b.0));
-        labels.dedup_by(|later, earlier| later.0 == earlier.0);
-        Self(labels.into_boxed_slice())
+/// In the order of their keys; of labels with one key the first counts.
+fn sorted(mut labels: Vec<Label>) -> Vec<Label> {
+    labels.sort_by(|a, b| a.0.cmp(&b.0));
+    labels.dedup_by(|later, earlier| later.0 == earlier.0);
+    labels
+}
+
+impl From<Vec<Label>> for Labels {
+    fn from(labels: Vec<Label>) -> Self {
+        Self(sorted(labels).into())
     }
 }
 

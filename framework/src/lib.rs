@@ -36,6 +36,7 @@ pub mod testing;
 pub mod text;
 pub mod time;
 pub mod topology_spread;
+pub mod uid;
 pub mod volume;
 
 pub use affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm};
@@ -48,7 +49,7 @@ pub use node::NodeRecord;
 pub use node_info::NodeInfo;
 pub use nodes::{NodeIndex, Nodes};
 pub use plugin::Plugin;
-pub use pod::{OwnerRef, PodInfo, PodSpec, PodStatus, Uid};
+pub use pod::{OwnerRef, PodInfo, PodSpec, PodStatus, SharedStatus, Uid};
 pub use ports::HostPort;
 pub use resource::Resource;
 pub use selector::LabelSelector;

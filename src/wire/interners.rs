@@ -1,11 +1,11 @@
 //! The interners that pods and nodes have alike, and the conversions they serve.
 
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{Hash, RandomState};
 use std::sync::Arc;
 
-use supercargo_framework::intern::{Fresh, Interner};
-use supercargo_framework::labels::Labels;
+use supercargo_framework::intern::{self, Fresh};
+use supercargo_framework::labels::{Label, Labels};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::quantity;
 use supercargo_framework::requests::ResourceList;
@@ -15,11 +15,15 @@ use super::error::{Fault, Misfit};
 use super::json::{Pairs, Str};
 use super::metadata::{DeclaredKeys, OwnerReference};
 
+/// One copy of what many objects have in common. Whoever may create an object chooses its texts, so they must not be able to
+/// choose where these go.
+pub(super) type Interner<T> = intern::Interner<T, RandomState>;
+
 /// Texts and label sets.
 #[derive(Debug, Default)]
 pub(super) struct Interners {
     texts: Interner<str>,
-    label_sets: Interner<Labels>,
+    label_sets: Interner<[Label]>,
     owners: Interner<OwnerRef>,
 }
 
@@ -44,21 +48,16 @@ impl Interners {
         texts.iter().map(|text| self.text(text)).collect()
     }
 
-    /// A set of shared keys and values.
+    /// The shared copy of a label set, made of shared keys and values.
     pub(super) fn labels<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Labels {
         let shared = pairs.map(|(key, value)| (self.text(key), self.text(value)));
-        Labels::from(shared.collect::<Vec<_>>())
-    }
-
-    /// The shared copy of a label set.
-    pub(super) fn label_set<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Arc<Labels> {
-        let labels = self.labels(pairs);
-        share(&mut self.label_sets, labels)
+        let labels = shared.collect();
+        Labels::shared(labels, &mut self.label_sets)
     }
 
     /// The shared copy of those annotations that a plugin reads.
-    pub(super) fn annotations(&mut self, all: &Pairs<'_>, declared: &DeclaredKeys) -> Arc<Labels> {
-        self.label_set(all.iter().filter(|(key, _)| declared.contains(key)))
+    pub(super) fn annotations(&mut self, all: &Pairs<'_>, declared: &DeclaredKeys) -> Labels {
+        self.labels(all.iter().filter(|(key, _)| declared.contains(key)))
     }
 
     /// A resource list in the units that the scheduler counts in: thousandths for CPU, whole units for all else.
