@@ -95,7 +95,7 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
         taints: spec.taints.iter().flatten().map(taint).collect(),
         allocatable: Arc::new(allocatable),
         images: images.into_iter().map(|(name, size)| NodeImage { name, size }).collect(),
-        conditions: Arc::new(conditions.map(|c| (&*c.type_, &*c.status)).collect()),
+        conditions: conditions.map(|c| (&*c.type_, &*c.status)).collect(),
         declared_features: features.into(),
     }
 }
@@ -210,7 +210,7 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         required_features: constraints::required_features(spec),
         scheduler_name: text(spec.scheduler_name.as_ref()),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
-        node_selector: (*labels(spec.node_selector.as_ref())).clone(),
+        node_selector: labels(spec.node_selector.as_ref()),
         node_affinity: spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()).map(node_affinity),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports.into(),
