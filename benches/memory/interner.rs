@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
-use supercargo_framework::intern::Interner;
+use supercargo::wire::Interner;
 
 /// Nanoseconds per text, the best of some passes.
 #[derive(Debug, Serialize)]

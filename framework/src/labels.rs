@@ -1,11 +1,8 @@
 //! Label sets and the syntax rules of their keys and values.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-
-use crate::intern::Interner;
 
 /// A label: key and value.
 pub type Label = (Arc<str>, Arc<str>);
@@ -16,9 +13,9 @@ pub type Label = (Arc<str>, Arc<str>);
 pub struct Labels(Arc<[Label]>);
 
 impl Labels {
-    /// The shared copy of a set.
-    pub fn shared<S: BuildHasher>(labels: Vec<Label>, known: &mut Interner<[Label], S>) -> Self {
-        Self(known.intern(sorted(labels)))
+    /// The set that `share` makes of the labels when they are in order: perhaps one that others have already.
+    pub fn shared(labels: Vec<Label>, share: impl FnOnce(Vec<Label>) -> Arc<[Label]>) -> Self {
+        Self(share(sorted(labels)))
     }
 
     /// Whether both are one copy.

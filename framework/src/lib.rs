@@ -14,7 +14,6 @@ pub mod context;
 pub mod cycle_state;
 pub mod event;
 pub mod features;
-pub mod intern;
 pub mod labels;
 pub mod node;
 pub mod node_info;

@@ -1,10 +1,9 @@
 //! The interners that pods and nodes have alike, and the conversions they serve.
 
 use std::fmt;
-use std::hash::{Hash, RandomState};
+use std::hash::Hash;
 use std::sync::Arc;
 
-use supercargo_framework::intern::{self, Fresh};
 use supercargo_framework::labels::{Label, Labels};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::quantity;
@@ -12,12 +11,9 @@ use supercargo_framework::requests::ResourceList;
 use supercargo_framework::resource::names;
 
 use super::error::{Fault, Misfit};
+use super::intern::{Fresh, Interner};
 use super::json::{Pairs, Str};
 use super::metadata::{DeclaredKeys, OwnerReference};
-
-/// One copy of what many objects have in common. Whoever may create an object chooses its texts, so they must not be able to
-/// choose where these go.
-pub(super) type Interner<T> = intern::Interner<T, RandomState>;
 
 /// Texts and label sets.
 #[derive(Debug, Default)]
@@ -52,7 +48,7 @@ impl Interners {
     pub(super) fn labels<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Labels {
         let shared = pairs.map(|(key, value)| (self.text(key), self.text(value)));
         let labels = shared.collect();
-        Labels::shared(labels, &mut self.label_sets)
+        Labels::shared(labels, |labels| self.label_sets.intern(labels))
     }
 
     /// The shared copy of those annotations that a plugin reads.

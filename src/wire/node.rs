@@ -9,7 +9,8 @@ use supercargo_framework::resource::Resource;
 use supercargo_framework::taint::{Taint, TaintEffect};
 
 use super::error::{Misfit, WireError, parse, parse_protobuf};
-use super::interners::{Interner, Interners, share};
+use super::intern::Interner;
+use super::interners::{Interners, share};
 use super::json::{List, Obj, Pairs, Str};
 use super::metadata::{DeclaredKeys, Metadata, required};
 use super::proto::message;

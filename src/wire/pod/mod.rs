@@ -15,7 +15,8 @@ use supercargo_framework::pod::{PodInfo, PodSpec, PodStatus, SharedStatus, Uid};
 use supercargo_framework::requests::PodRequests;
 
 use super::error::{Misfit, WireError, parse, parse_protobuf};
-use super::interners::{Interner, Interners, share};
+use super::intern::Interner;
+use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
 use super::raw::untyped_text;

@@ -1,10 +1,8 @@
 //! One copy of what many objects have in common.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-
-use rustc_hash::FxBuildHasher;
 
 /// Hands out one shared copy per distinct value.
 ///
@@ -12,9 +10,10 @@ use rustc_hash::FxBuildHasher;
 /// longer used elsewhere are dropped whenever the table has doubled since the last sweep, or has been asked several times for
 /// each value in it: so the cost of sweeping is proportional to the cost of interning. With values goes the room they took.
 ///
-/// Where values come from strangers, `S` should be a hash that they cannot foresee.
+/// Whoever may create an object chooses its texts, so they must not be able to choose where these go: the hash has a seed of its
+/// own, unless `S` says otherwise.
 #[derive(Debug)]
-pub struct Interner<T: ?Sized + Eq + Hash, S = FxBuildHasher> {
+pub struct Interner<T: ?Sized + Eq + Hash, S = RandomState> {
     values: HashSet<Arc<T>, S>,
     sweep_at: usize,
     /// How often it may still be asked before the next sweep.
