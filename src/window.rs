@@ -11,10 +11,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// The most requests at once. The API server's own bound for changes is 200 by default, for everybody together.
-const MOST: f64 = 200.0;
-/// The requests at once before anything is known: a connection's worth of HTTP/2 streams, as the API server has it.
-const START: f64 = 100.0;
+/// The most requests at once, and as many as before anything is known. One HTTP/2 connection carries 100 with the API server's
+/// settings; more would wait in line there, and could not be told from those under way when the connection ends.
+const MOST: f64 = 100.0;
 
 /// The requests under way of one client, and those that wait.
 #[derive(Clone)]
@@ -50,7 +49,7 @@ pub(crate) enum Load {
 impl Default for Window {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(State {
-            limit: START,
+            limit: MOST,
             under_way: 0,
             waiting: VecDeque::new(),
             resume: None,
