@@ -310,7 +310,7 @@ fn unknown(message: String) -> CallError {
 fn no_answer(error: &(dyn std::error::Error + 'static)) -> Failure {
     let message = full_text(error);
     match fate(error) {
-        Fate::NotConnected => {
+        Fate::NotSent => {
             let connection_refused = is_connection_refused(error);
             Failure::Failed(CallError { connection_refused, ..refused(message) })
         }
