@@ -126,21 +126,16 @@ impl<'a> Meanwhile<'a> {
     }
 }
 
-impl Churn {
-    /// What happens the `turn`-th time.
-    fn turn(&self, turn: usize) -> Vec<(Value, bool)> {
-        let (at, deleted) = match self.mode {
-            ChurnMode::Create => (turn, false),
-            ChurnMode::Recreate => {
-                let within = turn % (2 * self.number);
-                (within % self.number, within >= self.number)
-            }
-        };
-        self.templates
-            .iter()
-            .map(|template| (churning(template, at, turn / (2 * self.number)), deleted))
-            .collect()
-    }
+/// What happens the `turn`-th time.
+fn turn(churn: &Churn, turn: usize) -> Vec<(Value, bool)> {
+    let (at, deleted, life) = match churn.mode {
+        ChurnMode::Create => (turn, false, 0),
+        ChurnMode::Recreate => {
+            let within = turn % (2 * churn.number);
+            (within % churn.number, within >= churn.number, turn / (2 * churn.number))
+        }
+    };
+    churn.templates.iter().map(|template| (churning(template, at, life), deleted)).collect()
 }
 
 /// An object of a template, of a name of its own; when it comes again it is another one.
