@@ -17,9 +17,8 @@ use crate::context::{Context, QueueContext};
 use crate::cycle_state::CycleState;
 use crate::event::EventRegistration;
 use crate::node::NodeRecord;
-use crate::node_columns::NodeColumns;
 use crate::node_info::NodeInfo;
-use crate::nodes::NodeIndex;
+use crate::nodes::{NodeIndex, Nodes};
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
 use crate::status::Status;
@@ -27,6 +26,11 @@ use crate::text::Text;
 
 /// The highest score a plugin gives.
 pub const MAX_NODE_SCORE: i64 = 100;
+
+/// The raw score of a node that a plugin has no opinion about, where others have a score. Such nodes are left out of the
+/// least and the greatest raw score that [`Normalize::ByRange`] goes by. Lower than any score, and far enough from the
+/// edge that what is reckoned with it does not overflow.
+pub const NOT_SCORED: i64 = -(1 << 48);
 
 /// A plugin: a name, and the points where it takes part.
 pub trait Plugin: Send + Sync + 'static {
@@ -185,13 +189,15 @@ pub trait FilterPlugin: Send + Sync + 'static {
         Scope::Node
     }
 
-    /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false`. Answers `false`
-    /// itself where it cannot, with nothing set.
+    /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false` and leaves the others
+    /// as they are; slots without a node may become anything. Answers `false` itself where it cannot, with nothing set.
+    /// The point is to answer from [`Nodes::columns`] and look only at the few nodes about which they do not tell all.
     fn filter_columns(
         &self,
+        _cx: &Context<'_>,
         _state: &CycleState,
         _pod: &PodInfo,
-        _columns: &NodeColumns,
+        _nodes: &Nodes,
         _passes: &mut [bool],
     ) -> bool {
         false
@@ -309,7 +315,7 @@ pub enum Normalize {
         reverse: bool,
     },
     /// By [`ScorePlugin::normalize`], which looks at the raw score of a node and at the least and the greatest of all, but
-    /// neither at how many there are nor at whose they are.
+    /// neither at how many there are nor at whose they are; [`NOT_SCORED`] is none of them.
     ByRange,
     /// By [`ScorePlugin::normalize`].
     Custom,
@@ -331,12 +337,14 @@ pub trait ScorePlugin: Send + Sync + 'static {
         Scope::Node
     }
 
-    /// The raw scores of all nodes at once, feasible or not. Answers `false` where it cannot, with nothing set.
+    /// The raw scores of all nodes at once, feasible or not: sets each to what [`score`](Self::score) would be; slots
+    /// without a node may become anything. Answers `false` where it cannot, with nothing set.
     fn score_columns(
         &self,
+        _cx: &Context<'_>,
         _state: &CycleState,
         _pod: &PodInfo,
-        _columns: &NodeColumns,
+        _nodes: &Nodes,
         _scores: &mut [i64],
     ) -> bool {
         false

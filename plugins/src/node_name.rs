@@ -6,7 +6,7 @@ use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Context, CycleState, EventResource, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
 /// The plugin's name.
@@ -36,6 +36,25 @@ impl FilterPlugin for NodeName {
 
     fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if let Some(name) = &pod.node_name {
+            let named = nodes.index_of(name).map(|index| index.0 as usize);
+            let passed = named.is_some_and(|slot| passes[slot]);
+            passes.fill(false);
+            if let Some(slot) = named {
+                passes[slot] = passed;
+            }
+        }
+        true
     }
 }
 

@@ -7,7 +7,8 @@ use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlu
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status, Taint, TaintEffect,
+    ActionType, Context, CycleState, EventResource, NodeFlags, NodeInfo, Nodes, Plugin, PodInfo, Status,
+    Taint, TaintEffect,
 };
 
 use crate::hint::{self, Hint};
@@ -71,6 +72,22 @@ impl FilterPlugin for NodeUnschedulable {
 
     fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.is_tolerated(pod) {
+            for index in nodes.columns().with_flags(NodeFlags::UNSCHEDULABLE) {
+                passes[index.0 as usize] = false;
+            }
+        }
+        true
     }
 }
 

@@ -10,8 +10,8 @@ use supercargo_framework::plugin::{
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::{first_untolerated, tolerated};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo, Status,
-    TaintEffect,
+    ActionType, Context, CycleState, EventResource, NodeFlags, NodeIndex, NodeInfo, NodeRecord, Nodes,
+    Plugin, PodInfo, Status, TaintEffect,
 };
 
 use crate::hint::{self, Hint};
@@ -25,6 +25,14 @@ pub(crate) struct TaintToleration;
 
 fn is_untolerated(pod: &PodInfo, node: &NodeRecord) -> bool {
     first_untolerated(&node.taints, &pod.spec.tolerations).is_some()
+}
+
+/// How many PreferNoSchedule taints the pod does not tolerate.
+fn disliked(pod: &PodInfo, node: &NodeRecord) -> i64 {
+    let disliked = node.taints.iter().filter(|taint| {
+        taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
+    });
+    disliked.count() as i64
 }
 
 fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
@@ -61,6 +69,21 @@ impl FilterPlugin for TaintToleration {
     fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
     }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::FORBIDS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !is_untolerated(pod, nodes.at(index).node());
+        }
+        true
+    }
 }
 
 impl PreScorePlugin for TaintToleration {
@@ -72,13 +95,8 @@ impl PreScorePlugin for TaintToleration {
 }
 
 impl ScorePlugin for TaintToleration {
-    /// How many PreferNoSchedule taints the pod does not tolerate.
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        let taints = node.node().taints.iter();
-        let disliked = taints.filter(|taint| {
-            taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
-        });
-        Ok(disliked.count() as i64)
+        Ok(disliked(pod, node.node()))
     }
 
     fn normalization(&self) -> Normalize {
@@ -87,6 +105,21 @@ impl ScorePlugin for TaintToleration {
 
     fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
+    }
+
+    fn score_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        scores.fill(0);
+        for index in nodes.columns().with_flags(NodeFlags::DISCOURAGES) {
+            scores[index.0 as usize] = disliked(pod, nodes.at(index).node());
+        }
+        true
     }
 }
 

@@ -185,7 +185,7 @@ impl Driver {
             Normalize::None => {}
             Normalize::ByMax { reverse } => scores = by_max(&scores, reverse),
             Normalize::ByRange | Normalize::Custom => {
-                assert!(plugin.normalize(&state, pod, &mut scores).is_success())
+                assert!(plugin.normalize(&state, pod, &mut scores).is_success());
             }
         }
         Some(scores)
@@ -282,8 +282,18 @@ impl Driver {
 
     /// The same where nothing else is there; an error when the plugin does not sign the pod.
     pub(crate) fn try_sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        let (nodes, objects) = (Nodes::default(), Objects::default());
-        let cx = Context::new(&nodes, &objects, &[], Now::default());
+        self.sign_in(pod, &Nodes::default(), &Objects::default(), signer)
+    }
+
+    /// The same in a cluster.
+    pub(crate) fn sign_in(
+        &self,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        objects: &Objects,
+        signer: &mut Signer,
+    ) -> Result<(), Unsignable> {
+        let cx = Context::new(nodes, objects, &[], Now::default());
         self.points.sign.as_ref().map_or(Ok(()), |plugin| plugin.sign(&cx, pod, signer))
     }
 }

@@ -1,10 +1,12 @@
 //! What holds for the plugins together.
 
+mod columns;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 use supercargo_framework::features::Version;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{Normalize, Plugin};
@@ -199,8 +201,8 @@ fn scores_say_how_they_are_normalised() {
         ("TaintToleration", Normalize::ByMax { reverse: true }),
         ("NodeAffinity", Normalize::ByMax { reverse: false }),
         ("NodeResourcesFit", Normalize::None),
-        ("PodTopologySpread", Normalize::Custom),
-        ("InterPodAffinity", Normalize::Custom),
+        ("PodTopologySpread", Normalize::ByRange),
+        ("InterPodAffinity", Normalize::ByRange),
         ("NodeResourcesBalancedAllocation", Normalize::None),
         ("ImageLocality", Normalize::None),
     ] {
@@ -209,16 +211,12 @@ fn scores_say_how_they_are_normalised() {
     }
 }
 
-/// Plugins whose prepared state is made anew for every cycle, because other pods and nodes are in it.
-const REBUILT: &[&str] = &["PodTopologySpread", "InterPodAffinity"];
-
 #[test]
 fn whatever_prepares_state_keeps_it_current_and_whatever_judges_signs() {
     for plugin in DEFAULT_PLUGINS {
         let points = build(plugin.name).extension_points();
         let prepares = points.pre_filter.is_some() || points.pre_score.is_some();
-        let keeps = prepares && !REBUILT.contains(&plugin.name);
-        assert_eq!(points.incremental.is_some(), keeps, "{}", plugin.name);
+        assert_eq!(points.incremental.is_some(), prepares, "{}", plugin.name);
         let judges = prepares || points.filter.is_some() || points.score.is_some();
         assert_eq!(points.sign.is_some(), judges, "{}", plugin.name);
     }
@@ -300,13 +298,9 @@ fn random_node(name: &'static str) -> impl Strategy<Value = NodeInfo> {
     })
 }
 
-/// Every plugin; without default constraints, because with any no pod is signed.
+/// Every plugin.
 fn drivers() -> Vec<Driver> {
-    let args = |name: &str| match name {
-        "PodTopologySpread" => json!({"defaultingType": "List"}),
-        _ => Value::Null,
-    };
-    DEFAULT_PLUGINS.iter().map(|plugin| Driver::with_args(plugin.name, args(plugin.name))).collect()
+    DEFAULT_PLUGINS.iter().map(|plugin| Driver::new(plugin.name)).collect()
 }
 
 /// The pod's signature over all plugins.

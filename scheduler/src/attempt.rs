@@ -144,7 +144,7 @@ impl Scheduler {
             Some(Answer::Node(node)) => (Ok(node), 0),
             Some(Answer::None(diagnosis)) => {
                 let all_nodes = self.cache.nodes().len();
-                (Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis }))), 0)
+                (Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis: *diagnosis }))), 0)
             }
             None => cycle.run(state),
         };

@@ -208,9 +208,9 @@ impl Column {
         rows.clear();
         let mut passes = vec![true; slots];
         view.running.set("Filter", judge.name);
-        if plugin.filter_columns(&self.state, view.pod, view.nodes.columns(), &mut passes) {
+        if plugin.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
             rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
-            return Ok(());
+            return self.reads.note_of_all(view.cx.take_reads());
         }
         rows.resize(slots, PASSES);
         for (index, _) in view.nodes.iter() {
@@ -494,8 +494,8 @@ impl Scores {
         rows.clear();
         rows.resize(view.nodes.columns().len(), 0);
         view.running.set("Score", name);
-        if plugin.score_columns(state, view.pod, view.nodes.columns(), rows) {
-            return Ok(());
+        if plugin.score_columns(view.cx, state, view.pod, view.nodes, rows) {
+            return reads.note_of_all(view.cx.take_reads());
         }
         for (index, _) in view.nodes.iter() {
             rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, index)?;

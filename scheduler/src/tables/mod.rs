@@ -75,7 +75,7 @@ pub(crate) enum Answer {
     /// The best node.
     Node(NodeIndex),
     /// There is none, and why.
-    None(Diagnosis),
+    None(Box<Diagnosis>),
 }
 
 /// What pods that have been promised a node mean for this one: the verdict of all filters on the node as it will be.
@@ -329,7 +329,7 @@ impl OfProfile {
             Some(index) => Answer::Node(index),
             None => {
                 state.absorb(&self.states(judges, table));
-                Answer::None(self.diagnose(view, judges, table, &verdicts, &refused)?)
+                Answer::None(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?))
             }
         };
         Ok((answer, is_hit))
@@ -430,7 +430,9 @@ impl OfProfile {
     fn forget_until(&mut self, last_used: u64) {
         let gone = self.tables.extract_if(|_, table| table.last_used <= last_used);
         let gone: Vec<Table> = gone.map(|(_, table)| table).collect();
-        gone.iter().for_each(|table| self.release(table));
+        for table in &gone {
+            self.release(table);
+        }
         let (columns, free) = (&mut self.columns, &mut self.free);
         self.numbers.retain(|_, id| {
             let slot = &mut columns[*id as usize];

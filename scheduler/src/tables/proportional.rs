@@ -23,7 +23,7 @@ impl Proportional {
         let greatest = rows.iter().zip(feasible).map(of_feasible).max().filter(|max| *max != ABSENT);
         let greatest = greatest.unwrap_or(0);
         let is_flat =
-            greatest == 0 && rows.iter().zip(feasible).all(|(raw, feasible)| !feasible | (*raw == 0));
+            greatest == 0 && rows.iter().zip(feasible).all(|(raw, feasible)| !feasible || *raw == 0);
         let raw: Vec<i64> =
             if is_flat { Vec::new() } else { rows.iter().zip(feasible).map(of_feasible).collect() };
         let with_greatest = raw.iter().filter(|raw| **raw == greatest).count();
