@@ -38,7 +38,7 @@ pub(crate) struct Waits {
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) pods: usize,
-    /// Of one of them as the API server keeps it.
+    /// Of one of them, in the end, as the API server keeps it.
     pub(crate) pod_bytes: usize,
     /// From the start to the first binding.
     pub(crate) until_first: Duration,
@@ -125,7 +125,6 @@ pub(crate) async fn take(
     waits: Waits,
 ) -> Result<(Outcome, Seen)> {
     cluster.create_pods(names).await?;
-    let pod_bytes = cluster.pod_bytes(names).await?;
     cluster.rest().await?;
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", names.namespace);
     let before = checks::count(&mut cluster.admin.connect(Wire::Http1).await?, &path).await?;
@@ -136,7 +135,7 @@ pub(crate) async fn take(
         Contender::Scheduler(scheduler) => turn.schedule(scheduler.start(cluster)?, &path, before).await?,
         Contender::Bare(bare) => turn.write(bare, &path, before).await?,
     };
-    outcome.pod_bytes = pod_bytes;
+    outcome.pod_bytes = cluster.pod_bytes(names).await?;
     cluster.delete_pods(names).await?;
     let gone = |(pod, change): &(PodName, Change)| matches!(change, Change::Deleted).then(|| pod.clone());
     cluster.restore(&seen.changes.iter().filter_map(gone).collect()).await?;
