@@ -3,7 +3,11 @@
 //! `cargo bench -p supercargo-benches`. Machines are noisy: compare ratios of one run, or two baselines of one machine
 //! (`-- --save-baseline before`, `-- --baseline before`), never a lone time.
 
+pub mod check;
+pub mod figure;
+pub mod plan;
 mod progress;
+pub mod workload;
 
 use std::sync::Arc;
 use std::time::Duration;

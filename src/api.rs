@@ -1,12 +1,12 @@
 //! Requests to the API server, and what a failure says about its state.
 
-use std::error::Error as _;
-use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
-use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::{Client, Config};
@@ -14,14 +14,26 @@ use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
+use crate::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
+use crate::transport::{Fate, Transport, fate, is_connection_refused};
+use crate::window::{Load, Window};
 
-/// A server that is too busy is asked so often again.
-const BUSY_ATTEMPTS: usize = 5;
+/// A server that is too busy is asked so often again, as client-go does it.
+const BUSY_ATTEMPTS: usize = 10;
+/// A server that has not looked at a request is sent it so often again. Each time over another connection, or a less busy one.
+const UNPROCESSED_ATTEMPTS: usize = 5;
 /// The longest wait that a server may ask for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
-/// No request takes longer than this; then its fate is unknown. Above the 60 s after which the API server gives up itself.
+/// No try takes longer than this; then the request's fate is unknown. Above the 60 s after which the API server gives up itself.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// The content type of JSON bodies.
+pub(crate) const JSON: &str = "application/json";
+/// The answer is the whole object.
+const WHOLE: &str = JSON;
+/// The answer may be the object's metadata only: nobody reads it, and a patched pod would come back whole.
+const LITTLE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -85,11 +97,14 @@ pub(crate) fn client(config: Config) -> Result<Client, ConnectError> {
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
-/// Sends requests, at most as fast as configured.
+/// Sends requests: at most as fast as configured, and no more at once than the server takes.
 #[derive(Clone)]
 pub struct Api {
-    client: Client,
+    transport: Transport,
     limit: Option<RateLimiter>,
+    window: Window,
+    /// Whether objects go as protobuf; until the server says that it does not read that.
+    protobuf: Arc<AtomicBool>,
 }
 
 /// A request.
@@ -105,6 +120,23 @@ pub struct Call<'a> {
     pub body: &'a Value,
 }
 
+/// A request with an object that can go as protobuf.
+#[derive(Clone)]
+pub(crate) struct Submission<'a> {
+    pub(crate) method: Method,
+    pub(crate) path: &'a str,
+    pub(crate) object: &'a dyn Payload,
+}
+
+/// A request as it goes out, as often as it has to.
+struct Outgoing<'a> {
+    method: &'a Method,
+    path: &'a str,
+    content_type: &'a str,
+    accept: &'static str,
+    body: Bytes,
+}
+
 /// Why a request failed: what is known of its effect, and the HTTP status when there was an answer.
 #[derive(Clone, Debug)]
 pub struct CallError {
@@ -116,6 +148,15 @@ pub struct CallError {
     pub connection_refused: bool,
     /// How long the server, too busy now, wants to be left alone.
     pub retry_after: Option<Duration>,
+}
+
+/// A try that failed.
+enum Failure {
+    Failed(CallError),
+    /// The server is too busy and has done nothing.
+    Busy(CallError),
+    /// The server has not looked at the request.
+    Unprocessed(CallError),
 }
 
 impl Api {
@@ -131,63 +172,121 @@ impl Api {
 
     /// Sends requests by a client that exists, at most so fast.
     pub fn limited(client: Client, limit: Option<RateLimiter>) -> Self {
-        Self { client, limit }
+        Self::over(client.into(), limit, false)
+    }
+
+    /// Sends requests by this transport, objects as protobuf if that is wanted.
+    pub(crate) fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
+        let protobuf = Arc::new(AtomicBool::new(protobuf));
+        Self { transport, limit, window: Window::default(), protobuf }
     }
 
     /// Sends a request and returns the answer's JSON.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
-        let answer = self.answer(&call).await?;
-        serde_json::from_slice(answer.as_ref())
-            .map_err(|error| unknown(format!("unreadable answer: {error}")))
+        let answer = self.answer(&Outgoing::json(&call, WHOLE)).await?;
+        serde_json::from_slice(&answer).map_err(|error| unknown(format!("unreadable answer: {error}")))
     }
 
-    /// Sends a request whose answer says no more than that it was carried out: a patched pod comes back whole.
+    /// Sends a request whose answer says no more than that it was carried out.
     pub async fn write(&self, call: Call<'_>) -> Result<(), CallError> {
-        self.answer(&call).await.map(drop)
+        self.answer(&Outgoing::json(&call, LITTLE)).await.map(drop)
     }
 
-    /// The body of a good answer. A server that is too busy is asked again when it says so: it has done nothing yet.
-    async fn answer(&self, call: &Call<'_>) -> Result<impl AsRef<[u8]> + use<>, CallError> {
-        let patient = async {
-            for _ in 0..BUSY_ATTEMPTS {
-                match self.call_once(call).await {
-                    Err(CallError { retry_after: Some(wait), .. }) => tokio::time::sleep(wait).await,
-                    result => return result,
+    /// Sends an object of which no more is wanted to be known than that it was taken.
+    pub(crate) async fn submit(
+        &self,
+        Submission { method, path, object }: Submission<'_>,
+    ) -> Result<(), CallError> {
+        let outgoing = |content_type, body: Vec<u8>| Outgoing {
+            method: &method,
+            path,
+            content_type,
+            accept: LITTLE,
+            body: body.into(),
+        };
+        if self.protobuf.load(Ordering::Relaxed) {
+            match self.answer(&outgoing(PROTOBUF, object.protobuf())).await {
+                Err(error) if error.status == Some(StatusCode::UNSUPPORTED_MEDIA_TYPE) => {
+                    tracing::info!("the API server does not read protobuf: sending JSON");
+                    self.protobuf.store(false, Ordering::Relaxed);
+                }
+                result => return result.map(drop),
+            }
+        }
+        self.answer(&outgoing(JSON, object.json().to_string().into_bytes())).await.map(drop)
+    }
+
+    /// The body of a good answer. A server that is too busy is asked again, and so is one that has not looked at the request:
+    /// neither has done anything yet.
+    async fn answer(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, CallError> {
+        let (mut busy, mut unprocessed) = (0, 0);
+        loop {
+            match self.attempt(outgoing).await {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::Busy(error)) if busy < BUSY_ATTEMPTS => {
+                    busy += 1;
+                    tokio::time::sleep(error.retry_after.unwrap_or_default()).await;
+                }
+                Err(Failure::Unprocessed(_)) if unprocessed < UNPROCESSED_ATTEMPTS => unprocessed += 1,
+                Err(Failure::Failed(error) | Failure::Busy(error) | Failure::Unprocessed(error)) => {
+                    return Err(error);
                 }
             }
-            self.call_once(call).await
-        };
-        match tokio::time::timeout(REQUEST_TIMEOUT, patient).await {
-            Ok(result) => result,
-            Err(_) => Err(unknown(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
         }
     }
 
-    async fn call_once(&self, call: &Call<'_>) -> Result<impl AsRef<[u8]> + use<>, CallError> {
+    async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
-        self.send(call).await
+        let place = self.window.enter().await;
+        let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
+            place.learn(Load::TooMuch(Duration::ZERO));
+            let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
+            return Err(Failure::Failed(unknown(message)));
+        };
+        match &result {
+            Ok(_) => place.learn(Load::Fine),
+            Err(Failure::Busy(CallError { retry_after: Some(wait), .. })) => {
+                place.learn(Load::TooMuch(*wait))
+            }
+            Err(Failure::Failed(error)) if error.status.is_some_and(is_overload) => {
+                place.learn(Load::TooMuch(Duration::ZERO));
+            }
+            Err(_) => {}
+        }
+        result
     }
 
-    async fn send(&self, call: &Call<'_>) -> Result<impl AsRef<[u8]> + use<>, CallError> {
-        let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
+    async fn send(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
         let request = Request::builder()
-            .method(call.method.clone())
-            .uri(call.path)
-            .header(header::CONTENT_TYPE, call.content_type)
-            .header(header::ACCEPT, "application/json")
-            .body(Body::from(body))
-            .map_err(|error| refused(format!("request for {}: {error}", call.path)))?;
-        let response = self.client.send(request).await.map_err(|error| no_answer(&error))?;
-        let status = response.status();
-        let retry_after = retry_after(status, response.headers());
-        let bytes = response.into_body().collect_bytes().await.map_err(|error| no_answer(&error))?;
-        if status.is_success() {
-            return Ok(bytes);
+            .method(outgoing.method)
+            .uri(outgoing.path)
+            .header(header::CONTENT_TYPE, outgoing.content_type)
+            .header(header::ACCEPT, outgoing.accept)
+            .body(outgoing.body.clone())
+            .map_err(|error| Failure::Failed(refused(format!("request for {}: {error}", outgoing.path))))?;
+        let response = self.transport.send(request).await.map_err(|error| no_answer(&*error))?;
+        let (head, body) = response.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
         }
-        Err(CallError { retry_after, ..answered(status, &bytes) })
+        let retry_after = retry_after(head.status, &head.headers);
+        let error = CallError { retry_after, ..answered(head.status, &body) };
+        Err(if retry_after.is_some() { Failure::Busy(error) } else { Failure::Failed(error) })
     }
+}
+
+impl<'a> Outgoing<'a> {
+    fn json(call: &'a Call<'_>, accept: &'static str) -> Self {
+        let body = if call.body.is_null() { Bytes::new() } else { call.body.to_string().into() };
+        Self { method: &call.method, path: call.path, content_type: call.content_type, accept, body }
+    }
+}
+
+/// Answers that say that there is more to do than can be done, without saying whether this was.
+fn is_overload(status: StatusCode) -> bool {
+    status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT
 }
 
 fn call_error(certainty: Certainty, message: String) -> CallError {
@@ -207,13 +306,16 @@ fn unknown(message: String) -> CallError {
     call_error(Certainty::Unknown, message)
 }
 
-/// No answer came. If nobody listened, nothing was sent; otherwise the server may have carried it out.
-fn no_answer(error: &kube::Error) -> CallError {
+/// No answer came. What was not sent, or not looked at, was not carried out; of anything else nobody knows.
+fn no_answer(error: &(dyn std::error::Error + 'static)) -> Failure {
     let message = full_text(error);
-    if is_connection_refused(error) {
-        CallError { connection_refused: true, ..refused(message) }
-    } else {
-        unknown(message)
+    match fate(error) {
+        Fate::NotConnected => {
+            let connection_refused = is_connection_refused(error);
+            Failure::Failed(CallError { connection_refused, ..refused(message) })
+        }
+        Fate::Unprocessed => Failure::Unprocessed(refused(message)),
+        Fate::Unknown => Failure::Failed(unknown(message)),
     }
 }
 
@@ -243,17 +345,6 @@ fn answered(code: StatusCode, body: &[u8]) -> CallError {
     CallError { status: Some(code), ..call_error(certainty, message) }
 }
 
-pub(crate) fn is_connection_refused(error: &kube::Error) -> bool {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
-
 /// An error with its causes, outermost first, none of them twice.
 pub fn full_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -271,6 +362,8 @@ pub fn full_text(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]
@@ -302,20 +395,91 @@ mod tests {
         assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
     }
 
+    fn call() -> Call<'static> {
+        Call { method: Method::POST, path: "/x", content_type: JSON, body: &Value::Null }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_busy_server_is_asked_again() {
         let (api, requests) = crate::testing::answering(vec![429, 429, 200]);
-        let call = || Call {
-            method: Method::POST,
-            path: "/x",
-            content_type: "application/json",
-            body: &Value::Null,
-        };
+        let began = tokio::time::Instant::now();
         assert!(api.call(call()).await.is_ok());
-        assert_eq!(requests.all().len(), 3);
+        assert_eq!((began.elapsed(), requests.all().len()), (Duration::from_secs(2), 3));
         let (api, requests) = crate::testing::answering(vec![429; 20]);
         assert_eq!(api.call(call()).await.unwrap_err().error.certainty, Certainty::Refused);
         assert_eq!(requests.all().len(), BUSY_ATTEMPTS + 1);
+    }
+
+    /// A server that takes 8 requests at once, each for 10 ms, and answers any other with 429 and a time to wait.
+    fn loaded() -> (Api, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let (refusals, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let inside = Arc::new(AtomicUsize::new(0));
+        let (refused, most_seen) = (Arc::clone(&refusals), Arc::clone(&most));
+        let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+            let inside = Arc::clone(&inside);
+            let (refused, most) = (Arc::clone(&refused), Arc::clone(&most_seen));
+            async move {
+                let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                let status = if now > 8 { 429 } else { 200 };
+                if status == 429 {
+                    refused.fetch_add(1, Ordering::SeqCst);
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                let body = kube::client::Body::from(b"{}".to_vec());
+                http::Response::builder().status(status).header("retry-after", "1").body(body)
+            }
+        });
+        (Api::with_client(Client::new(service, "default")), refusals, most)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overloaded_server_is_not_hammered_and_gets_everything_done() {
+        let (api, refusals, most) = loaded();
+        let began = tokio::time::Instant::now();
+        let results = futures::future::join_all((0..5_000).map(|_| api.call(call()))).await;
+        assert!(results.iter().all(Result::is_ok), "{:?}", results.into_iter().find(Result::is_err));
+        // Of the first windows the most is refused; after that, one now and then.
+        assert!(most.load(Ordering::SeqCst) <= 100);
+        assert!(refusals.load(Ordering::SeqCst) < 500, "{refusals:?} of 5,000");
+        // Asked for 8 at once all the time, it would take 6.25 s.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
+    /// Says the same in both forms.
+    struct Both;
+
+    impl Payload for Both {
+        fn json(&self) -> Value {
+            serde_json::json!({"is": "JSON"})
+        }
+
+        fn protobuf(&self) -> Vec<u8> {
+            b"protobuf".to_vec()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_read_protobuf_is_sent_json_from_then_on() {
+        for (statuses, expected) in [
+            (vec![], ["protobuf", "protobuf"].as_slice()),
+            (vec![415], &["protobuf", "JSON", "JSON"]),
+            (vec![415, 422], &["protobuf", "JSON", "JSON"]),
+        ] {
+            let (client, requests) = crate::testing::answering_client(statuses.clone());
+            let api = Api::over(client.into(), None, true);
+            let submit = || api.submit(Submission { method: Method::POST, path: "/x", object: &Both });
+            let first = submit().await;
+            assert_eq!(first.is_ok(), statuses.len() < 2);
+            submit().await.unwrap();
+            let sent: Vec<_> = requests.all().into_iter().map(|(_, _, body)| body).collect();
+            let as_json = |form: &&str| match *form {
+                "JSON" => Both.json(),
+                _ => Value::Null,
+            };
+            assert_eq!(sent, expected.iter().map(as_json).collect::<Vec<_>>());
+        }
     }
 
     #[tokio::test]

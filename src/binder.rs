@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use http::Method;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Predicate, WaitError,
 };
@@ -21,12 +21,14 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, Call};
+use crate::api::{Api, Call, JSON, Submission};
+use crate::backlog::Backlog;
 use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
+use crate::payload::Binding;
 
-/// So many bindings at most talk to the API server at once.
-const BINDINGS_IN_FLIGHT: usize = 128;
+/// So many bindings at most talk to the API server or an extender at once. How many the API server takes it says itself.
+const BINDINGS_IN_FLIGHT: usize = 200;
 /// A pod's status patch that takes longer than this no longer keeps the pod from being bound.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,6 +39,7 @@ pub(crate) struct Binder {
     mailbox: Mailbox,
     extenders: HttpExtenders,
     in_flight: Arc<Semaphore>,
+    backlog: Backlog,
     /// How to stop PreBind of a pod.
     pre_binding: Arc<Mutex<HashMap<Uid, CancellationToken>>>,
 }
@@ -44,7 +47,13 @@ pub(crate) struct Binder {
 impl Binder {
     pub(crate) fn new(api: Api, mailbox: Mailbox, extenders: HttpExtenders) -> Self {
         let in_flight = Arc::new(Semaphore::new(BINDINGS_IN_FLIGHT));
-        Self { api, mailbox, extenders, in_flight, pre_binding: Arc::default() }
+        let backlog = Backlog::new(mailbox.clone());
+        Self { api, mailbox, extenders, in_flight, backlog, pre_binding: Arc::default() }
+    }
+
+    /// Whether more bindings may be begun: not while too many wait for the API server.
+    pub(crate) fn has_room(&self) -> bool {
+        self.backlog.has_room()
     }
 
     /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
@@ -77,8 +86,9 @@ impl Binder {
         binders: Arc<[NamedBinder]>,
         settled: impl Future<Output = ()> + Send + 'static,
     ) {
-        let binder = self.clone();
+        let (binder, begun) = (self.clone(), self.backlog.enter());
         tokio::spawn(async move {
+            let _begun = begun;
             if timeout(SETTLE_TIMEOUT, settled).await.is_err() {
                 tracing::warn!(pod = %pod.key(), "binding the pod while its status is still being patched");
             }
@@ -115,12 +125,11 @@ impl Binder {
     }
 
     fn context(&self, cancelled: CancellationToken) -> BindingContext {
-        let calls = ShellCalls { api: self.api.clone(), mailbox: self.mailbox.clone(), cancelled };
+        let (api, mailbox, backlog) = (self.api.clone(), self.mailbox.clone(), self.backlog.clone());
+        let calls = ShellCalls { api, mailbox, backlog, cancelled };
         BindingContext::new(Arc::new(calls))
     }
 }
-
-pub(crate) const JSON: &str = "application/json";
 
 /// `/api/v1/namespaces/<ns>/pods/<name><suffix>`
 pub(crate) fn pod_path(pod: &PodKey, suffix: &str) -> String {
@@ -212,26 +221,24 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 struct ShellCalls {
     api: Api,
     mailbox: Mailbox,
+    backlog: Backlog,
     cancelled: CancellationToken,
 }
 
 impl BindingCalls for ShellCalls {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
-        let api = self.api.clone();
+        let (api, backlog) = (self.api.clone(), self.backlog.clone());
         Box::pin(async move {
             let result = match &call {
                 ApiCall::Bind { pod, uid, node } => {
                     let path = pod_path(pod, "/binding");
-                    let body = json!({
-                        "apiVersion": "v1",
-                        "kind": "Binding",
-                        "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": uid},
-                        "target": {"kind": "Node", "name": node},
-                    });
-                    api.call(Call { method: Method::POST, path: &path, content_type: JSON, body: &body })
-                        .await
+                    let object = &Binding { pod, uid, node };
+                    let bind = Submission { method: Method::POST, path: &path, object };
+                    api.submit(bind).await.map(|()| Value::Null)
                 }
                 ApiCall::Request { method, path, content_type, body } => {
+                    // What a plugin asks for before the binding waits like the binding itself.
+                    let _begun = backlog.enter();
                     let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::GET);
                     api.call(Call { method, path, content_type, body }).await
                 }
@@ -353,12 +360,23 @@ mod tests {
         }
     }
 
+    /// Turns every pod down.
+    struct Rejects;
+
+    impl BindPlugin for Rejects {
+        fn bind(&self, _: BindingContext, _: Arc<PodInfo>, _: Arc<str>) -> BoxFuture<BindOutcome> {
+            Box::pin(std::future::ready(BindOutcome::Rejected("no".to_owned())))
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_first_bind_plugin_that_does_not_skip_is_named() {
         let another = NamedBinder { name: "Another".into(), plugin: Arc::new(Skips) };
-        let cases: [(Vec<NamedBinder>, &str, BindOutcome); 3] = [
+        let strict = NamedBinder { name: "Strict".into(), plugin: Arc::new(Rejects) };
+        let cases: [(Vec<NamedBinder>, &str, BindOutcome); 4] = [
             (vec![another.clone(), named(Binds)], "Fake", BindOutcome::Bound),
             (vec![named(Binds), another.clone()], "Fake", BindOutcome::Bound),
+            (vec![strict, named(Binds)], "Strict", BindOutcome::Rejected("no".to_owned())),
             (vec![another], "", BindOutcome::Skip),
         ];
         for (binders, expected, expected_outcome) in cases {

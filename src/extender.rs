@@ -17,8 +17,9 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use tokio::runtime::Handle;
 
-use crate::api::{full_text, is_connection_refused};
+use crate::api::full_text;
 use crate::config::{ExtenderConfig, ExtenderTls};
+use crate::transport::is_connection_refused;
 
 /// The extenders of a configuration. Connections are kept, and shared by clones.
 #[derive(Clone, Default)]

@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod api;
+mod backlog;
 mod binder;
 pub mod cli;
 pub mod clock;
@@ -25,6 +26,7 @@ pub mod logs;
 mod observe;
 pub mod options;
 mod owner;
+mod payload;
 mod preemptor;
 pub mod rate_limit;
 pub mod run;
@@ -32,6 +34,8 @@ mod shell;
 mod status_writer;
 #[cfg(test)]
 mod testing;
+mod transport;
+mod window;
 pub mod wire;
 
 pub use command::SchedulerCommand;

@@ -36,6 +36,8 @@ pub(crate) enum Message {
     },
     /// Every handler has seen what exists: begin to schedule.
     Start,
+    /// More may be begun again.
+    Room,
     /// End at once, whatever is under way.
     Stop,
 }
@@ -64,6 +66,9 @@ impl Mailbox {
 /// Carries out effects without blocking the owner.
 pub(crate) trait CarryOut {
     fn carry_out(&mut self, effect: Effect);
+
+    /// Whether more bindings may be begun. When there is room again, a message says so.
+    fn has_room(&self) -> bool;
 }
 
 /// The scheduler, and whether its calls are recorded.
@@ -163,7 +168,7 @@ impl<C: CarryOut> Owner<C> {
             if self.driver.scheduler().is_drained() {
                 break;
             }
-            if self.started && self.driver.scheduler().has_work() {
+            if self.started && self.shell.has_room() && self.driver.scheduler().has_work() {
                 let now = self.clock.now();
                 let effects = self.driver.schedule_one(now, &mut *self.calls)?;
                 self.carry_out(effects);
@@ -211,6 +216,8 @@ impl<C: CarryOut> Owner<C> {
                 self.check_waits();
             }
             Message::Start => self.started = true,
+            // The loop looks for itself.
+            Message::Room => {}
             Message::Stop => self.stopped = true,
         }
         Ok(())
@@ -264,5 +271,81 @@ fn matters_to_waits(input: &Input) -> bool {
             matches!(change, Notification::Deleted(_))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use supercargo_framework::testing::{node, pod};
+    use supercargo_scheduler::NoCalls;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::config::Catalog;
+    use crate::options::scheduler_options;
+    use crate::run::load_config;
+
+    /// Tells of bindings, and has room for more or not.
+    struct Hands {
+        bindings: Sender<()>,
+        has_room: Arc<AtomicBool>,
+    }
+
+    impl CarryOut for Hands {
+        fn carry_out(&mut self, effect: Effect) {
+            if matches!(effect, Effect::Bind { .. }) {
+                self.bindings.send(()).unwrap();
+            }
+        }
+
+        fn has_room(&self) -> bool {
+            self.has_room.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Waits until the owner has taken all messages and come round to whether there is work.
+    fn let_it_come_round(mailbox: &Mailbox) {
+        for _ in 0..2 {
+            let (told, answer) = oneshot::channel();
+            let predicate: Predicate = Box::new(|_| true);
+            mailbox.post(Message::WaitFor { predicate, timeout: Duration::MAX, told });
+            answer.blocking_recv().unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn pods_stay_in_the_queue_while_too_many_bindings_wait() {
+        let config = load_config(None, &Catalog::in_tree()).unwrap();
+        let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
+        let (mailbox, messages) = Mailbox::new();
+        let (sender, bindings) = mpsc::channel();
+        let has_room = Arc::new(AtomicBool::new(false));
+        let hands = Hands { bindings: sender, has_room: Arc::clone(&has_room) };
+        let driver = Driver::Plain(Box::new(scheduler));
+        let owner = Owner::new(driver, messages, hands, Box::new(NoCalls), Box::new(SystemClock::default()));
+        let owner = thread::spawn(move || owner.run());
+        let _stop = StopOnDrop(mailbox.clone());
+        let added = |name: &str| {
+            let pod = pod(name).scheduler(&config.profiles[0].scheduler_name).build();
+            mailbox.send(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+        };
+        mailbox.send(Input::Node(Notification::Added(Arc::new(node("n").allocatable("pods", "10").build()))));
+        added("a");
+        mailbox.post(Message::Start);
+        let_it_come_round(&mailbox);
+        assert!(bindings.try_recv().is_err());
+        has_room.store(true, Ordering::SeqCst);
+        mailbox.post(Message::Room);
+        bindings.recv_timeout(Duration::from_secs(30)).unwrap();
+        has_room.store(false, Ordering::SeqCst);
+        added("b");
+        let_it_come_round(&mailbox);
+        assert!(bindings.try_recv().is_err());
+        mailbox.post(Message::Stop);
+        owner.join().unwrap().unwrap();
     }
 }

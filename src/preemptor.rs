@@ -11,8 +11,8 @@ use supercargo_scheduler::{Eviction, Input, VictimEviction};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::api::{Api, Call, CallError};
-use crate::binder::{JSON, pod_path};
+use crate::api::{Api, Call, CallError, JSON};
+use crate::binder::pod_path;
 use crate::owner::Mailbox;
 use crate::status_writer::{PAUSES, condition_json, is_passing};
 

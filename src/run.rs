@@ -30,6 +30,7 @@ use crate::preemptor::Preemptor;
 use crate::rate_limit::RateLimiter;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
+use crate::transport::Transport;
 use crate::wire::{NodeKind, PodKind};
 
 /// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
@@ -58,22 +59,23 @@ pub struct Clients {
     /// What logs call the server.
     server: String,
     watch: Client,
-    write: Client,
+    write: Transport,
     /// As upstream has it: events have a client of their own, and a storm of them delays no binding.
-    events: Client,
+    events: Transport,
 }
 
 impl Clients {
     /// Reaches a server over the network.
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
-        let (write, events) = (client(connection.clone())?, client(connection.clone())?);
+        let (write, events) = (transport(&connection)?, transport(&connection)?);
         Ok(Self { server, watch: watching_client(connection)?, write, events })
     }
 
     /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
     pub fn one(server: impl Into<String>, client: Client) -> Self {
-        Self { server: server.into(), watch: client.clone(), write: client.clone(), events: client }
+        let (write, events) = (client.clone().into(), client.clone().into());
+        Self { server: server.into(), watch: client, write, events }
     }
 }
 
@@ -118,8 +120,9 @@ pub async fn schedule_by(
     stop: &CancellationToken,
 ) -> Result<()> {
     let Clients { server, watch, write, events } = clients;
-    let limited = |client| Api::limited(client, rate_limit(&config.client_connection));
-    let (api, event_api) = (limited(write), limited(events));
+    let connection = &config.client_connection;
+    let api = |transport| Api::over(transport, rate_limit(connection), connection.writes_protobuf());
+    let (api, event_api) = (api(write), api(events));
     let names: BTreeSet<_> =
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
@@ -183,6 +186,10 @@ fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
     let pods = pods.features(config.features.clone());
     (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
+}
+
+fn transport(connection: &kube::Config) -> Result<Transport, ConnectError> {
+    Transport::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
 /// A client for informers, which notices when the server falls silent.

@@ -42,4 +42,7 @@ impl CarryOut for Shell {
             }
         }
     }
+    fn has_room(&self) -> bool {
+        self.binder.has_room()
+    }
 }

@@ -24,6 +24,12 @@ impl Requests {
 
 /// An API server that answers with these statuses in turn, and with 200 after that.
 pub(crate) fn answering(statuses: Vec<u16>) -> (Api, Requests) {
+    let (client, requests) = answering_client(statuses);
+    (Api::with_client(client), requests)
+}
+
+/// A client of such a server.
+pub(crate) fn answering_client(statuses: Vec<u16>) -> (Client, Requests) {
     let requests = Requests::default();
     let statuses = Arc::new(Mutex::new(VecDeque::from(statuses)));
     let log = requests.clone();
@@ -42,5 +48,5 @@ pub(crate) fn answering(statuses: Vec<u16>) -> (Api, Requests) {
             response.map_err(|error| error.to_string())
         }
     });
-    (Api::with_client(Client::new(service, "default")), requests)
+    (Client::new(service, "default"), requests)
 }

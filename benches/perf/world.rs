@@ -8,14 +8,13 @@ use serde_json::Value;
 use supercargo::config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo::wire::{NodeKind, ObjectKind, PodKind};
+use supercargo_benches::check::Placed;
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::resources;
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{Now, PodInfo, Timestamp};
-use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Scheduler};
+use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Options, Scheduler, StatusPatch};
 
-/// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs
-/// and the like go by this, and so by how much has been scheduled and not by how fast.
-const STEP: Duration = Duration::from_millis(1);
 /// How often the scheduler is told that time has passed, in steps.
 const STEPS_PER_TICK: u64 = 100;
 /// A scheduler and the time.
@@ -25,6 +24,9 @@ pub(crate) struct World {
     nodes: NodeKind,
     objects: Vec<ObjectKind>,
     now: Now,
+    /// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs and
+    /// the like go by this, and so by how much has been scheduled and not by how fast.
+    step: Duration,
     steps: u64,
     pub(crate) spent: Spent,
 }
@@ -50,6 +52,10 @@ impl Spent {
         self.cycles.iter().map(|nanoseconds| Duration::from_nanos((*nanoseconds).into())).sum()
     }
 
+    pub(crate) fn last_cycle(&self) -> Duration {
+        Duration::from_nanos(self.cycles.last().copied().unwrap_or_default().into())
+    }
+
     /// All that the scheduler was busy with.
     pub(crate) fn total(&self) -> Duration {
         self.adding + self.in_cycles() + self.other_cycles + self.confirming + self.telling
@@ -57,16 +63,18 @@ impl Spent {
 }
 
 impl World {
-    pub(crate) fn new() -> Result<Self> {
+    /// A scheduler as it runs in production, or one without tables.
+    pub(crate) fn new(plain: bool, step: Duration) -> Result<Self> {
         let config = Config::default_with(&Catalog::in_tree())
             .map_err(|errors| anyhow!("the default configuration is wrong: {errors}"))?;
         let no_annotations: [&str; 0] = [];
         Ok(Self {
-            scheduler: Scheduler::new(scheduler_options(&config))?,
+            scheduler: Scheduler::new(Options { plain, ..scheduler_options(&config) })?,
             pods: PodKind::new(no_annotations),
             nodes: NodeKind::new(no_annotations),
             objects: Vec::new(),
             now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
+            step,
             steps: 0,
             spent: Spent::default(),
         })
@@ -74,7 +82,13 @@ impl World {
 
     /// How far the clock of this world has come.
     pub(crate) fn elapsed(&self) -> Duration {
-        STEP * u32::try_from(self.steps).unwrap_or(u32::MAX)
+        self.step * u32::try_from(self.steps).unwrap_or(u32::MAX)
+    }
+
+    /// Where pods are, as it was told.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
+        let nodes = self.scheduler.cache().nodes().iter();
+        nodes.flat_map(|(_, node)| node.pods().iter().map(|pod| Placed { pod: &pod.name, node: node.name() }))
     }
 
     fn handle(&mut self, input: Input) {
@@ -144,7 +158,7 @@ impl World {
     /// measured.
     pub(crate) fn step(&mut self, is_measured: impl Fn(&PodInfo) -> bool) -> Result<bool> {
         self.steps += 1;
-        self.now = Now { wall: self.now.wall.plus(STEP), monotonic: self.now.monotonic + STEP };
+        self.now = Now { wall: self.now.wall.plus(self.step), monotonic: self.now.monotonic + self.step };
         if self.steps.is_multiple_of(STEPS_PER_TICK) {
             let started = Instant::now();
             self.handle(Input::Tick);
@@ -207,11 +221,30 @@ impl World {
                 self.handle(Input::Evicted { preemption, outcomes });
                 self.spent.telling += started.elapsed();
             }
-            // Nobody reads a pod's conditions here; what a nomination changes the scheduler knows.
-            Effect::PatchPodStatus(_) | Effect::RecordEvent(_) => {}
+            Effect::PatchPodStatus(patch) => self.patch(patch),
+            Effect::RecordEvent(_) => {}
             other => bail!("no workload should lead to {other:?}"),
         }
         Ok(())
+    }
+
+    /// A pod that waits has another status.
+    fn patch(&mut self, patch: StatusPatch) {
+        let Some(old) = self.scheduler.queued(&patch.uid).map(|queued| Arc::clone(&queued.pod)) else {
+            return;
+        };
+        let mut new = (*old).clone();
+        if let Nomination::Override(node) = patch.nomination {
+            new.status.nominated_node_name = node;
+        }
+        if patch.condition.is_some() {
+            new.status.pod_scheduled = patch.condition;
+        }
+        new.resource_version = "2".into();
+        let notification = Notification::Updated { old, new: Arc::new(new) };
+        let started = Instant::now();
+        self.handle(Input::QueuedPod(notification));
+        self.spent.telling += started.elapsed();
     }
 
     fn bind(&mut self, pod: Arc<PodInfo>, node: Arc<str>) {

@@ -123,6 +123,8 @@ pub enum BindOutcome {
     Bound,
     /// This plugin does not bind the pod; the next one is asked.
     Skip,
+    /// It turns the pod down, for this reason. The pod is not bound, and no other plugin is asked.
+    Rejected(String),
     /// It failed.
     Failed(ApiError),
 }

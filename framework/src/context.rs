@@ -33,6 +33,10 @@ pub enum Read {
     NodeCount,
     /// How widely images are spread.
     Images,
+    /// The time.
+    Now,
+    /// The pods that wait on Permit.
+    WaitingPods,
 }
 
 /// Something that a plugin asks the scheduler to do once it has returned.
@@ -196,11 +200,13 @@ impl<'a> Context<'a> {
 
     /// When the call is made.
     pub fn now(&self) -> Now {
+        self.note(|| Read::Now);
         self.now
     }
 
     /// The pods that wait on Permit, in the order they began to.
     pub fn waiting_pods(&self) -> &'a [WaitingPod] {
+        self.note(|| Read::WaitingPods);
         self.waiting
     }
 
@@ -212,6 +218,11 @@ impl<'a> Context<'a> {
     /// What was read since the last call of this, without repetitions.
     pub fn take_reads(&self) -> Vec<Read> {
         self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether something was asked for since the last call of [`take_commands`](Self::take_commands).
+    pub fn has_commands(&self) -> bool {
+        !self.commands.borrow().is_empty()
     }
 
     /// What was asked for since the last call of this.

@@ -65,6 +65,17 @@ impl CycleState {
         self.slots.iter_mut().find_map(|slot| (**slot).as_any_mut().downcast_mut())
     }
 
+    /// Stores copies of everything that is in another state, each replacing what was stored under its type.
+    pub fn absorb(&mut self, other: &Self) {
+        for slot in &other.slots {
+            let of_type = (**slot).as_any().type_id();
+            match self.slots.iter().position(|own| (**own).as_any().type_id() == of_type) {
+                Some(i) => self.slots[i] = (**slot).boxed_clone(),
+                None => self.slots.push((**slot).boxed_clone()),
+            }
+        }
+    }
+
     fn position<T: StateData>(&self) -> Option<usize> {
         self.slots.iter().position(|slot| (**slot).as_any().is::<T>())
     }

@@ -9,6 +9,7 @@
 //! on changes.
 
 pub mod affinity;
+pub mod affinity_keys;
 pub mod binding;
 pub mod context;
 pub mod cycle_state;
@@ -17,6 +18,7 @@ pub mod features;
 pub mod intern;
 pub mod labels;
 pub mod node;
+pub mod node_columns;
 pub mod node_info;
 pub mod nodes;
 pub mod objects;
@@ -39,12 +41,14 @@ pub mod topology_spread;
 pub mod volume;
 
 pub use affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm};
+pub use affinity_keys::AffinityKeys;
 pub use context::{Command, Context, QueueContext};
 pub use cycle_state::{CycleState, StateData};
 pub use event::{ActionType, ClusterEvent, EventResource};
 pub use features::{Feature, Features};
 pub use labels::Labels;
 pub use node::NodeRecord;
+pub use node_columns::{NodeColumns, NodeFlags};
 pub use node_info::NodeInfo;
 pub use nodes::{NodeIndex, Nodes};
 pub use plugin::Plugin;

@@ -24,6 +24,7 @@ pub struct NodeInfo {
     non_zero_milli_cpu: i64,
     non_zero_memory: i64,
     generation: u64,
+    affinity_arrivals: usize,
 }
 
 impl NodeInfo {
@@ -97,6 +98,11 @@ impl NodeInfo {
         self.generation
     }
 
+    /// How many pods with inter-pod affinity have ever come.
+    pub(crate) fn affinity_arrivals(&self) -> usize {
+        self.affinity_arrivals
+    }
+
     /// Replaces the node object.
     pub fn set_node(&mut self, node: Arc<NodeRecord>) {
         self.node = node;
@@ -114,6 +120,7 @@ impl NodeInfo {
             *self.claims.entry(key).or_default() += 1;
         }
         if let Some(affinity) = &pod.spec.pod_affinity {
+            self.affinity_arrivals += 1;
             self.pods_with_affinity.push(Arc::clone(&pod));
             if !affinity.required_anti_affinity.is_empty() {
                 self.pods_with_required_anti_affinity.push(Arc::clone(&pod));

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::affinity_keys::AffinityKeys;
+use crate::node::NodeImage;
+use crate::node_columns::NodeColumns;
 use crate::node_info::NodeInfo;
 
 /// Where a node is in [`Nodes`]. Stays the same while the node exists; may be used again after it is gone.
@@ -20,6 +23,15 @@ pub struct ImageState {
     pub nodes: usize,
 }
 
+/// An image that some node has.
+#[derive(Clone, Debug)]
+struct Image {
+    /// The size that the first of the nodes reported, in bytes.
+    size: i64,
+    /// The nodes that have it, ascending.
+    nodes: Vec<NodeIndex>,
+}
+
 /// All nodes that exist, with the pods on them. What upstream calls the snapshot; here there is one owner, so a cycle
 /// reads the cache in place.
 ///
@@ -30,9 +42,11 @@ pub struct Nodes {
     free: Vec<NodeIndex>,
     by_name: FxHashMap<Arc<str>, NodeIndex>,
     order: Vec<NodeIndex>,
-    images: FxHashMap<Arc<str>, ImageState>,
+    images: FxHashMap<Arc<str>, Image>,
+    columns: NodeColumns,
     with_affinity: BTreeSet<NodeIndex>,
     with_required_anti_affinity: BTreeSet<NodeIndex>,
+    affinity_keys: AffinityKeys,
 }
 
 impl Nodes {
@@ -57,6 +71,11 @@ impl Nodes {
     /// When the node has been removed since the index was taken.
     pub fn at(&self, index: NodeIndex) -> &NodeInfo {
         self.slots[index.0 as usize].as_ref().expect("an index taken from this table's order names a node")
+    }
+
+    /// Whether there is a node at an index.
+    pub fn has(&self, index: NodeIndex) -> bool {
+        self.slots.get(index.0 as usize).is_some_and(Option::is_some)
     }
 
     /// All nodes in visiting order.
@@ -84,30 +103,54 @@ impl Nodes {
         self.with_required_anti_affinity.iter().map(|index| self.at(*index))
     }
 
+    /// The label keys that the affinity of pods on nodes names.
+    pub fn affinity_keys(&self) -> &AffinityKeys {
+        &self.affinity_keys
+    }
+
+    /// What the nodes offer and have given away, by slot.
+    pub fn columns(&self) -> &NodeColumns {
+        &self.columns
+    }
+
     /// How widely an image is spread, by normalised name.
     pub fn image(&self, name: &str) -> Option<ImageState> {
-        self.images.get(name).copied()
+        self.images.get(name).map(|image| ImageState { size: image.size, nodes: image.nodes.len() })
+    }
+
+    /// The nodes that have an image, by normalised name, ascending.
+    pub fn with_image(&self, name: &str) -> &[NodeIndex] {
+        self.images.get(name).map_or(&[], |image| &image.nodes)
     }
 
     /// Adds a node. The visiting order does not change until [`set_order`](Self::set_order).
     pub fn insert(&mut self, info: NodeInfo) -> NodeIndex {
         let name = Arc::clone(info.name());
-        self.add_images(&info);
+        self.affinity_keys.learn(info.pods_with_affinity());
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             NodeIndex(self.slots.len() as u32 - 1)
         });
+        self.add_images(index, &info.node().images);
         self.slots[index.0 as usize] = Some(info);
         self.by_name.insert(name, index);
-        self.list_affinity(index);
+        self.follow(index);
         index
     }
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
-        let result = self.slots.get_mut(index.0 as usize)?.as_mut().map(change);
-        self.list_affinity(index);
-        result
+        let info = self.slots.get_mut(index.0 as usize)?.as_mut()?;
+        let (came, were) = (info.affinity_arrivals(), info.pods_with_affinity().len());
+        let result = change(info);
+        if info.affinity_arrivals() != came {
+            self.affinity_keys.learn(info.pods_with_affinity());
+        }
+        let came = info.affinity_arrivals().saturating_sub(came);
+        let gone = (were + came).saturating_sub(info.pods_with_affinity().len());
+        self.follow(index);
+        self.forget_affinity(gone);
+        Some(result)
     }
 
     /// Replaces the node object of a node.
@@ -115,18 +158,19 @@ impl Nodes {
         let Some(mut info) = self.slots.get_mut(index.0 as usize).and_then(Option::take) else {
             return;
         };
-        self.remove_images(&info);
+        self.replace_images(index, &info.node().images, &node.images);
         info.set_node(node);
-        self.add_images(&info);
         self.slots[index.0 as usize] = Some(info);
+        self.follow(index);
     }
 
     /// Removes a node and returns it with its pods. The order must be set before it is read again.
     pub fn remove(&mut self, index: NodeIndex) -> Option<NodeInfo> {
         let info = self.slots.get_mut(index.0 as usize)?.take()?;
         self.by_name.remove(info.name());
-        self.remove_images(&info);
-        self.list_affinity(index);
+        self.remove_images(index, &*info.node().images);
+        self.follow(index);
+        self.forget_affinity(info.pods_with_affinity().len());
         self.free.push(index);
         Some(info)
     }
@@ -134,6 +178,12 @@ impl Nodes {
     /// Sets the visiting order.
     pub fn set_order(&mut self, order: Vec<NodeIndex>) {
         self.order = order;
+    }
+
+    /// Brings what is kept of all nodes up to date with one.
+    fn follow(&mut self, index: NodeIndex) {
+        self.columns.set(index, self.slots[index.0 as usize].as_ref());
+        self.list_affinity(index);
     }
 
     /// Brings the lists of nodes whose pods have affinity up to date with one node.
@@ -152,22 +202,42 @@ impl Nodes {
         }
     }
 
-    fn add_images(&mut self, info: &NodeInfo) {
-        for image in &*info.node().images {
-            self.images
-                .entry(Arc::clone(&image.name))
-                .or_insert(ImageState { size: image.size, nodes: 0 })
-                .nodes += 1;
+    /// So many pods with affinity have gone.
+    fn forget_affinity(&mut self, pods: usize) {
+        if pods > 0 && self.affinity_keys.note_gone(pods) {
+            let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_ref());
+            self.affinity_keys.sweep(infos.flat_map(NodeInfo::pods_with_affinity));
         }
     }
 
-    fn remove_images(&mut self, info: &NodeInfo) {
-        for image in &*info.node().images {
-            if let Some(state) = self.images.get_mut(&image.name) {
-                state.nodes -= 1;
-                if state.nodes == 0 {
-                    self.images.remove(&image.name);
-                }
+    /// Follows a node that reports its images anew, which are mostly the same ones.
+    fn replace_images(&mut self, index: NodeIndex, old: &[NodeImage], new: &[NodeImage]) {
+        let stays = |gone: &NodeImage| new.binary_search_by(|image| image.name.cmp(&gone.name)).is_ok();
+        self.remove_images(index, old.iter().filter(|image| !stays(image)));
+        self.add_images(index, new);
+    }
+
+    fn add_images(&mut self, index: NodeIndex, images: &[NodeImage]) {
+        for NodeImage { name, size } in images {
+            let image = self.images.entry(Arc::clone(name));
+            let image = image.or_insert_with(|| Image { size: *size, nodes: Vec::new() });
+            if let Err(place) = image.nodes.binary_search(&index) {
+                image.nodes.insert(place, index);
+            }
+            if image.nodes.len() == 1 {
+                image.size = *size;
+            }
+        }
+    }
+
+    fn remove_images<'a>(&mut self, index: NodeIndex, images: impl IntoIterator<Item = &'a NodeImage>) {
+        for NodeImage { name, .. } in images {
+            let Some(image) = self.images.get_mut(name) else { continue };
+            if let Ok(place) = image.nodes.binary_search(&index) {
+                image.nodes.remove(place);
+            }
+            if image.nodes.is_empty() {
+                self.images.remove(name);
             }
         }
     }
@@ -187,6 +257,16 @@ mod tests {
         assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 2 }));
         nodes.set_node(b, Arc::new(node("b").build()));
         assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 1 }));
+        nodes.set_node(b, Arc::new(node("b").image("x:1", 11).image("z:1", 1).build()));
+        assert_eq!((nodes.with_image("x:1"), nodes.with_image("z:1")), (&[a, b][..], &[b][..]));
+        nodes.set_node(a, Arc::new(node("a").image("y:1", 6).build()));
+        assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 1 }), "the first size counts on");
+        assert_eq!(
+            nodes.image("y:1"),
+            Some(ImageState { size: 6, nodes: 1 }),
+            "its only node may say another"
+        );
+        nodes.set_node(b, Arc::new(node("b").build()));
         nodes.remove(a);
         assert_eq!((nodes.image("x:1"), nodes.image("y:1")), (None, None));
         assert_eq!(nodes.index_of("a"), None);

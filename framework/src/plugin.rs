@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::binding::{BindOutcome, BindingContext, BoxFuture};
 use crate::context::{Context, QueueContext};
@@ -17,7 +18,7 @@ use crate::cycle_state::CycleState;
 use crate::event::EventRegistration;
 use crate::node::NodeRecord;
 use crate::node_info::NodeInfo;
-use crate::nodes::NodeIndex;
+use crate::nodes::{NodeIndex, Nodes};
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
 use crate::status::Status;
@@ -25,6 +26,11 @@ use crate::text::Text;
 
 /// The highest score a plugin gives.
 pub const MAX_NODE_SCORE: i64 = 100;
+
+/// The raw score of a node that a plugin has no opinion about, where others have a score. Such nodes are left out of the
+/// least and the greatest raw score that [`Normalize::ByRange`] goes by. Lower than any score, and far enough from the
+/// edge that what is reckoned with it does not overflow.
+pub const NOT_SCORED: i64 = -(1 << 48);
 
 /// A plugin: a name, and the points where it takes part.
 pub trait Plugin: Send + Sync + 'static {
@@ -161,10 +167,41 @@ pub trait PreFilterExtensions {
     -> Status;
 }
 
+/// What an answer about a node depends on, beside the pod and the plugin's state. Evaluation tables ask again for a node
+/// when that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The node object alone.
+    NodeObject,
+    /// The node object and the pods on the node.
+    Node,
+    /// The node's values of these labels alone: nodes that have the same ones, or lack the same ones, get the same answer.
+    Domain(SmallVec<[Arc<str>; 2]>),
+}
+
 /// Judges one node.
 pub trait FilterPlugin: Send + Sync + 'static {
     /// Whether the pod can run on the node. Called for every node: must not allocate when it succeeds.
     fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
+
+    /// What the verdict depends on, given the state that PreFilter made.
+    fn scope(&self, _state: &CycleState, _pod: &PodInfo) -> Scope {
+        Scope::Node
+    }
+
+    /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false` and leaves the others
+    /// as they are; slots without a node may become anything. Answers `false` itself where it cannot, with nothing set.
+    /// The point is to answer from [`Nodes::columns`] and look only at the few nodes about which they do not tell all.
+    fn filter_columns(
+        &self,
+        _cx: &Context<'_>,
+        _state: &CycleState,
+        _pod: &PodInfo,
+        _nodes: &Nodes,
+        _passes: &mut [bool],
+    ) -> bool {
+        false
+    }
 }
 
 /// Why each node was turned down: some by name, all others alike.
@@ -260,17 +297,11 @@ pub trait PreScorePlugin: Send + Sync + 'static {
         pod: &PodInfo,
         nodes: &[NodeIndex],
     ) -> Status;
-}
 
-/// What a raw score depends on, beside the pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScoreScope {
-    /// The node alone.
-    NodeLocal,
-    /// The node's value of a topology label.
-    PerDomain(Arc<str>),
-    /// Anything.
-    Arbitrary,
+    /// Whether what PreScore does depends on which nodes are feasible. If not, it may be called with none.
+    fn depends_on_nodes(&self) -> bool {
+        true
+    }
 }
 
 /// How raw scores become scores from 0 to 100.
@@ -283,6 +314,9 @@ pub enum Normalize {
         /// Whether the largest raw score is the worst.
         reverse: bool,
     },
+    /// By [`ScorePlugin::normalize`], which looks at the raw score of a node and at the least and the greatest of all, but
+    /// neither at how many there are nor at whose they are; [`NOT_SCORED`] is none of them.
+    ByRange,
     /// By [`ScorePlugin::normalize`].
     Custom,
 }
@@ -298,9 +332,22 @@ pub trait ScorePlugin: Send + Sync + 'static {
         node: &NodeInfo,
     ) -> Result<i64, Status>;
 
-    /// What the raw score depends on.
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::Arbitrary
+    /// What the raw score depends on, given the state that PreScore made.
+    fn scope(&self, _state: &CycleState, _pod: &PodInfo) -> Scope {
+        Scope::Node
+    }
+
+    /// The raw scores of all nodes at once, feasible or not: sets each to what [`score`](Self::score) would be; slots
+    /// without a node may become anything. Answers `false` where it cannot, with nothing set.
+    fn score_columns(
+        &self,
+        _cx: &Context<'_>,
+        _state: &CycleState,
+        _pod: &PodInfo,
+        _nodes: &Nodes,
+        _scores: &mut [i64],
+    ) -> bool {
+        false
     }
 
     /// How raw scores are normalised.
@@ -308,7 +355,7 @@ pub trait ScorePlugin: Send + Sync + 'static {
         Normalize::None
     }
 
-    /// Normalises, where [`Normalize::Custom`] says so.
+    /// Normalises, where [`Normalize::Custom`] or [`Normalize::ByRange`] says so.
     fn normalize(&self, _state: &CycleState, _pod: &PodInfo, _scores: &mut [i64]) -> Status {
         Status::success()
     }
@@ -379,70 +426,60 @@ pub trait PostBindPlugin: Send + Sync + 'static {
 
 /// Names what the plugin's answers depend on, so that equal pods can share one evaluation (upstream's SignPlugin).
 pub trait SignPlugin: Send + Sync + 'static {
-    /// Writes everything of the pod that Filter, PreScore and Score of this plugin may read, except its name, UID and
-    /// priority; an error means that the pod's evaluation cannot be shared.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable>;
+    /// Writes everything that PreFilter, Filter, PreScore and Score of this plugin may read of the pod, except its name,
+    /// UID and priority; an error means that the pod's evaluation cannot be shared. What is derived from the pod by way
+    /// of other objects may be written instead of what it is derived from.
+    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable>;
 }
 
-/// Whether a change was worked into a plugin's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a change was worked into a plugin's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was: the state is what PreFilter and PreScore would make now.
-    Yes,
-    /// It was not: they must run again.
+    /// The state is what PreFilter and PreScore would make now. Answers about other nodes than the one of the change are
+    /// as they were.
+    Here,
+    /// The state is as it should be. Answers may be others about nodes that share the value of one of these labels with
+    /// the node of the change.
+    Domain(SmallVec<[Arc<str>; 2]>),
+    /// The state is as it should be. Answers about any node may be others.
+    Everywhere,
+    /// The change was not worked in: PreFilter and PreScore must run again.
     Rebuild,
 }
 
 /// Keeps a plugin's PreFilter and PreScore state true across cycles. Whatever is not implemented is a rebuild, so a
-/// plugin that knows nothing of this is right, only slower. A pod update, and a pod that starts to terminate, is a
-/// removal and an addition.
+/// plugin that knows nothing of this is right, only slower. Changes come one by one, in their order, each with the node
+/// object as it was then; a pod update, and a pod that starts to terminate, is a removal and an addition. A node that
+/// comes with pods comes without them first, and one that goes loses its pods first. `pod` is any pod of the signature.
 pub trait IncrementalPlugin: Send + Sync + 'static {
     /// A pod is now on a node.
-    fn pod_added(
-        &self,
-        _state: &mut CycleState,
-        _pod: &PodInfo,
-        _added: &PodInfo,
-        _node: &NodeInfo,
-    ) -> Applied {
+    fn pod_added(&self, _: &mut CycleState, _pod: &PodInfo, _added: &PodInfo, _: &NodeRecord) -> Applied {
         Applied::Rebuild
     }
     /// A pod is no longer on a node.
-    fn pod_removed(
-        &self,
-        _state: &mut CycleState,
-        _pod: &PodInfo,
-        _removed: &PodInfo,
-        _node: &NodeInfo,
-    ) -> Applied {
+    fn pod_removed(&self, _: &mut CycleState, _pod: &PodInfo, _removed: &PodInfo, _: &NodeRecord) -> Applied {
         Applied::Rebuild
     }
     /// A node is new.
-    fn node_added(&self, _state: &mut CycleState, _pod: &PodInfo, _node: &NodeInfo) -> Applied {
+    fn node_added(&self, _: &mut CycleState, _pod: &PodInfo, _: &NodeRecord) -> Applied {
         Applied::Rebuild
     }
     /// A node is gone.
-    fn node_removed(&self, _state: &mut CycleState, _pod: &PodInfo, _node: &NodeInfo) -> Applied {
+    fn node_removed(&self, _: &mut CycleState, _pod: &PodInfo, _: &NodeRecord) -> Applied {
         Applied::Rebuild
     }
     /// A node object has changed.
     fn node_changed(
         &self,
-        _state: &mut CycleState,
+        _: &mut CycleState,
         _pod: &PodInfo,
         _old: &NodeRecord,
-        _new: &NodeInfo,
+        _new: &NodeRecord,
     ) -> Applied {
         Applied::Rebuild
     }
-    /// A node became feasible or stopped being so.
-    fn feasible_changed(
-        &self,
-        _state: &mut CycleState,
-        _pod: &PodInfo,
-        _node: &NodeInfo,
-        _feasible: bool,
-    ) -> Applied {
+    /// A node became feasible or stopped being so; of use where PreScore depends on the feasible nodes.
+    fn feasible_changed(&self, _: &mut CycleState, _pod: &PodInfo, _: &NodeInfo, _feasible: bool) -> Applied {
         Applied::Rebuild
     }
 }

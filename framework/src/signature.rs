@@ -26,6 +26,16 @@ impl Signer {
         part.hash(&mut Collector(&mut self.bytes));
     }
 
+    /// What was written, as bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets what was written and keeps the room for it.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
     /// The signature of everything written.
     pub fn finish(self) -> Signature {
         Signature(self.bytes.into())

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, ScorePlugin, ScoreScope, SignPlugin};
+use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Scope, ScorePlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::{Context, CycleState, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::{Context, CycleState, NodeInfo, Nodes, Plugin, PodInfo, Status};
 
 /// The plugin's name.
 pub const NAME: &str = "ImageLocality";
@@ -48,20 +48,48 @@ impl ScorePlugin for ImageLocality {
     fn score(&self, cx: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
         let images = pod.spec.images.iter();
         let present = images.filter(|image| node.node().has_image(image));
-        let sum = present.map(|image| worth(cx, image)).sum();
+        let sum = present.fold(0_i64, |sum, image| sum.wrapping_add(worth(cx, image)));
         Ok(score_of(sum, pod.spec.image_containers))
     }
 
-    /// The images of the node, and the cluster totals that the context notes as reads when an image is there: what other
-    /// nodes have is never asked of the nodes themselves.
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    /// Only the nodes that have an image need a look: first the sums, then what they are worth.
+    fn score_columns(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        let containers = pod.spec.image_containers;
+        let nothing = score_of(0, containers);
+        let is_known = |image: &&Arc<str>| cx.image(image).is_some();
+        if !pod.spec.images.iter().any(|image| is_known(&image)) {
+            scores.fill(nothing);
+            return true;
+        }
+        scores.fill(0);
+        for image in &pod.spec.images {
+            let worth = worth(cx, image);
+            for index in nodes.with_image(image) {
+                let sum = &mut scores[index.0 as usize];
+                *sum = sum.wrapping_add(worth);
+            }
+        }
+        for score in scores {
+            *score = if *score == 0 { nothing } else { score_of(*score, containers) };
+        }
+        true
     }
 }
 
 impl SignPlugin for ImageLocality {
     /// More than upstream signs: an image counts once per container, and volumes count too.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.images);
         signer.write(&pod.spec.image_containers);
         Ok(())

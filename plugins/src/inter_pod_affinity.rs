@@ -3,6 +3,7 @@
 mod args;
 mod filtering;
 mod hint;
+mod incremental;
 #[cfg(test)]
 mod properties;
 mod scoring;
@@ -18,7 +19,9 @@ use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::{ActionType, EventResource, Features, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, EventResource, Features, Plugin, PodInfo, Text};
+
+use terms::affinity_of;
 
 /// The plugin's name.
 pub const NAME: &str = "InterPodAffinity";
@@ -48,6 +51,7 @@ impl Plugin for InterPodAffinity {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .incremental(&self)
     }
 
     /// What namespace selectors are matched with.
@@ -74,14 +78,25 @@ impl EnqueueExtensions for InterPodAffinity {
 }
 
 impl SignPlugin for InterPodAffinity {
-    /// Pods without affinity are still what the terms of others speak of: by labels and namespace. Upstream leaves the
-    /// namespace out, and the labels too when preferences of others do not count, although required terms still do.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        if pod.spec.pod_affinity.is_some() {
+    /// The pod's own terms, and what it is to terms, its own and those of others: its namespace, and those of its labels
+    /// that any of them names. Pods without affinity are spoken of as well. Upstream leaves the namespace out, and the
+    /// labels too when preferences of others do not count, although required terms still do.
+    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        let own = affinity_of(pod);
+        if own.is_some_and(|own| own.invalid.is_some()) {
             return Err(Unsignable);
         }
+        let keys = cx.nodes().affinity_keys();
+        let is_named = |key: &str| {
+            keys.contains(key) || own.is_some_and(|own| own.label_keys().any(|known| **known == *key))
+        };
+        signer.write(&own);
         signer.write(&pod.namespace);
-        signer.write(&pod.labels);
+        signer.write(&keys.epoch());
+        for label in pod.labels.iter().filter(|(key, _)| is_named(key)) {
+            signer.write(&Some(label));
+        }
+        signer.write(&None::<(&str, &str)>);
         Ok(())
     }
 }

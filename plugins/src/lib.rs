@@ -7,10 +7,12 @@
 use supercargo_framework::Feature;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 
+mod applied;
 mod args;
 pub mod default_binder;
 pub mod default_preemption;
 mod domain_counts;
+mod exact;
 mod hint;
 pub mod image_locality;
 pub mod inter_pod_affinity;

@@ -12,7 +12,7 @@ use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
-    PreScorePlugin, ScorePlugin, ScoreScope, SignPlugin,
+    PreScorePlugin, Scope, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -174,6 +174,10 @@ impl FilterPlugin for NodeAffinity {
             Status::success()
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
 }
 
 impl PreScorePlugin for NodeAffinity {
@@ -194,12 +198,12 @@ impl ScorePlugin for NodeAffinity {
         Ok(weight_of(&self.added.preferred, node.node()) + weight_of(preferred_terms(pod), node.node()))
     }
 
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
-    }
-
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: false }
+    }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
     }
 }
 
@@ -214,7 +218,7 @@ impl EnqueueExtensions for NodeAffinity {
 }
 
 impl SignPlugin for NodeAffinity {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.node_selector);
         signer.write(&pod.spec.node_affinity);
         Ok(())

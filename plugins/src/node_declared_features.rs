@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, Feature, Features, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeIndex, NodeInfo, Nodes,
+    Plugin, PodInfo, Status,
 };
 
 use crate::args::without_args;
@@ -31,6 +32,12 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     // For the errors.
     without_args::<NodeDeclaredFeatures>(args, features)?;
     Ok(Arc::new(NodeDeclaredFeatures { enabled: features.enabled(Feature::NodeDeclaredFeatures) }))
+}
+
+/// Whether the node declares every feature that the pod needs.
+fn declares_all(pod: &PodInfo, node: &NodeInfo) -> bool {
+    let declared = &node.node().declared_features;
+    pod.spec.required_features.iter().all(|feature| declared.binary_search(feature).is_ok())
 }
 
 fn after_node_change(_: &PodInfo, change: &Change) -> Hint {
@@ -72,13 +79,35 @@ impl PreFilterPlugin for NodeDeclaredFeatures {
 
 impl FilterPlugin for NodeDeclaredFeatures {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        let declared = &node.node().declared_features;
-        let has = |feature| declared.binary_search(feature).is_ok();
-        if !self.enabled || pod.spec.required_features.iter().all(has) {
+        if !self.enabled || declares_all(pod, node) {
             Status::success()
         } else {
             Status::unresolvable("node(s) didn't match Pod's required features")
         }
+    }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.enabled || pod.spec.required_features.is_empty() {
+            return true;
+        }
+        let flags = &nodes.columns().flags;
+        for ((slot, passes), flags) in passes.iter_mut().enumerate().zip(flags) {
+            *passes = *passes
+                && flags.contains(NodeFlags::FEATURES)
+                && declares_all(pod, nodes.at(NodeIndex(slot as u32)));
+        }
+        true
     }
 }
 
@@ -99,7 +128,7 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
 }
 
 impl SignPlugin for NodeDeclaredFeatures {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.required_features);
         Ok(())
     }

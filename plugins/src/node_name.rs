@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::EventRegistration;
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Context, CycleState, EventResource, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
 /// The plugin's name.
@@ -33,6 +33,29 @@ impl FilterPlugin for NodeName {
             Status::unresolvable("node(s) didn't match the requested node name")
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if let Some(name) = &pod.node_name {
+            let named = nodes.index_of(name).map(|index| index.0 as usize);
+            let passed = named.is_some_and(|slot| passes[slot]);
+            passes.fill(false);
+            if let Some(slot) = named {
+                passes[slot] = passed;
+            }
+        }
+        true
+    }
 }
 
 impl EnqueueExtensions for NodeName {
@@ -42,7 +65,7 @@ impl EnqueueExtensions for NodeName {
 }
 
 impl SignPlugin for NodeName {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.node_name);
         Ok(())
     }

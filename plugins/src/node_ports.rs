@@ -9,7 +9,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::ports::any_conflict;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Context, CycleState, EventResource, NodeFlags, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
 use crate::hint::{self, Hint};
@@ -56,6 +56,21 @@ impl FilterPlugin for NodePorts {
             Status::success()
         }
     }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::PORTS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !any_conflict(&pod.spec.host_ports, nodes.at(index).used_ports());
+        }
+        true
+    }
 }
 
 impl EnqueueExtensions for NodePorts {
@@ -68,7 +83,7 @@ impl EnqueueExtensions for NodePorts {
 }
 
 impl SignPlugin for NodePorts {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.host_ports);
         Ok(())
     }

@@ -6,17 +6,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{
-    ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, ScoreScope, SignPlugin,
+    ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
-    Code, Context, CycleState, Features, NodeIndex, NodeInfo, Plugin, PodInfo, Status,
+    Code, Context, CycleState, Features, NodeIndex, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
 use crate::args::{ResourceSpec, decode, resources_or_default};
-use crate::resource_usage::{ScoredResource, Usage};
+use crate::exact::{float, floor, integer};
+use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
 use crate::unaffected::Unaffected;
 
 /// The plugin's name.
@@ -68,6 +69,47 @@ impl BalancedAllocation {
     }
 }
 
+/// From 50, where the pod ruins the balance, over 75, where it changes nothing, to 100.
+fn score_of(usages: &[Usage]) -> i64 {
+    let gain = balance(usages, |usage| usage.after) - balance(usages, |usage| usage.before);
+    let half = MAX_NODE_SCORE / 2;
+    // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
+    half + i64::midpoint(half, gain)
+}
+
+fn score_part(resources: &[UsageColumns<'_>], scores: &mut [i64]) {
+    match resources {
+        [a, b] if a.are_small() && b.are_small() => score_of_two(*a, *b, scores),
+        _ => {
+            for (i, score) in scores.iter_mut().enumerate() {
+                let usages: SmallVec<[Usage; 4]> =
+                    resources.iter().filter_map(|usages| usages.at(i)).collect();
+                *score = score_of(&usages);
+            }
+        }
+    }
+}
+
+/// [`score_of`] two resources for nodes whose amounts are small, without a branch, so that several nodes are done at once.
+fn score_of_two(a: UsageColumns<'_>, b: UsageColumns<'_>, scores: &mut [i64]) {
+    let (added_a, added_b) = (float(a.added), float(b.added));
+    let (a, b) = (a.before.iter().zip(a.capacity), b.before.iter().zip(b.capacity));
+    let half = float(MAX_NODE_SCORE / 2);
+    for (score, ((before_a, capacity_a), (before_b, capacity_b))) in scores.iter_mut().zip(a.zip(b)) {
+        let (before_a, before_b) = (float(*before_a), float(*before_b));
+        let (capacity_a, capacity_b) = (float(*capacity_a), float(*capacity_b));
+        let balance = |used_a: f64, used_b: f64| {
+            let (a, b) = ((used_a / capacity_a).min(1.0), (used_b / capacity_b).min(1.0));
+            floor((1.0 - ((a - b) / 2.0).abs()) * MAX_NODE_SCORE as f64)
+        };
+        let after = balance(before_a + added_a, before_b + added_b);
+        let gain = after - balance(before_a, before_b);
+        // What one resource alone is used to is always in balance.
+        let gain = if capacity_a == 0.0 || capacity_b == 0.0 { 0.0 } else { gain };
+        *score = integer(half + floor((half + gain) / 2.0));
+    }
+}
+
 /// 100 when all resources are used to the same share, less the more the shares differ.
 fn balance(usages: &[Usage], used: impl Fn(&Usage) -> i64) -> i64 {
     let shares = usages.iter().map(|usage| (used(usage) as f64 / usage.capacity as f64).min(1.0));
@@ -110,7 +152,6 @@ impl PreScorePlugin for BalancedAllocation {
 }
 
 impl ScorePlugin for BalancedAllocation {
-    /// From 50, where the pod ruins the balance, over 75, where it changes nothing, to 100.
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
         if self.is_best_effort(pod) {
             // Only when a profile has taken the plugin out of PreScore.
@@ -119,19 +160,35 @@ impl ScorePlugin for BalancedAllocation {
         let requested = &pod.requests().resource;
         let usages: SmallVec<[Usage; 4]> =
             self.resources.iter().filter_map(|resource| resource.usage(requested, node)).collect();
-        let gain = balance(&usages, |usage| usage.after) - balance(&usages, |usage| usage.before);
-        let half = MAX_NODE_SCORE / 2;
-        // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
-        Ok(half + i64::midpoint(half, gain))
+        Ok(score_of(&usages))
     }
 
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
+    fn score_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        if self.is_best_effort(pod) {
+            scores.fill(0);
+            return true;
+        }
+        let requested = &pod.requests().resource;
+        let usages = self.resources.iter().map(|resource| (resource.usages(requested, nodes.columns()), ()));
+        let Some(resources) = UsageColumns::all(usages) else { return false };
+        for range in chunks(scores.len()) {
+            let part: SmallVec<[_; 4]> =
+                resources.iter().map(|(usages, ())| usages.part(range.clone())).collect();
+            score_part(&part, &mut scores[range]);
+        }
+        true
     }
 }
 
 impl SignPlugin for BalancedAllocation {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.requests().resource);
         Ok(())
     }

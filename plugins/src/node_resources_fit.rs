@@ -12,15 +12,15 @@ use serde_json::Value;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
-    ScorePlugin, ScoreScope, SignPlugin,
+    ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::resource::names;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
-    ActionType, Code, Context, CycleState, EventResource, Feature, Features, NodeIndex, NodeInfo, Plugin,
-    PodInfo, Status, Text,
+    ActionType, Code, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeIndex, NodeInfo,
+    Nodes, Plugin, PodInfo, Resource, Status, Text,
 };
 
 use crate::unaffected::Unaffected;
@@ -88,6 +88,25 @@ impl NodeResourcesFit {
             if let Some(Some(reason)) = prepared.0.get(i) {
                 shortages.add(reason.clone(), *wanted > offered);
             }
+        }
+    }
+
+    /// Turns down the nodes that are short of scalar resources. Most nodes have nothing to do with any.
+    fn filter_scalars(&self, wanted: &Resource, nodes: &Nodes, passes: &mut [bool]) {
+        let scalars = wanted.scalars().iter();
+        let wanted: Vec<_> =
+            scalars.filter(|(name, wanted)| *wanted > 0 && !self.ignored.contains(name)).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let fits = |node: &NodeInfo| {
+            wanted.iter().all(|(name, wanted)| {
+                !is_short(*wanted, node.allocatable().scalar(name), node.requested().scalar(name))
+            })
+        };
+        let flags = &nodes.columns().flags;
+        for ((slot, passes), flags) in passes.iter_mut().enumerate().zip(flags) {
+            *passes = *passes && flags.contains(NodeFlags::SCALARS) && fits(nodes.at(NodeIndex(slot as u32)));
         }
     }
 }
@@ -172,6 +191,35 @@ impl FilterPlugin for NodeResourcesFit {
         self.add_scalars(&mut shortages, state, pod, node);
         shortages.into_status()
     }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        let (wanted, columns) = (&pod.spec.requests.resource, nodes.columns());
+        for (passes, (pods, most)) in
+            passes.iter_mut().zip(columns.pods.iter().zip(&columns.allocatable_pods))
+        {
+            *passes &= pods < most;
+        }
+        for (wanted, offered, taken) in [
+            (wanted.milli_cpu, &columns.allocatable_cpu, &columns.requested_cpu),
+            (wanted.memory, &columns.allocatable_memory, &columns.requested_memory),
+            (wanted.ephemeral_storage, &columns.allocatable_storage, &columns.requested_storage),
+        ] {
+            if wanted > 0 {
+                for (passes, (offered, taken)) in passes.iter_mut().zip(offered.iter().zip(taken)) {
+                    *passes &= !is_short(wanted, *offered, *taken);
+                }
+            }
+        }
+        self.filter_scalars(wanted, nodes, passes);
+        true
+    }
 }
 
 impl PreScorePlugin for NodeResourcesFit {
@@ -187,8 +235,15 @@ impl ScorePlugin for NodeResourcesFit {
         Ok(self.strategy.score(pod, node))
     }
 
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
+    fn score_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        self.strategy.score_all(pod, nodes.columns(), scores)
     }
 }
 
@@ -212,7 +267,7 @@ impl EnqueueExtensions for NodeResourcesFit {
 
 impl SignPlugin for NodeResourcesFit {
     /// Filter and Score look at different requests where pod-level resources are set.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.requests.resource);
         signer.write(pod.spec.container_requests());
         Ok(())

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status, Taint, TaintEffect,
+    ActionType, Context, CycleState, EventResource, NodeFlags, NodeInfo, Nodes, Plugin, PodInfo, Status,
+    Taint, TaintEffect,
 };
 
 use crate::hint::{self, Hint};
@@ -68,6 +69,26 @@ impl FilterPlugin for NodeUnschedulable {
             Status::unresolvable("node(s) were unschedulable")
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.is_tolerated(pod) {
+            for index in nodes.columns().with_flags(NodeFlags::UNSCHEDULABLE) {
+                passes[index.0 as usize] = false;
+            }
+        }
+        true
+    }
 }
 
 impl EnqueueExtensions for NodeUnschedulable {
@@ -88,7 +109,7 @@ impl EnqueueExtensions for NodeUnschedulable {
 }
 
 impl SignPlugin for NodeUnschedulable {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&self.is_tolerated(pod));
         Ok(())
     }

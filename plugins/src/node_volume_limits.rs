@@ -264,7 +264,7 @@ impl EnqueueExtensions for NodeVolumeLimits {
 }
 
 impl SignPlugin for NodeVolumeLimits {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
     }
 }

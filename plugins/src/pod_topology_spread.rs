@@ -5,14 +5,17 @@ mod constraint;
 mod default_selector;
 mod filtering;
 mod hint;
+mod incremental;
 #[cfg(test)]
 mod properties;
 mod scoring;
+mod spread;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use constraint::Constraint;
 use serde_json::Value;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::resources;
@@ -20,7 +23,7 @@ use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugi
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{ActionType, EventResource, Feature, Features, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, EventResource, Feature, Features, Plugin, PodInfo, Text};
 
 /// The plugin's name.
 pub const NAME: &str = "PodTopologySpread";
@@ -60,6 +63,7 @@ impl Plugin for PodTopologySpread {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .incremental(&self)
     }
 
     /// What default constraints take their selectors from.
@@ -101,8 +105,23 @@ impl EnqueueExtensions for PodTopologySpread {
 }
 
 impl SignPlugin for PodTopologySpread {
-    /// Where a pod may be depends on where others are, as soon as any constraint might apply to it.
-    fn sign(&self, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
-        if pod.spec.topology_spread.is_empty() && self.defaults.is_empty() { Ok(()) } else { Err(Unsignable) }
+    /// The constraints as they are evaluated, whatever they are derived from, and what of the pod says which nodes count
+    /// for them.
+    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        let sorts = self.all_constraints(cx, pod);
+        signer.write(&sorts);
+        if sorts.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        signer.write(&pod.namespace);
+        signer.write(&self.requires_every_key(pod));
+        let all = || sorts.iter().flatten();
+        if all().any(Constraint::honors_affinity) {
+            signer.write(&(&pod.spec.node_selector, &pod.spec.node_affinity));
+        }
+        if all().any(Constraint::honors_taints) {
+            signer.write(&pod.spec.tolerations);
+        }
+        Ok(())
     }
 }

@@ -1,10 +1,14 @@
 //! How full a node is of one resource, before and after a pod: what the two resource scores are made of.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use supercargo_framework::requests::PodRequests;
 use supercargo_framework::resource::names;
-use supercargo_framework::{NodeInfo, Resource};
+use supercargo_framework::{NodeColumns, NodeInfo, Resource};
+
+use crate::exact;
 
 /// A resource that can be scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +59,32 @@ impl ScoredResource {
         }
     }
 
+    /// [`usage`](Self::usage) of all nodes.
+    pub(crate) fn usages<'a>(&self, requested: &Resource, columns: &'a NodeColumns) -> Usages<'a> {
+        let (before, capacity) = match self {
+            Self::Cpu => (&columns.requested_cpu, &columns.allocatable_cpu),
+            Self::Memory => (&columns.requested_memory, &columns.allocatable_memory),
+            Self::EphemeralStorage => (&columns.requested_storage, &columns.allocatable_storage),
+            Self::Scalar(name) if requested.scalar(name) == 0 => return Usages::LeftOut,
+            Self::Scalar(_) => return Usages::NotInColumns,
+        };
+        Usages::Of(UsageColumns { before, capacity, added: self.amount(requested) })
+    }
+
+    /// [`usage_with_defaults`](Self::usage_with_defaults) of all nodes.
+    pub(crate) fn usages_with_defaults<'a>(
+        &self,
+        requests: &PodRequests,
+        columns: &'a NodeColumns,
+    ) -> Usages<'a> {
+        let (before, capacity, added) = match self {
+            Self::Cpu => (&columns.non_zero_cpu, &columns.allocatable_cpu, requests.non_zero_milli_cpu),
+            Self::Memory => (&columns.non_zero_memory, &columns.allocatable_memory, requests.non_zero_memory),
+            Self::EphemeralStorage | Self::Scalar(_) => return self.usages(&requests.resource, columns),
+        };
+        Usages::Of(UsageColumns { before, capacity, added })
+    }
+
     fn scored(&self, node: &NodeInfo, before: i64, added: i64) -> Option<Usage> {
         let capacity = self.amount(node.allocatable());
         let unwanted = added == 0 && matches!(self, Self::Scalar(_));
@@ -72,6 +102,65 @@ pub(crate) struct Usage {
     /// What the node offers.
     pub(crate) capacity: i64,
 }
+
+/// How full all nodes are of one resource.
+pub(crate) enum Usages<'a> {
+    /// The resource is not to be scored on any node.
+    LeftOut,
+    /// The columns do not tell.
+    NotInColumns,
+    /// So full.
+    Of(UsageColumns<'a>),
+}
+
+/// How full some nodes are of one resource.
+#[derive(Clone, Copy)]
+pub(crate) struct UsageColumns<'a> {
+    /// Without the pod.
+    pub(crate) before: &'a [i64],
+    /// What the nodes offer.
+    pub(crate) capacity: &'a [i64],
+    /// What the pod adds.
+    pub(crate) added: i64,
+}
+
+impl<'a> UsageColumns<'a> {
+    /// The columns of all resources that are to be scored on any node; `None` when the columns do not tell.
+    pub(crate) fn all<T>(
+        usages: impl IntoIterator<Item = (Usages<'a>, T)>,
+    ) -> Option<SmallVec<[(UsageColumns<'a>, T); 2]>> {
+        let scored = usages.into_iter().filter_map(|(usages, with)| match usages {
+            Usages::LeftOut => None,
+            Usages::NotInColumns => Some(None),
+            Usages::Of(columns) => Some(Some((columns, with))),
+        });
+        scored.collect()
+    }
+
+    /// Some of the nodes.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        Self { before: &self.before[range.clone()], capacity: &self.capacity[range], added: self.added }
+    }
+
+    /// One node's usage; `None` when the resource is not to be scored there.
+    pub(crate) fn at(&self, i: usize) -> Option<Usage> {
+        let (before, capacity) = (self.before[i], self.capacity[i]);
+        (capacity != 0).then(|| Usage { before, after: before.saturating_add(self.added), capacity })
+    }
+
+    /// Whether all amounts are small enough to be computed with as floating point numbers.
+    pub(crate) fn are_small(&self) -> bool {
+        exact::are_small(self.before) && exact::are_small(self.capacity) && exact::are_small(&[self.added])
+    }
+}
+
+/// The ranges in which so many nodes are looked at together: few enough to stay close, enough to be worth a loop.
+pub(crate) fn chunks(nodes: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..nodes).step_by(CHUNK).map(move |start| start..nodes.min(start + CHUNK))
+}
+
+/// How many nodes are looked at together.
+pub(crate) const CHUNK: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, ScoreScope,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, Scope, ScorePlugin,
     SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::{first_untolerated, tolerated};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo, Status,
-    TaintEffect,
+    ActionType, Context, CycleState, EventResource, NodeFlags, NodeIndex, NodeInfo, NodeRecord, Nodes,
+    Plugin, PodInfo, Status, TaintEffect,
 };
 
 use crate::hint::{self, Hint};
@@ -25,6 +25,14 @@ pub(crate) struct TaintToleration;
 
 fn is_untolerated(pod: &PodInfo, node: &NodeRecord) -> bool {
     first_untolerated(&node.taints, &pod.spec.tolerations).is_some()
+}
+
+/// How many PreferNoSchedule taints the pod does not tolerate.
+fn disliked(pod: &PodInfo, node: &NodeRecord) -> i64 {
+    let disliked = node.taints.iter().filter(|taint| {
+        taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
+    });
+    disliked.count() as i64
 }
 
 fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
@@ -57,6 +65,25 @@ impl FilterPlugin for TaintToleration {
             Status::success()
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::FORBIDS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !is_untolerated(pod, nodes.at(index).node());
+        }
+        true
+    }
 }
 
 impl PreScorePlugin for TaintToleration {
@@ -68,21 +95,31 @@ impl PreScorePlugin for TaintToleration {
 }
 
 impl ScorePlugin for TaintToleration {
-    /// How many PreferNoSchedule taints the pod does not tolerate.
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        let taints = node.node().taints.iter();
-        let disliked = taints.filter(|taint| {
-            taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
-        });
-        Ok(disliked.count() as i64)
-    }
-
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
+        Ok(disliked(pod, node.node()))
     }
 
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: true }
+    }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn score_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        scores.fill(0);
+        for index in nodes.columns().with_flags(NodeFlags::DISCOURAGES) {
+            scores[index.0 as usize] = disliked(pod, nodes.at(index).node());
+        }
+        true
     }
 }
 
@@ -104,7 +141,7 @@ impl EnqueueExtensions for TaintToleration {
 }
 
 impl SignPlugin for TaintToleration {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.tolerations);
         Ok(())
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{Body, Object, Objects, PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter};
-use supercargo_framework::signature::{Signature, Signer};
+use supercargo_framework::signature::{Signature, Signer, Unsignable};
 use supercargo_framework::testing::{PodBuilder, object};
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{
@@ -184,7 +184,9 @@ impl Driver {
         match plugin.normalization() {
             Normalize::None => {}
             Normalize::ByMax { reverse } => scores = by_max(&scores, reverse),
-            Normalize::Custom => assert!(plugin.normalize(&state, pod, &mut scores).is_success()),
+            Normalize::ByRange | Normalize::Custom => {
+                assert!(plugin.normalize(&state, pod, &mut scores).is_success());
+            }
         }
         Some(scores)
     }
@@ -228,7 +230,9 @@ impl Driver {
         match plugin.normalization() {
             Normalize::None => scores,
             Normalize::ByMax { reverse } => by_max(&scores, reverse),
-            Normalize::Custom => panic!("no in-tree plugin of this crate normalises by itself"),
+            Normalize::ByRange | Normalize::Custom => {
+                panic!("no in-tree plugin of this crate normalises by itself")
+            }
         }
     }
 
@@ -272,10 +276,25 @@ impl Driver {
     /// What the plugin's answers depend on.
     pub(crate) fn sign(&self, pod: &PodInfo) -> Signature {
         let mut signer = Signer::default();
-        if let Some(plugin) = &self.points.sign {
-            plugin.sign(pod, &mut signer).expect("in-tree plugins sign");
-        }
+        self.try_sign(pod, &mut signer).expect("the plugin signs");
         signer.finish()
+    }
+
+    /// The same where nothing else is there; an error when the plugin does not sign the pod.
+    pub(crate) fn try_sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        self.sign_in(pod, &Nodes::default(), &Objects::default(), signer)
+    }
+
+    /// The same in a cluster.
+    pub(crate) fn sign_in(
+        &self,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        objects: &Objects,
+        signer: &mut Signer,
+    ) -> Result<(), Unsignable> {
+        let cx = Context::new(nodes, objects, &[], Now::default());
+        self.points.sign.as_ref().map_or(Ok(()), |plugin| plugin.sign(&cx, pod, signer))
     }
 }
 

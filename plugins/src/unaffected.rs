@@ -8,27 +8,27 @@ use supercargo_framework::{CycleState, NodeInfo, NodeRecord, PodInfo};
 pub(crate) struct Unaffected;
 
 impl IncrementalPlugin for Unaffected {
-    fn pod_added(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn pod_added(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn pod_removed(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn pod_removed(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_removed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn node_removed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
     fn feasible_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo, _: bool) -> Applied {
-        Applied::Yes
+        Applied::Here
     }
 }

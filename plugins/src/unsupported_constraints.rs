@@ -55,7 +55,7 @@ impl EnqueueExtensions for UnsupportedConstraints {
 }
 
 impl SignPlugin for UnsupportedConstraints {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.unsupported);
         Ok(())
     }

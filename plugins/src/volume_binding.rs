@@ -25,7 +25,7 @@ use supercargo_framework::binding::{BindingContext, BoxFuture};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreBindPlugin, PreFilter, PreFilterPlugin, PreFlight,
-    PreScorePlugin, ReservePlugin, ScorePlugin, ScoreScope, SignPlugin,
+    PreScorePlugin, ReservePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -128,10 +128,6 @@ impl ScorePlugin for VolumeBinding {
         let found = claims(state).and_then(|claims| claims.find(cx, node).ok());
         Ok(self.shape.as_ref().zip(found).map_or(0, |(shape, found)| score::score(shape, &found)))
     }
-
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
-    }
 }
 
 impl ReservePlugin for VolumeBinding {
@@ -201,7 +197,7 @@ impl EnqueueExtensions for VolumeBinding {
 impl SignPlugin for VolumeBinding {
     /// Upstream signs volumes without the namespace that their claims are in, and without the name of the pod that the
     /// claims of ephemeral volumes are named after; here equal signatures must mean equal answers.
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         let mut names = Vec::new();
         for volume in &pod.spec.volumes {
             match &volume.source {

@@ -142,11 +142,13 @@ impl PreFilterPlugin for VolumeRestrictions {
             Ok(exclusive) => exclusive,
             Err(status) => return PreFilter::Reject(status),
         };
-        if exclusive.references == 0 && !pod.spec.volumes.iter().any(|volume| is_disk(&volume.source)) {
-            return PreFilter::Skip;
+        let is_idle =
+            exclusive.references == 0 && !pod.spec.volumes.iter().any(|volume| is_disk(&volume.source));
+        if !is_idle || !exclusive.claims.is_empty() {
+            // Also while no claim is in use: what keeps the state current must see when one comes to be.
+            state.write(exclusive);
         }
-        state.write(exclusive);
-        PreFilter::AllNodes
+        if is_idle { PreFilter::Skip } else { PreFilter::AllNodes }
     }
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
@@ -208,38 +210,50 @@ impl EnqueueExtensions for VolumeRestrictions {
 }
 
 impl SignPlugin for VolumeRestrictions {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
     }
 }
 
-/// Only a pod that uses a claim of this pod's changes what was prepared.
+/// Only a pod that uses one of the pod's exclusive claims changes what was prepared. Such a claim has one user, so this is
+/// rare.
 impl IncrementalPlugin for VolumeRestrictions {
-    fn pod_added(&self, _: &mut CycleState, pod: &PodInfo, added: &PodInfo, _: &NodeInfo) -> Applied {
-        rebuild_if(share_claim(pod, added))
+    fn pod_added(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, _: &NodeRecord) -> Applied {
+        follow(state, pod, added)
     }
 
-    fn pod_removed(&self, _: &mut CycleState, pod: &PodInfo, removed: &PodInfo, _: &NodeInfo) -> Applied {
-        rebuild_if(share_claim(pod, removed))
+    fn pod_removed(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        removed: &PodInfo,
+        _: &NodeRecord,
+    ) -> Applied {
+        follow(state, pod, removed)
     }
 
-    fn node_added(&self, _: &mut CycleState, pod: &PodInfo, node: &NodeInfo) -> Applied {
-        rebuild_if(node.pods().iter().any(|other| share_claim(pod, other)))
+    fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_removed(&self, _: &mut CycleState, pod: &PodInfo, node: &NodeInfo) -> Applied {
-        rebuild_if(node.pods().iter().any(|other| share_claim(pod, other)))
+    fn node_removed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
-    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeInfo) -> Applied {
-        Applied::Yes
+    fn node_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord, _: &NodeRecord) -> Applied {
+        Applied::Here
     }
 
     fn feasible_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo, _: bool) -> Applied {
-        Applied::Yes
+        Applied::Here
     }
 }
 
-fn rebuild_if(condition: bool) -> Applied {
-    if condition { Applied::Rebuild } else { Applied::Yes }
+fn follow(state: &CycleState, pod: &PodInfo, changed: &PodInfo) -> Applied {
+    // Nothing was prepared for a pod without exclusive claims, nor for one that was turned down for a claim that does not
+    // exist.
+    let shares = state
+        .read::<Exclusive>()
+        .is_some_and(|exclusive| changed.namespace == pod.namespace && exclusive.references_of(changed) > 0);
+    if shares { Applied::Rebuild } else { Applied::Here }
 }

@@ -10,7 +10,7 @@ use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
@@ -181,6 +181,10 @@ impl FilterPlugin for VolumeZone {
             Err(status) => status,
         }
     }
+
+    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
 }
 
 impl EnqueueExtensions for VolumeZone {
@@ -197,7 +201,7 @@ impl EnqueueExtensions for VolumeZone {
 }
 
 impl SignPlugin for VolumeZone {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
     }
 }

@@ -23,6 +23,7 @@ use crate::profile::{Named, Profile};
 use crate::queue::{QueuedPod, SchedulingQueue};
 use crate::sampling::Sampling;
 use crate::scheduler::Scheduler;
+use crate::tables::{Answer, Cluster};
 
 /// What Permit left to wait for: plugins and how long each holds the pod at most.
 pub(crate) type Waits = SmallVec<[(Text, Duration); 2]>;
@@ -130,7 +131,23 @@ impl Scheduler {
             sampling,
             running: &self.running,
         };
-        let (found, passed) = cycle.run(state);
+        let promised = cycle.promised_nodes();
+        let kept = self.tables.as_mut().filter(|_| cycle.can_be_kept()).and_then(|tables| {
+            let tracking =
+                Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now).tracking();
+            let cluster = Cluster { cx: &tracking, cache: &self.cache, running: &self.running };
+            let mut verdict = |state: &CycleState, index| cycle.verdict(state, index);
+            let profile = (queued.profile, profile);
+            tables.answer(&cluster, profile, &queued.pod, &promised, &mut verdict, state)
+        });
+        let (found, passed) = match kept {
+            Some(Answer::Node(node)) => (Ok(node), 0),
+            Some(Answer::None(diagnosis)) => {
+                let all_nodes = self.cache.nodes().len();
+                (Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis: *diagnosis }))), 0)
+            }
+            None => cycle.run(state),
+        };
         let result = match found {
             Ok(node) => Ok(Arc::clone(self.cache.node_at(node).name())),
             Err(FailureKind::Fit(mut error)) => {

@@ -174,12 +174,17 @@ impl Scheduler {
         }
         match outcome {
             BindOutcome::Bound => self.succeed(now, uid),
-            BindOutcome::Skip => self.bind_failed(now, uid, "all Bind plugins skipped the pod".to_owned()),
+            BindOutcome::Skip => {
+                let message = "all Bind plugins skipped the pod".to_owned();
+                self.bind_failed(now, uid, FailureKind::Internal(message));
+            }
+            // As with PreBind, who turns it down is not waited for: nothing but time helps.
+            BindOutcome::Rejected(message) => self.bind_failed(now, uid, FailureKind::Rejected(message)),
             BindOutcome::Failed(ApiError { certainty, message }) => {
                 let message =
                     if by.is_empty() { message } else { format!("running Bind plugin {by:?}: {message}") };
                 match certainty {
-                    Certainty::Refused => self.bind_failed(now, uid, message),
+                    Certainty::Refused => self.bind_failed(now, uid, FailureKind::Internal(message)),
                     Certainty::NotFound => self.pod_is_gone(now, uid),
                     Certainty::Unknown => self.bind_uncertain(now, uid, message),
                 }
@@ -210,7 +215,7 @@ impl Scheduler {
             PodRead::Exists(Some(node)) => self.found_bound(now, uid, &node),
             PodRead::Exists(None) => {
                 let message = std::mem::take(&mut uncertain.message);
-                self.bind_failed(now, uid, message);
+                self.bind_failed(now, uid, FailureKind::Internal(message));
             }
             PodRead::Gone => self.pod_is_gone(now, uid),
             PodRead::Failed => {
@@ -261,9 +266,9 @@ impl Scheduler {
         }
     }
 
-    fn bind_failed(&mut self, now: Now, uid: &Uid, message: String) {
+    fn bind_failed(&mut self, now: Now, uid: &Uid, kind: FailureKind) {
         if let Some(binding) = self.bindings.remove(uid) {
-            self.fail_binding(now, binding, FailureKind::Internal(message));
+            self.fail_binding(now, binding, kind);
         }
     }
 

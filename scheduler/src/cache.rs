@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
 use thiserror::Error;
 
+use crate::changes::{Change, ChangeLog};
 use crate::node_tree::NodeTree;
 
 /// Why the cache refused a change. The change is then not made.
@@ -47,11 +48,17 @@ pub struct Cache {
     nodes: Nodes,
     tree: NodeTree,
     order_is_stale: bool,
+    /// Rises when nodes are visited in another order than before.
+    order_version: u64,
+    /// Rises when a node comes, goes or gets other labels.
+    labels_version: u64,
     /// The names of the nodes in the order in which they are visited.
     visited: Vec<Arc<str>>,
     pods: FxHashMap<Uid, CachedPod>,
     /// Pods on nodes that are gone or have not come yet, by node name.
     ghosts: FxHashMap<Arc<str>, NodeInfo>,
+    /// What has changed on nodes that are there; and of objects, which the scheduler notes here.
+    pub(crate) changes: ChangeLog,
 }
 
 impl Cache {
@@ -65,6 +72,7 @@ impl Cache {
             }
             let order = self.visited.iter().filter_map(|name| self.nodes.index_of(name)).collect();
             self.nodes.set_order(order);
+            self.order_version += 1;
         }
         &self.nodes
     }
@@ -72,6 +80,16 @@ impl Cache {
     /// The nodes, as last [`refreshed`](Self::refreshed).
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    /// Which of the orders so far is that of the nodes.
+    pub(crate) fn order_version(&self) -> u64 {
+        self.order_version
+    }
+
+    /// Which of the labels that nodes have had so far are those that they have.
+    pub(crate) fn labels_version(&self) -> u64 {
+        self.labels_version
     }
 
     /// A pod that has a node, as it was when it got there or as the informer last saw it.
@@ -109,7 +127,7 @@ impl Cache {
         if self.pods.contains_key(&pod.uid) {
             return Err(CacheError::AlreadyKnown(pod.uid.clone()));
         }
-        self.place(pod, node, true);
+        self.place(pod, node, true, Notice::Taken);
         Ok(())
     }
 
@@ -118,7 +136,7 @@ impl Cache {
         if self.is_confirmed(uid) {
             return Err(CacheError::NotAssumed(uid.clone()));
         }
-        self.displace(uid);
+        self.displace(uid, Notice::Taken);
         Ok(())
     }
 
@@ -128,14 +146,19 @@ impl Cache {
         let Some(node) = pod.node_name.clone() else {
             return Err(CacheError::Unassigned(pod.uid.clone()));
         };
-        self.displace(&pod.uid);
-        self.place(pod, node, false);
+        let known = self.pods.get(&pod.uid);
+        let notice = match known {
+            Some(known) if known.node == node && counts_like(&known.pod, &pod) => Notice::None,
+            _ => Notice::Taken,
+        };
+        self.displace(&pod.uid, notice);
+        self.place(pod, node, false, notice);
         Ok(())
     }
 
     /// Takes an informer's word that a pod is gone.
     pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
-        self.displace(uid)
+        self.displace(uid, Notice::Taken)
     }
 
     /// Adds or replaces a node.
@@ -144,18 +167,27 @@ impl Cache {
         let name = Arc::clone(&node.name);
         match self.nodes.index_of(&name) {
             Some(index) => {
-                let old_zone = self.nodes.at(index).node().zone();
+                self.labels_version += u64::from(self.nodes.at(index).node().labels != node.labels);
+                let old = Arc::clone(self.nodes.at(index).node());
+                let old_zone = old.zone();
                 if old_zone != zone {
                     self.tree.remove(&old_zone, &name);
                     self.tree.add(zone, name);
                     self.order_is_stale = true;
                 }
+                self.changes.push(Change::NodeChanged { index, old, new: Arc::clone(&node) });
                 self.nodes.set_node(index, node);
             }
             None => {
+                self.labels_version += 1;
                 let mut info = self.ghosts.remove(&name).unwrap_or_default();
-                info.set_node(node);
-                self.nodes.insert(info);
+                info.set_node(Arc::clone(&node));
+                let pods = info.pods().to_vec();
+                let index = self.nodes.insert(info);
+                self.changes.push(Change::NodeAdded { index, node: Arc::clone(&node) });
+                for pod in pods {
+                    self.changes.push(Change::PodAdded { index, node: Arc::clone(&node), pod });
+                }
                 self.tree.add(zone, name);
                 self.order_is_stale = true;
             }
@@ -167,28 +199,42 @@ impl Cache {
         let unknown = || CacheError::UnknownNode(name.into());
         let index = self.nodes.index_of(name).ok_or_else(unknown)?;
         let info = self.nodes.remove(index).ok_or_else(unknown)?;
+        self.labels_version += 1;
         self.tree.remove(&info.node().zone(), name);
         self.order_is_stale = true;
+        for pod in info.pods() {
+            let (node, pod) = (Arc::clone(info.node()), Arc::clone(pod));
+            self.changes.push(Change::PodRemoved { index, node, pod });
+        }
+        self.changes.push(Change::NodeRemoved { index, node: Arc::clone(info.node()) });
         if !info.pods().is_empty() {
             self.ghosts.insert(Arc::clone(info.name()), info);
         }
         Ok(())
     }
 
-    fn place(&mut self, pod: Arc<PodInfo>, node: Arc<str>, assumed: bool) {
+    fn place(&mut self, pod: Arc<PodInfo>, node: Arc<str>, assumed: bool, notice: Notice) {
         match self.nodes.index_of(&node) {
             Some(index) => {
                 self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
+                if notice == Notice::Taken {
+                    let node = Arc::clone(self.nodes.at(index).node());
+                    self.changes.push(Change::PodAdded { index, node, pod: Arc::clone(&pod) });
+                }
             }
             None => self.ghosts.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
         }
         self.pods.insert(pod.uid.clone(), CachedPod { pod, node, assumed });
     }
 
-    fn displace(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
+    fn displace(&mut self, uid: &Uid, notice: Notice) -> Option<Arc<PodInfo>> {
         let CachedPod { pod, node, .. } = self.pods.remove(uid)?;
         if let Some(index) = self.nodes.index_of(&node) {
             self.nodes.update(index, |info| info.remove_pod(uid));
+            if notice == Notice::Taken {
+                let node = Arc::clone(self.nodes.at(index).node());
+                self.changes.push(Change::PodRemoved { index, node, pod: Arc::clone(&pod) });
+            }
         } else if let Some(ghost) = self.ghosts.get_mut(&node) {
             ghost.remove_pod(uid);
             if ghost.pods().is_empty() {
@@ -206,7 +252,7 @@ impl Cache {
             fresh.set_node(Arc::clone(info.node()));
         }
         for CachedPod { pod, node, assumed } in self.pods.values() {
-            fresh.place(Arc::clone(pod), Arc::clone(node), *assumed);
+            fresh.place(Arc::clone(pod), Arc::clone(node), *assumed, Notice::None);
         }
         fresh
     }
@@ -242,6 +288,28 @@ impl Cache {
     pub fn node_at(&self, index: NodeIndex) -> &NodeInfo {
         self.nodes.at(index)
     }
+}
+
+/// Whether a change of the pods on a node is one to those who evaluate nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notice {
+    Taken,
+    /// A pod is replaced by itself, which is the rule when a binding is confirmed.
+    None,
+}
+
+/// Whether two versions of a pod are the same to whoever evaluates the node that they are on.
+fn counts_like(old: &PodInfo, new: &PodInfo) -> bool {
+    fn same<T: PartialEq>(old: &Arc<T>, new: &Arc<T>) -> bool {
+        Arc::ptr_eq(old, new) || old == new
+    }
+    old.terminating == new.terminating
+        && old.priority == new.priority
+        && old.requests() == new.requests()
+        && same(&old.labels, &new.labels)
+        && same(&old.annotations, &new.annotations)
+        && same(&old.spec, &new.spec)
+        && old.namespace == new.namespace
 }
 
 fn is_same_set(a: &[Arc<str>], b: &[Arc<str>]) -> bool {

@@ -61,6 +61,15 @@ impl Cycle<'_> {
         (result, passed)
     }
 
+    /// Whether answers for this pod may be kept from one cycle to the next: when all nodes are looked at, nobody outside is
+    /// asked, and the pod is not tried on a node of its own first.
+    pub(crate) fn can_be_kept(&self) -> bool {
+        self.sampling.is_none()
+            && !self.extenders.are_configured
+            && !self.cx.nodes().is_empty()
+            && self.pod.status.nominated_node_name.is_none()
+    }
+
     fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
         let all_nodes = self.cx.nodes().len();
         if all_nodes == 0 {

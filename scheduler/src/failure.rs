@@ -110,7 +110,9 @@ impl Scheduler {
     ) {
         let current = pod.status.pod_scheduled.as_ref();
         let still_false = current.filter(|condition| &*condition.status == "False");
-        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
+        // One that says it already goes on to: the API server would keep what is no longer said.
+        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking)
+            || current.is_some_and(|condition| condition.observed_generation.is_some_and(|it| it != 0));
         let unchanged = still_false
             .is_some_and(|condition| *condition.reason == *reason && *condition.message == *message);
         let condition = (!unchanged).then(|| PodCondition {

@@ -48,6 +48,28 @@ impl Cycle<'_> {
         self.profile.filter.iter().filter(|filter| has_a_say(filter.name)).collect()
     }
 
+    /// The nodes that pods of at least this pod's priority have been promised, sorted.
+    pub(crate) fn promised_nodes(&self) -> Vec<NodeIndex> {
+        let nominator = &self.queue.nominator;
+        let mut nodes: Vec<NodeIndex> = nominator
+            .promised()
+            .filter(|node| self.queue.nominated_on(node).iter().any(|pod| self.defers_to(pod)))
+            .filter_map(|node| self.cx.nodes().index_of(node))
+            .collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// Whether a promise to that pod counts for this one.
+    fn defers_to(&self, promised: &PodInfo) -> bool {
+        promised.priority >= self.pod.priority && promised.uid != self.pod.uid
+    }
+
+    /// The verdict of all filters on a node, with the pods that have been promised it and without.
+    pub(crate) fn verdict(&self, state: &CycleState, index: NodeIndex) -> Status {
+        self.filter_with_nominated(&self.filters(state), state, self.cx.node(index))
+    }
+
     /// Filters a node as it is and, where pods of at least this pod's priority have been promised it, as it will be.
     fn filter_with_nominated(
         &self,
@@ -57,7 +79,7 @@ impl Cycle<'_> {
     ) -> Status {
         if !self.queue.nominator.is_empty() {
             let mut promised = self.queue.nominated_on(node.name());
-            promised.retain(|pod| pod.priority >= self.pod.priority && pod.uid != self.pod.uid);
+            promised.retain(|pod| self.defers_to(pod));
             if !promised.is_empty() {
                 let status = self.filter_trial(filters, state, node, &promised);
                 if !status.is_success() {

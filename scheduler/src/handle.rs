@@ -207,9 +207,11 @@ impl Scheduler {
             (Some(_), Some(_)) => ActionType::UPDATE,
             (Some(_), None) => ActionType::DELETE,
         };
-        let Some(resource) = new.as_ref().or(old.as_ref()).map(|object| object.resource.clone()) else {
+        let Some(object) = new.as_ref().or(old.as_ref()) else {
             return;
         };
+        let resource = object.resource.clone();
+        self.note_object(object);
         // Hints see the objects as they are after the event.
         match (&new, &old) {
             (Some(object), _) => drop(self.objects.insert(Arc::clone(object))),

@@ -44,6 +44,7 @@ mod attempt;
 mod binding_cycle;
 mod bindings;
 mod cache;
+mod changes;
 mod cluster_events;
 mod contain;
 mod cycle;
@@ -65,6 +66,7 @@ pub mod record;
 mod sampling;
 mod scheduler;
 mod scoring;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -76,3 +78,4 @@ pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};
 pub use profile::{PluginLists, ProfileError, ProfileSpec};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};
+pub use tables::{Rule, TableStats};

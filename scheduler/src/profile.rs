@@ -6,12 +6,12 @@ use std::sync::Arc;
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
-    PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
-    SignPlugin,
+    EnqueueExtensions, FilterPlugin, IncrementalPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin,
+    PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin,
+    ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
-use supercargo_framework::{Plugin, PodInfo, Text};
+use supercargo_framework::{Context, Plugin, PodInfo, Text};
 use thiserror::Error;
 
 use crate::effect::NamedBinder;
@@ -103,6 +103,28 @@ pub(crate) struct Scorer {
     pub(crate) weight: i64,
 }
 
+/// A plugin that has a say in which node a pod gets, as evaluation tables see it.
+pub(crate) struct Judge {
+    pub(crate) name: &'static str,
+    pub(crate) sign: Arc<dyn SignPlugin>,
+    pub(crate) pre_filter: Option<Arc<dyn PreFilterPlugin>>,
+    /// With its place among the filters.
+    pub(crate) filter: Option<(usize, Arc<dyn FilterPlugin>)>,
+    pub(crate) pre_score: Option<Arc<dyn PreScorePlugin>>,
+    /// With its weight.
+    pub(crate) score: Option<(i64, Arc<dyn ScorePlugin>)>,
+    pub(crate) incremental: Option<Arc<dyn IncrementalPlugin>>,
+    /// Whether it also takes part after a node is chosen, and may look for what PreFilter and Filter made of this pod.
+    pub(crate) sets_aside: bool,
+}
+
+impl Judge {
+    /// Whether it has a state.
+    pub(crate) fn prepares(&self) -> bool {
+        self.pre_filter.is_some() || self.pre_score.is_some()
+    }
+}
+
 /// A profile, ready to run.
 pub(crate) struct Profile {
     pub(crate) scheduler_name: Arc<str>,
@@ -125,8 +147,8 @@ pub(crate) struct Profile {
     heard: BTreeSet<Text>,
     /// The kinds that some plugin reads.
     read: BTreeSet<Text>,
-    /// What signs a pod, in order; `None` as soon as one plugin whose answer counts does not sign.
-    signers: Option<Vec<Arc<dyn SignPlugin>>>,
+    /// The plugins whose answers decide on a node, in order; `None` as soon as one of them does not sign pods.
+    pub(crate) judges: Option<Vec<Judge>>,
 }
 
 /// Takes one extension point of a list of plugins.
@@ -182,15 +204,15 @@ impl Profile {
             heard: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
             read: every.iter().flat_map(|plugin| plugin.reads()).collect(),
             events,
-            signers: lists.signers(),
+            judges: lists.judges(),
         })
     }
 
     /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
-    pub(crate) fn sign(&self, pod: &PodInfo) -> Option<Signature> {
+    pub(crate) fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
         let mut signer = Signer::default();
-        for plugin in self.signers.as_ref()? {
-            plugin.sign(pod, &mut signer).ok()?;
+        for judge in self.judges.as_ref()? {
+            judge.sign.sign(cx, pod, &mut signer).ok()?;
         }
         Some(signer.finish())
     }
@@ -269,18 +291,32 @@ impl PluginLists {
         self.score.iter().map(scorer).collect()
     }
 
-    fn signers(&self) -> Option<Vec<Arc<dyn SignPlugin>>> {
+    fn judges(&self) -> Option<Vec<Judge>> {
+        let place = |list: &[Arc<dyn Plugin>], name| list.iter().position(|plugin| plugin.name() == name);
         let scored = self.score.iter().map(|(plugin, _)| plugin);
         let judging = [&self.pre_filter, &self.filter, &self.pre_score].into_iter().flatten().chain(scored);
-        let mut seen: Vec<&'static str> = Vec::new();
-        let mut signers = Vec::new();
+        let mut judges: Vec<Judge> = Vec::new();
         for plugin in judging {
-            if !seen.contains(&plugin.name()) {
-                seen.push(plugin.name());
-                signers.push(Arc::clone(plugin).extension_points().sign?);
+            let name = plugin.name();
+            if judges.iter().any(|judge| judge.name == name) {
+                continue;
             }
+            let points = Arc::clone(plugin).extension_points();
+            let weight =
+                self.score.iter().find(|(scorer, _)| scorer.name() == name).map(|(_, weight)| *weight);
+            let sets_aside = [&self.reserve, &self.permit, &self.pre_bind, &self.post_bind];
+            judges.push(Judge {
+                name,
+                sign: points.sign?,
+                pre_filter: points.pre_filter.filter(|_| place(&self.pre_filter, name).is_some()),
+                filter: place(&self.filter, name).and_then(|place| Some((place, points.filter?))),
+                pre_score: points.pre_score.filter(|_| place(&self.pre_score, name).is_some()),
+                score: weight.and_then(|weight| Some((i64::from(weight), points.score?))),
+                incremental: points.incremental,
+                sets_aside: sets_aside.into_iter().any(|list| place(list, name).is_some()),
+            });
         }
-        Some(signers)
+        Some(judges)
     }
 }
 

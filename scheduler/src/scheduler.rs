@@ -8,16 +8,17 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::Objects;
+use supercargo_framework::objects::{Object, Objects};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{
-    ActionType, ClusterEvent, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
+    ActionType, ClusterEvent, Context, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
 };
 use thiserror::Error;
 
 use crate::bindings::Bindings;
 use crate::cache::Cache;
+use crate::changes;
 use crate::cycle::Running;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
@@ -25,6 +26,7 @@ use crate::observer::{Observation, Observer, Unobserved};
 use crate::preemption::{Order, Preemptions};
 use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use crate::tables::{Rule, TableStats, Tables};
 
 /// Everything a scheduler is made from.
 #[derive(Clone, Default)]
@@ -38,6 +40,10 @@ pub struct Options {
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Settings of the queue.
     pub queue: QueueOptions,
+    /// Whether every pod is evaluated from scratch, without tables: for comparison.
+    pub plain: bool,
+    /// So many bytes of evaluation tables are kept; 0 is a default.
+    pub table_memory: usize,
     /// The features that are on. What they say of the queue is in `queue` and of plugins in the plugins.
     pub features: Features,
 }
@@ -73,6 +79,8 @@ pub struct Scheduler {
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) running: Running,
     pub(crate) next_start_node: usize,
+    /// `None` when every pod is evaluated from scratch.
+    pub(crate) tables: Option<Tables>,
     pub(crate) draining: bool,
     /// What a plugin said that panicked during the last call of the queue.
     pub(crate) contained_panic: Option<String>,
@@ -90,6 +98,7 @@ impl Scheduler {
         Ok(Self {
             heard,
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
+            tables: (!options.plain).then(|| Tables::new(options.profiles.len(), options.table_memory)),
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
@@ -150,8 +159,9 @@ impl Scheduler {
 
     /// The pod's signature under its profile: pods with equal ones get the same verdicts and raw scores. `None` when no
     /// profile is responsible or the pod's evaluation cannot be shared.
-    pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
-        self.profiles.get(self.profile_of(pod)?).sign(pod)
+    pub fn signature(&self, now: Now, pod: &PodInfo) -> Option<Signature> {
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        self.profiles.get(self.profile_of(pod)?).sign(&cx, pod)
     }
 
     /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
@@ -178,6 +188,24 @@ impl Scheduler {
     /// A pod that waits, with the history of its attempts.
     pub fn queued(&self, uid: &Uid) -> Option<&QueuedPod> {
         self.queue.get(uid)
+    }
+
+    /// How evaluation tables have done so far.
+    pub fn table_stats(&self) -> TableStats {
+        self.tables.as_ref().map(Tables::stats).unwrap_or_default()
+    }
+
+    /// How often a rule by which kept answers are made anew has applied.
+    pub fn applied(&self, rule: Rule) -> u64 {
+        self.tables.as_ref().map_or(0, |tables| tables.applied(rule))
+    }
+
+    /// Switches such a rule off. Decisions are wrong then: it is for showing that the rule is needed.
+    #[doc(hidden)]
+    pub fn switch_off(&mut self, rule: Rule) {
+        if let Some(tables) = &mut self.tables {
+            tables.switch_off(rule);
+        }
     }
 
     /// The pods that wait in a queue and have been promised this node.
@@ -242,6 +270,12 @@ impl Scheduler {
         self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));
     }
 
+    /// An object of another kind is about to change, or has.
+    pub(crate) fn note_object(&mut self, object: &Object) {
+        let (resource, key) = (object.resource.clone(), Arc::clone(&object.key));
+        self.cache.changes.push(changes::Change::Object { resource, key });
+    }
+
     pub(crate) fn anomaly(&mut self, text: &str) {
         self.observer.observe(Observation::Anomaly(text));
     }
@@ -271,6 +305,7 @@ impl Scheduler {
                     self.cancel_binding(&pod, supercargo_framework::Status::error(message).by(plugin));
                 }
                 Command::Assume(object) => {
+                    self.note_object(&object);
                     if !self.objects.assume(Arc::clone(&object)) {
                         self.anomaly(&format!(
                             "{} {} changed before it was assumed",
@@ -278,7 +313,10 @@ impl Scheduler {
                         ));
                     }
                 }
-                Command::Restore(object) => self.objects.restore(&object),
+                Command::Restore(object) => {
+                    self.note_object(&object);
+                    self.objects.restore(&object);
+                }
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
                 }

@@ -84,7 +84,7 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
     match scorer.plugin.normalization() {
         Normalize::None => {}
         Normalize::ByMax { reverse } => by_max(scores, reverse),
-        Normalize::Custom => {
+        Normalize::ByRange | Normalize::Custom => {
             let status = scorer.plugin.normalize(state, pod, scores);
             if !status.is_success() {
                 return Err(format!(
@@ -106,7 +106,7 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
 }
 
 /// In proportion to the largest score (upstream's DefaultNormalizeScore).
-fn by_max(scores: &mut [i64], reverse: bool) {
+pub(crate) fn by_max(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
         let proportional = if max == 0 { *score } else { MAX_NODE_SCORE * *score / max };

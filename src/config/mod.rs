@@ -180,6 +180,11 @@ impl ClientConnection {
         let best = self.accept_content_types.first().unwrap_or(&self.content_type);
         *best == MediaType::Protobuf
     }
+
+    /// Whether objects that are created go as protobuf, where the server takes it.
+    pub fn writes_protobuf(&self) -> bool {
+        self.content_type == MediaType::Protobuf
+    }
 }
 
 /// An encoding of API objects.

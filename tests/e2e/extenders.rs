@@ -1,6 +1,6 @@
 //! HTTP extenders: the same extender is asked by supercargo and by kube-scheduler, and the same comes of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_controlplane::{ControlPlane, SchedulerOptions};
 
-use crate::support::{Cluster, Extender, Supercargo, eventually, node, node_of, output, own_plane, pod};
+use crate::support::{
+    Cluster, Extender, Supercargo, eventually, name_of, node, node_of, output, own_plane, pod,
+};
 
 const NAMESPACE: &str = "e2e-extenders";
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
@@ -248,4 +250,204 @@ fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
     let path = |path: &std::path::Path| path.display().to_string();
     let replayed = output(&["replay", &path(&record), "--config", &path(&file)]);
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+}
+
+const PREEMPTION: &str = "e2e-extended-preemption";
+/// The important, and those who give way to them: the first of them first.
+const CLASSES: [(&str, i32); 4] = [("important", 1000), ("least", 1), ("less", 2), ("little", 3)];
+
+/// Whom an extender is asked about, by node: their UIDs.
+fn victims(body: &Value) -> BTreeMap<&str, Vec<Value>> {
+    let uid = |victim: &Value| match &victim["metadata"]["uid"] {
+        Value::Null => victim["UID"].clone(),
+        uid => uid.clone(),
+    };
+    let asked = body["NodeNameToVictims"].as_object().or(body["NodeNameToMetaVictims"].as_object());
+    let asked = asked.unwrap_or_else(|| panic!("nobody to preempt: {body}"));
+    let uids = |victims: &Value| victims["Pods"].as_array().unwrap().iter().map(uid).collect();
+    asked.iter().map(|(node, victims)| (node.as_str(), uids(victims))).collect()
+}
+
+/// The UID of a victim that is sent whole.
+fn uid_of(body: &Value, node: &str, pod: &str) -> Value {
+    let pods = body["NodeNameToVictims"][node]["Pods"].as_array().unwrap();
+    pods.iter().find(|victim| name_of(victim) == pod).unwrap()["metadata"]["uid"].clone()
+}
+
+/// An extender that has the say in preemption that the pod's name asks for.
+fn preemption_extender() -> Extender {
+    Extender::start(|verb, body| {
+        let name = body["Pod"]["metadata"]["name"].as_str().unwrap();
+        let wish = name.split_once('-').unwrap().1;
+        let asked = victims(body);
+        let of = |uids: &[Value], violations: i64| {
+            let pods: Vec<Value> = uids.iter().map(|uid| json!({ "UID": uid })).collect();
+            json!({ "Pods": pods, "NumPDBViolations": violations })
+        };
+        let all = || asked.iter().map(|(node, uids)| ((*node).to_owned(), of(uids, 0))).collect();
+        let mut kept: BTreeMap<String, Value> = all();
+        match (verb, wish) {
+            ("preempt", "last") => kept.retain(|node, _| node == "n3"),
+            ("preempt", "one") => kept = [("n2".to_owned(), of(&[uid_of(body, "n2", "n2-1")], 0))].into(),
+            ("preempt", "budgeted") => drop(kept.insert("n1".to_owned(), of(&asked["n1"], 1))),
+            ("preempt", "nowhere") => kept.clear(),
+            ("preempt", "nobody") => kept = [("n2".to_owned(), of(&[], 0))].into(),
+            ("preempt", "stranger") => kept = [("n2".to_owned(), of(&[json!("nobody")], 0))].into(),
+            ("preempt", "elsewhere") => kept = [("n9".to_owned(), of(&asked["n2"], 0))].into(),
+            ("preempt", "broken") => return (500, json!({})),
+            // What the one before has left.
+            ("preempt-names", "chained") => kept.retain(|node, _| node == "n2"),
+            ("preempt", "chained") => kept.retain(|node, _| node != "n1"),
+            ("preempt" | "preempt-names", _) => {}
+            other => panic!("{other:?}"),
+        }
+        (200, json!({ "NodeNameToMetaVictims": kept }))
+    })
+}
+
+/// Three extenders: one that is sent pods whole, one that knows them by their UIDs and cares for some pods only, and a dead one
+/// that may be ignored.
+fn preemption_config(scheduler_name: &str, url: &str) -> Value {
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "extenders": [
+            { "urlPrefix": "http://127.0.0.1:1", "preemptVerb": "preempt", "ignorable": true },
+            { "urlPrefix": url, "preemptVerb": "preempt" },
+            {
+                "urlPrefix": url,
+                "preemptVerb": "preempt-names",
+                "nodeCacheCapable": true,
+                "managedResources": [{ "name": NAMED, "ignoredByScheduler": true }],
+            },
+        ],
+        // Beside the others it has a word in what the pod is told.
+        "profiles": [{
+            "schedulerName": scheduler_name,
+            "plugins": { "multiPoint": { "disabled": [{ "name": "DynamicResources" }] } },
+        }],
+    })
+}
+
+/// What pods ask for by name, whether of the extender that is told UIDs, too, and how many have to go.
+const PREEMPTIONS: [(&str, bool, usize); 11] = [
+    ("agreed", false, 2),
+    ("last", false, 2),
+    ("one", false, 1),
+    ("budgeted", false, 2),
+    ("nowhere", false, 0),
+    ("nobody", false, 0),
+    ("stranger", false, 0),
+    ("elsewhere", false, 0),
+    ("broken", false, 0),
+    ("known", true, 2),
+    ("chained", true, 2),
+];
+
+/// Fills the nodes with pods that give way and has the scheduler make room for one that is important. Says where, and who goes, or
+/// what is the matter.
+fn preempted(cluster: &Cluster, scheduler_name: &str, (wish, named, go): (&str, bool, usize)) -> String {
+    for (on, (class, _)) in NODES.iter().zip(&CLASSES[1..]) {
+        for number in 1..=2 {
+            let pod = pod(&format!("{on}-{number}")).within(PREEMPTION).asking("cpu", "2");
+            let pod = pod.spec("nodeName", json!(on)).spec("priorityClassName", json!(class));
+            cluster.create(&pod.build());
+        }
+    }
+    let name = format!("{scheduler_name}-{wish}");
+    let mut preemptor = pod(&name).within(PREEMPTION).by(scheduler_name).asking("cpu", "4");
+    if named {
+        preemptor = preemptor.asking(NAMED, "1");
+    }
+    cluster.create(&preemptor.spec("priorityClassName", json!(CLASSES[0].0)).build());
+    let going = || -> Vec<String> {
+        let pods = cluster.pods(PREEMPTION).into_iter();
+        let mut going: Vec<String> = pods
+            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+            .map(|pod| name_of(&pod).to_owned())
+            .collect();
+        going.sort();
+        going
+    };
+    let probe = || {
+        let pod = cluster.pod(PREEMPTION, &name);
+        let conditions = pod["status"]["conditions"].as_array()?;
+        let condition = conditions.iter().find(|condition| condition["type"] == "PodScheduled")?;
+        let going = going();
+        match pod["status"]["nominatedNodeName"].as_str() {
+            // It is tried again while they go: what it is told then is another matter.
+            Some(node) => (going.len() >= go).then(|| format!("to {node}")),
+            None => Some(format!("{}: {}", condition["reason"].as_str()?, condition["message"].as_str()?)),
+        }
+    };
+    let state = || format!("{} {:?}", cluster.pod(PREEMPTION, &name), going());
+    let outcome = eventually(&format!("{name} preempts or not"), Duration::from_secs(30), probe, state);
+    let gone = going();
+    cluster.delete_pod(PREEMPTION, &name);
+    for pod in cluster.pods(PREEMPTION) {
+        cluster.delete_pod(PREEMPTION, name_of(&pod));
+    }
+    format!("{wish}: {outcome}, and {gone:?} go")
+}
+
+/// What an extender was asked first for a wish, so far as it is the same for both schedulers.
+fn asked(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> String {
+    let name = format!("{scheduler_name}-{wish}");
+    let calls = extender.calls(verb);
+    let body = calls.iter().find(|body| body["Pod"]["metadata"]["name"] == *name);
+    let body = body.unwrap_or_else(|| panic!("no {verb} of {name}"));
+    let by_node = body["NodeNameToVictims"].as_object().or(body["NodeNameToMetaVictims"].as_object());
+    let of_node = |(node, victims): (&String, &Value)| {
+        let pods = victims["Pods"].as_array().unwrap();
+        let mut names: Vec<&str> = pods.iter().map(name_of).collect();
+        names.sort_unstable();
+        let (of_node, of_pod) = (keys(victims), keys(&pods[0]));
+        format!("{node} {of_node:?} {} {of_pod:?} {names:?}", victims["NumPDBViolations"])
+    };
+    let by_node: Vec<String> = by_node.unwrap().iter().map(of_node).collect();
+    format!("{:?}\n{:?}\n{}", keys(body), keys(&body["Pod"]), by_node.join("\n"))
+}
+
+#[test]
+fn extenders_have_their_say_in_preemption_as_with_kube_scheduler() {
+    let Some(plane) = own_plane() else { return };
+    let cluster = Cluster::of(&plane);
+    cluster.namespace(PREEMPTION);
+    for (name, value) in CLASSES {
+        cluster.create(&json!({
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": { "name": name },
+            "value": value,
+        }));
+    }
+    for name in NODES {
+        cluster.create(&node(name, &[], &[("cpu", "4"), ("memory", "4Gi")]));
+    }
+    let extender = preemption_extender();
+    let (ours, theirs) = ("supercargo", "upstream");
+    let all = |scheduler_name| PREEMPTIONS.map(|wish| preempted(&cluster, scheduler_name, wish));
+
+    let mut upstream = preemption_config(theirs, &extender.url());
+    upstream["clientConnection"] = json!({ "kubeconfig": "{kubeconfig}" });
+    let options = SchedulerOptions { config_yaml: Some(upstream.to_string()), ..SchedulerOptions::default() };
+    let upstream = plane.start_kube_scheduler(&options).unwrap();
+    let expected = all(theirs);
+    drop(upstream);
+
+    let config = preemption_config(ours, &extender.url()).to_string();
+    let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
+    let supercargo = Supercargo::start(&kubeconfig, Some(&config), &[]);
+    supercargo.wait_until_scheduling();
+    assert_eq!(all(ours), expected);
+    supercargo.stop();
+
+    assert_eq!(expected[0], "agreed: to n1, and [\"n1-1\", \"n1-2\"] go");
+    assert_eq!(expected[1], "last: to n3, and [\"n3-1\", \"n3-2\"] go");
+    assert_eq!(expected[2], "one: to n2, and [\"n2-1\"] go");
+    assert_eq!(expected[3], "budgeted: to n2, and [\"n2-1\", \"n2-2\"] go");
+    assert_eq!(expected[10], "chained: to n2, and [\"n2-1\", \"n2-2\"] go");
+    for (verb, wish) in [("preempt", "agreed"), ("preempt", "chained"), ("preempt-names", "chained")] {
+        assert_eq!(asked(&extender, verb, ours, wish), asked(&extender, verb, theirs, wish), "{verb} {wish}");
+    }
 }

@@ -5,6 +5,7 @@
 mod alterations;
 mod cluster;
 mod compare;
+mod flush;
 mod in_memory;
 mod memory;
 mod observe;

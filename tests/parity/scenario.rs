@@ -203,16 +203,21 @@ impl Scenario {
         for file in yaml_files(folder)? {
             let name = name_of(folder, &file)?;
             if filter.is_none_or(|filter| name.contains(filter)) {
-                scenarios.push(Self::read(&file, name)?);
+                scenarios.push(Self::read(&file, &name)?);
             }
         }
         Ok(scenarios)
     }
 
-    fn read(file: &Path, name: String) -> Result<Self> {
+    fn read(file: &Path, name: &str) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-        let mut scenario: Self = serde_saphyr::from_str(&text).with_context(|| format!("read {name}"))?;
-        scenario.name = name;
+        Self::parse(name, &text)
+    }
+
+    /// The scenario of that name that a text tells.
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
+        let mut scenario: Self = serde_saphyr::from_str(text).with_context(|| format!("read {name}"))?;
+        name.clone_into(&mut scenario.name);
         scenario.nodes = scenario.nodes.iter().flat_map(Node::each).collect();
         scenario.check().with_context(|| format!("check {}", scenario.name))?;
         Ok(scenario)

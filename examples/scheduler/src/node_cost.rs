@@ -18,7 +18,7 @@ use serde_json::Value;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreFilter, PreFilterPlugin, ScorePlugin,
-    ScoreScope, SignPlugin,
+    SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -145,10 +145,6 @@ impl ScorePlugin for NodeCost {
         Ok(self.price(node.node()).max(0))
     }
 
-    fn scope(&self) -> ScoreScope {
-        ScoreScope::NodeLocal
-    }
-
     /// The most expensive node gets nothing.
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: true }
@@ -173,7 +169,7 @@ impl EnqueueExtensions for NodeCost {
 }
 
 impl SignPlugin for NodeCost {
-    fn sign(&self, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.labels.get(&self.args.max_price_label));
         Ok(())
     }

@@ -187,14 +187,22 @@ pub struct PersistentVolumeClaim {
     pub access_modes: Box<[Arc<str>]>,
     /// `spec.volumeMode`.
     pub volume_mode: VolumeMode,
-    /// `spec.resources.requests.storage` in bytes, rounded up.
-    pub request: i64,
+    /// `spec.resources.requests.storage` in bytes, rounded up; `None` where it is not there, which is not the same as 0 where
+    /// storage is counted.
+    pub request: Option<i64>,
     /// `spec.selector`; `None` selects every volume here.
     pub selector: Option<LabelSelector>,
     /// `status.phase`.
     pub phase: Arc<str>,
     /// The object as the API has it, which is what a write sends back.
     pub raw: Arc<serde_json::Value>,
+}
+
+impl PersistentVolumeClaim {
+    /// How much is asked for in bytes: nothing where nothing is said.
+    pub fn size(&self) -> i64 {
+        self.request.unwrap_or(0)
+    }
 }
 
 /// One term of `allowedTopologies`: every key must have one of its values.

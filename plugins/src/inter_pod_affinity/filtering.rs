@@ -1,22 +1,34 @@
 //! Terms that must hold: the pod's own, and the anti-affinity of pods that are there already.
 
+use std::iter::Zip;
+use std::slice::Iter;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::objects::Object;
-use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
+use supercargo_framework::plugin::{
+    Applied, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, Scope,
+};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
 use supercargo_framework::{Context, CycleState, Labels, NodeInfo, PodInfo, PodSpec, Status};
 
 use super::InterPodAffinity;
-use super::terms::{Namespaces, affinity_of, namespace_of};
+use super::terms::{Namespaces, affinity_of, distinct, namespace_of};
+use crate::applied::{in_domain, join, widen};
 use crate::domain_counts::{self, ByDomain, DomainCounts};
 
 const NOT_PREPARED: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
 
-/// Numbers by topology key and domain. Pods name few keys, so a scan finds one.
-#[derive(Clone, Default)]
+/// Numbers by topology key and domain. Pods name few keys, so a scan finds one. A key is in here as soon as a term that
+/// counts names it, even while no node with such a pod has the label.
+#[derive(Clone)]
 struct ByKey<T>(SmallVec<[(Arc<str>, T); 2]>);
+
+impl<T> Default for ByKey<T> {
+    fn default() -> Self {
+        Self(SmallVec::new())
+    }
+}
 
 impl<T: Default> ByKey<T> {
     fn of_key(&mut self, key: &Arc<str>) -> &mut T {
@@ -30,18 +42,54 @@ impl<T: Default> ByKey<T> {
 
 /// Where one more, or one less, of something is counted.
 trait Tally {
-    fn add(&mut self, key: &Arc<str>, domain: &Arc<str>, delta: i64);
+    /// Counts a term that speaks of a pod on a node with these labels.
+    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64);
 }
 
 impl Tally for ByKey<ByDomain> {
-    fn add(&mut self, key: &Arc<str>, domain: &Arc<str>, delta: i64) {
-        domain_counts::add(self.of_key(key), domain, delta);
+    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
+        let counts = self.of_key(&term.topology_key);
+        if let Some(domain) = labels.get(&term.topology_key) {
+            domain_counts::add(counts, domain, delta);
+        }
     }
 }
 
+/// In a trial.
 impl Tally for ByKey<DomainCounts> {
-    fn add(&mut self, key: &Arc<str>, domain: &Arc<str>, delta: i64) {
-        self.of_key(key).add(domain, delta);
+    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
+        if let Some(domain) = labels.get(&term.topology_key) {
+            self.of_key(&term.topology_key).add(domain, delta);
+        }
+    }
+}
+
+/// For good.
+struct Followed<'a> {
+    counts: &'a mut ByKey<DomainCounts>,
+    applied: Applied,
+}
+
+impl<'a> Followed<'a> {
+    fn new(counts: &'a mut ByKey<DomainCounts>) -> Self {
+        Self { counts, applied: Applied::Here }
+    }
+}
+
+impl Tally for Followed<'_> {
+    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
+        let key = &term.topology_key;
+        let Some((_, counts)) = self.counts.0.iter_mut().find(|(known, _)| known == key) else {
+            // What answers depend on is another set of labels now.
+            self.applied = Applied::Rebuild;
+            return;
+        };
+        if let Some(domain) = labels.get(key) {
+            let before = counts.follow(domain, delta);
+            if (before > 0) != (before + delta > 0) {
+                widen(&mut self.applied, in_domain(key));
+            }
+        }
     }
 }
 
@@ -64,12 +112,9 @@ impl ByKey<DomainCounts> {
     fn touches(&self, labels: &Labels) -> bool {
         self.0.iter().any(|(key, counts)| labels.get(key).is_some_and(|domain| counts.get(domain) > 0))
     }
-}
 
-/// Counts a term in the node's domain, if it has one.
-fn tally(counts: &mut impl Tally, term: &PodAffinityTerm, node: &NodeInfo, delta: i64) {
-    if let Some(domain) = node.node().labels.get(&term.topology_key) {
-        counts.add(&term.topology_key, domain, delta);
+    fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().map(|(key, _)| key)
     }
 }
 
@@ -84,7 +129,8 @@ struct Terms {
     namespace: Option<Arc<Object>>,
 }
 
-type Paired<'a> = (&'a PodAffinityTerm, &'a Namespaces);
+/// Terms with their namespaces.
+type Pairs<'a> = Zip<Iter<'a, PodAffinityTerm>, Iter<'a, Namespaces>>;
 
 impl Terms {
     fn new(cx: &Context<'_>, pod: &PodInfo) -> Self {
@@ -98,12 +144,12 @@ impl Terms {
         }
     }
 
-    fn affinity(&self) -> impl Iterator<Item = Paired<'_>> {
+    fn affinity(&self) -> Pairs<'_> {
         let terms = self.spec.pod_affinity.as_ref().map_or(&[][..], |own| &own.required_affinity);
         terms.iter().zip(&self.affinity)
     }
 
-    fn anti_affinity(&self) -> impl Iterator<Item = Paired<'_>> {
+    fn anti_affinity(&self) -> Pairs<'_> {
         let terms = self.spec.pod_affinity.as_ref().map_or(&[][..], |own| &own.required_anti_affinity);
         terms.iter().zip(&self.anti_affinity)
     }
@@ -117,39 +163,39 @@ impl Terms {
         self.affinity().all(|(term, namespaces)| namespaces.matches(term, &pod.namespace, other))
     }
 
-    /// Counts what another pod on the node means for the terms of this one.
+    /// Counts what another pod, on a node with these labels, means for the terms of this one.
     fn tally_own<T: Tally>(
         &self,
         (affine, averse): (&mut T, &mut T),
         pod: &PodInfo,
         other: &PodInfo,
-        node: &NodeInfo,
+        labels: &Labels,
         delta: i64,
     ) {
         if self.all_match(pod, other) {
-            self.affinity().for_each(|(term, _)| tally(affine, term, node, delta));
+            self.affinity().for_each(|(term, _)| affine.tally(term, labels, delta));
         }
         for (term, namespaces) in self.anti_affinity() {
             if namespaces.matches(term, &pod.namespace, other) {
-                tally(averse, term, node, delta);
+                averse.tally(term, labels, delta);
             }
         }
     }
 
-    /// Counts what the anti-affinity of another pod on the node means for this one.
+    /// Counts what the anti-affinity of another pod, on a node with these labels, means for this one.
     fn tally_others(
         &self,
         counts: &mut impl Tally,
         pod: &PodInfo,
         other: &PodInfo,
-        node: &NodeInfo,
+        labels: &Labels,
         delta: i64,
     ) {
         let none = Labels::default();
-        let labels = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
+        let namespace = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
         for term in affinity_of(other).map_or(&[][..], |theirs| &theirs.required_anti_affinity) {
-            if term.matches(&other.namespace, pod, labels) {
-                tally(counts, term, node, delta);
+            if term.matches(&other.namespace, pod, namespace) {
+                counts.tally(term, labels, delta);
             }
         }
     }
@@ -157,7 +203,7 @@ impl Terms {
 
 /// What PreFilter prepares.
 #[derive(Clone)]
-struct Prepared {
+pub(super) struct Prepared {
     terms: Arc<Terms>,
     /// Pods that every affinity term of this one speaks of.
     affine: ByKey<DomainCounts>,
@@ -172,18 +218,23 @@ struct Prepared {
 impl Prepared {
     fn new(cx: &Context<'_>, pod: &PodInfo) -> Self {
         let terms = Terms::new(cx, pod);
-        let (mut affine, mut averse) = (ByKey::default(), ByKey::default());
+        let (mut affine, mut averse) = (ByKey::<ByDomain>::default(), ByKey::<ByDomain>::default());
         let mut averse_others = ByKey::<ByDomain>::default();
+        for (terms, counts) in [(terms.affinity(), &mut affine), (terms.anti_affinity(), &mut averse)] {
+            for (term, _) in terms {
+                counts.of_key(&term.topology_key);
+            }
+        }
         let nodes = cx.nodes();
         for node in nodes.with_required_anti_affinity() {
             for other in node.pods_with_required_anti_affinity() {
-                terms.tally_others(&mut averse_others, pod, other, node, 1);
+                terms.tally_others(&mut averse_others, pod, other, &node.node().labels, 1);
             }
         }
         if !terms.are_empty() {
             for (_, node) in nodes.iter() {
                 for other in node.pods() {
-                    terms.tally_own::<ByKey<ByDomain>>((&mut affine, &mut averse), pod, other, node, 1);
+                    terms.tally_own((&mut affine, &mut averse), pod, other, &node.node().labels, 1);
                 }
             }
         }
@@ -196,10 +247,51 @@ impl Prepared {
         }
     }
 
-    /// Works a pod that came to a node, or went, into the counts.
-    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, node: &NodeInfo, delta: i64) {
-        self.terms.tally_others(&mut self.averse_others, pod, changed, node, delta);
-        self.terms.tally_own((&mut self.affine, &mut self.averse), pod, changed, node, delta);
+    /// Whether there is nothing to filter by.
+    fn is_idle(&self) -> bool {
+        self.terms.are_empty() && self.averse_others.is_zero()
+    }
+
+    /// Whether the pod would be the first of its kind, which may be anywhere.
+    fn is_first(&self) -> bool {
+        self.is_affine_to_itself && self.affine.is_zero()
+    }
+
+    /// Works a pod that came to a node, or went, into the counts of a trial.
+    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, labels: &Labels, delta: i64) {
+        self.terms.tally_others(&mut self.averse_others, pod, changed, labels, delta);
+        self.terms.tally_own((&mut self.affine, &mut self.averse), pod, changed, labels, delta);
+    }
+
+    /// Works a pod that came to a node, or went, into the counts for good.
+    pub(super) fn follow_pod(
+        &mut self,
+        pod: &PodInfo,
+        changed: &PodInfo,
+        labels: &Labels,
+        delta: i64,
+    ) -> Applied {
+        let (was_idle, was_first) = (self.is_idle(), self.is_first());
+        let mut affine = Followed::new(&mut self.affine);
+        let mut averse = Followed::new(&mut self.averse);
+        let mut averse_others = Followed::new(&mut self.averse_others);
+        self.terms.tally_others(&mut averse_others, pod, changed, labels, delta);
+        self.terms.tally_own((&mut affine, &mut averse), pod, changed, labels, delta);
+        let mut applied = affine.applied;
+        widen(&mut applied, averse.applied);
+        widen(&mut applied, averse_others.applied);
+        if self.is_idle() != was_idle {
+            Applied::Rebuild
+        } else if self.is_first() != was_first {
+            join(applied, Applied::Everywhere)
+        } else {
+            applied
+        }
+    }
+
+    /// The topology keys of all terms that have a say.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.affine.keys().chain(self.averse.keys()).chain(self.averse_others.keys())
     }
 
     /// Whether the pods that the pod wants near are. Where there are none in the whole cluster, the pod may be the first of
@@ -212,7 +304,7 @@ impl Prepared {
             };
             found &= self.affine.get(&term.topology_key, domain) > 0;
         }
-        found || (self.is_affine_to_itself && self.affine.is_zero())
+        found || self.is_first()
     }
 }
 
@@ -222,11 +314,10 @@ impl PreFilterPlugin for InterPodAffinity {
             return PreFilter::Reject(Status::unresolvable(format!("parsing pod: {reason}")));
         }
         let prepared = Prepared::new(cx, pod);
-        if prepared.terms.are_empty() && prepared.averse_others.is_zero() {
-            return PreFilter::Skip;
-        }
+        let answer = if prepared.is_idle() { PreFilter::Skip } else { PreFilter::AllNodes };
+        // Written in either case: what keeps the state current must see when there comes to be something to filter by.
         state.write(prepared);
-        PreFilter::AllNodes
+        answer
     }
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
@@ -254,7 +345,7 @@ fn change(state: &mut CycleState, pod: &PodInfo, changed: &PodInfo, node: &NodeI
     let Some(prepared) = state.read_mut::<Prepared>() else {
         return Status::error(NOT_PREPARED);
     };
-    prepared.change(pod, changed, node, delta);
+    prepared.change(pod, changed, &node.node().labels, delta);
     Status::success()
 }
 
@@ -273,5 +364,10 @@ impl FilterPlugin for InterPodAffinity {
         } else {
             Status::success()
         }
+    }
+
+    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        let prepared = state.read::<Prepared>();
+        prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
     }
 }

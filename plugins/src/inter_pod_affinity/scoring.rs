@@ -3,91 +3,180 @@
 use std::sync::Arc;
 
 use supercargo_framework::objects::Object;
-use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
+use supercargo_framework::plugin::{Applied, MAX_NODE_SCORE, Normalize, PreScorePlugin, Scope, ScorePlugin};
 use supercargo_framework::pod_affinity::{PodAffinityTerm, WeightedPodAffinityTerm};
-use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, Status};
+use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, PodSpec, Status};
 
 use super::InterPodAffinity;
-use super::terms::{Namespaces, affinity_of, namespace_of};
+use super::terms::{Namespaces, affinity_of, distinct, namespace_of};
+use crate::applied::{in_domain, widen};
 use crate::domain_counts::{self, ByDomain};
 
-/// What PreScore prepares: the sum of weights by topology key and domain, shared with trials.
-#[derive(Clone)]
-struct Prepared(Arc<[(Arc<str>, ByDomain)]>);
-
-/// Preferences of the pod, with their namespaces; the weight is negative for what the pod wants away.
-type Preferences<'a> = Vec<(i64, &'a PodAffinityTerm, Namespaces)>;
-
-/// Sums up what every pod that is there means for a pod.
-struct Sums<'a> {
-    pod: &'a PodInfo,
-    preferences: Preferences<'a>,
+/// Whose preferences they are, ready to be matched.
+struct Preferences {
+    spec: Arc<PodSpec>,
+    /// By preferred affinity term.
+    near: Vec<Namespaces>,
+    /// By preferred anti-affinity term.
+    away: Vec<Namespaces>,
     /// What a required affinity term of a pod that is there weighs.
     hard_weight: i64,
     /// The namespace of the pod, by which terms of others select it.
     namespace: Option<Arc<Object>>,
-    none: Labels,
-    by_key: Vec<(Arc<str>, ByDomain)>,
 }
 
-fn preferences<'a>(cx: &Context<'_>, pod: &'a PodInfo) -> Preferences<'a> {
-    let Some(own) = affinity_of(pod) else {
-        return Vec::new();
-    };
-    let look_up = |sign: i64, terms: &'a [WeightedPodAffinityTerm]| {
-        let weigh = move |weighted: &'a WeightedPodAffinityTerm| {
-            let namespaces = Namespaces::of(cx, &weighted.term);
-            (sign * i64::from(weighted.weight), &weighted.term, namespaces)
+/// The weights that a topology key's domains have.
+#[derive(Clone, Default)]
+struct Weighed {
+    /// The sum by domain.
+    sums: ByDomain,
+    /// How many weights they are the sums of.
+    summands: i64,
+}
+
+/// What PreScore prepares: the sum of weights by topology key and domain. A key is in here as soon as a term that counts
+/// names it, even while no node with such a pod has the label.
+#[derive(Clone)]
+struct Sums {
+    preferences: Arc<Preferences>,
+    by_key: Vec<(Arc<str>, Weighed)>,
+}
+
+/// [`Sums`], shared with trials, which do not change them.
+#[derive(Clone)]
+pub(super) struct Prepared(Arc<Sums>);
+
+impl Preferences {
+    fn new(cx: &Context<'_>, pod: &PodInfo, hard_weight: i64) -> Self {
+        let look_up = |terms: &[WeightedPodAffinityTerm]| {
+            terms.iter().map(|weighted| Namespaces::of(cx, &weighted.term)).collect()
         };
-        terms.iter().map(weigh)
-    };
-    look_up(1, &own.preferred_affinity).chain(look_up(-1, &own.preferred_anti_affinity)).collect()
-}
+        let own = affinity_of(pod);
+        Self {
+            spec: Arc::clone(&pod.spec),
+            near: own.map(|own| look_up(&own.preferred_affinity)).unwrap_or_default(),
+            away: own.map(|own| look_up(&own.preferred_anti_affinity)).unwrap_or_default(),
+            hard_weight,
+            namespace: namespace_of(cx, pod),
+        }
+    }
 
-impl Sums<'_> {
-    /// Adds what a pod on a node means.
-    fn add_pod(&mut self, other: &PodInfo, node: &NodeInfo) {
-        for (weight, term, namespaces) in &self.preferences {
-            if namespaces.matches(term, &self.pod.namespace, other) {
-                add(&mut self.by_key, term, *weight, node);
+    fn are_empty(&self) -> bool {
+        self.near.is_empty() && self.away.is_empty()
+    }
+
+    /// Visits the terms by which another pod speaks for or against this one's company, with what they weigh.
+    fn visit(&self, pod: &PodInfo, other: &PodInfo, mut visit: impl FnMut(&PodAffinityTerm, i64)) {
+        if let Some(own) = self.spec.pod_affinity.as_deref() {
+            let sorts =
+                [(1, &own.preferred_affinity, &self.near), (-1, &own.preferred_anti_affinity, &self.away)];
+            for (sign, terms, namespaces) in sorts {
+                for (WeightedPodAffinityTerm { weight, term }, namespaces) in terms.iter().zip(namespaces) {
+                    if namespaces.matches(term, &pod.namespace, other) {
+                        visit(term, sign * i64::from(*weight));
+                    }
+                }
             }
         }
         let Some(theirs) = affinity_of(other) else {
             return;
         };
-        if self.hard_weight > 0 {
-            for term in &theirs.required_affinity {
-                self.add_theirs(other, term, self.hard_weight, node);
+        let none = Labels::default();
+        let labels = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
+        let mut visit = |term: &PodAffinityTerm, weight| {
+            if term.matches(&other.namespace, pod, labels) {
+                visit(term, weight);
             }
+        };
+        if self.hard_weight > 0 {
+            theirs.required_affinity.iter().for_each(|term| visit(term, self.hard_weight));
         }
         for WeightedPodAffinityTerm { weight, term } in &theirs.preferred_affinity {
-            self.add_theirs(other, term, i64::from(*weight), node);
+            visit(term, i64::from(*weight));
         }
         for WeightedPodAffinityTerm { weight, term } in &theirs.preferred_anti_affinity {
-            self.add_theirs(other, term, -i64::from(*weight), node);
-        }
-    }
-
-    /// Adds a term of another pod, if it speaks of this one.
-    fn add_theirs(&mut self, other: &PodInfo, term: &PodAffinityTerm, weight: i64, node: &NodeInfo) {
-        let labels = self.namespace.as_ref().map_or(&self.none, |namespace| &namespace.labels);
-        if term.matches(&other.namespace, self.pod, labels) {
-            add(&mut self.by_key, term, weight, node);
+            visit(term, -i64::from(*weight));
         }
     }
 }
 
-/// Adds a weight to the node's domain, if it has one.
-fn add(by_key: &mut Vec<(Arc<str>, ByDomain)>, term: &PodAffinityTerm, weight: i64, node: &NodeInfo) {
-    let Some(domain) = node.node().labels.get(&term.topology_key) else {
-        return;
-    };
-    match by_key.iter_mut().find(|(key, _)| *key == term.topology_key) {
-        Some((_, sums)) => domain_counts::add(sums, domain, weight),
-        None => {
-            let sums = ByDomain::from_iter([(Arc::clone(domain), weight)]);
-            by_key.push((Arc::clone(&term.topology_key), sums));
+impl Sums {
+    fn new(preferences: Preferences) -> Self {
+        let mut sums = Self { preferences: Arc::new(preferences), by_key: Vec::new() };
+        let preferences = Arc::clone(&sums.preferences);
+        if let Some(own) = preferences.spec.pod_affinity.as_deref() {
+            for weighted in own.preferred_affinity.iter().chain(&own.preferred_anti_affinity) {
+                sums.of_key(&weighted.term.topology_key);
+            }
         }
+        sums
+    }
+
+    /// Whether no weight has been added: then no node is any better than another.
+    fn are_idle(&self) -> bool {
+        self.by_key.iter().all(|(_, weighed)| weighed.summands == 0)
+    }
+
+    fn of_key(&mut self, key: &Arc<str>) -> &mut Weighed {
+        let position = self.by_key.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
+            self.by_key.push((Arc::clone(key), Weighed::default()));
+            self.by_key.len() - 1
+        });
+        &mut self.by_key[position].1
+    }
+
+    /// Adds what another pod, on a node with these labels, means, or takes it away.
+    fn add(&mut self, pod: &PodInfo, other: &PodInfo, labels: &Labels, sign: i64) {
+        let preferences = Arc::clone(&self.preferences);
+        preferences.visit(pod, other, |term, weight| {
+            let weighed = self.of_key(&term.topology_key);
+            if let Some(domain) = labels.get(&term.topology_key) {
+                domain_counts::add(&mut weighed.sums, domain, sign * weight);
+                weighed.summands += sign;
+            }
+        });
+    }
+
+    /// The sum in a domain.
+    fn get(&self, place: usize, labels: &Labels) -> i64 {
+        let (key, weighed) = &self.by_key[place];
+        labels.get(key).and_then(|domain| weighed.sums.get(domain)).copied().unwrap_or(0)
+    }
+}
+
+impl Prepared {
+    /// Works a pod that came to a node, or went, into the sums.
+    pub(super) fn follow_pod(
+        &mut self,
+        pod: &PodInfo,
+        changed: &PodInfo,
+        labels: &Labels,
+        sign: i64,
+    ) -> Applied {
+        let mut concerns = false;
+        self.0.preferences.visit(pod, changed, |_, _| concerns = true);
+        if !concerns {
+            return Applied::Here;
+        }
+        let sums = Arc::make_mut(&mut self.0);
+        let before: Vec<_> = (0..sums.by_key.len()).map(|place| sums.get(place, labels)).collect();
+        let was_idle = sums.are_idle();
+        sums.add(pod, changed, labels, sign);
+        if sums.are_idle() != was_idle || sums.by_key.len() != before.len() {
+            return Applied::Rebuild;
+        }
+        let mut applied = Applied::Here;
+        for (place, before) in before.into_iter().enumerate() {
+            if sums.get(place, labels) != before {
+                widen(&mut applied, in_domain(&sums.by_key[place].0));
+            }
+        }
+        applied
+    }
+
+    /// The topology keys of all terms that have a say.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.by_key.iter().map(|(key, _)| key)
     }
 }
 
@@ -96,34 +185,31 @@ impl PreScorePlugin for InterPodAffinity {
         if let Some(reason) = affinity_of(pod).and_then(|affinity| affinity.invalid.as_ref()) {
             return Status::error(format!("failed to parse pod: {reason}"));
         }
-        let preferences = preferences(cx, pod);
-        let has_preferences = !preferences.is_empty();
+        let preferences = Preferences::new(cx, pod, i64::from(self.hard_pod_affinity_weight));
+        let has_preferences = !preferences.are_empty();
         if self.ignores_preferences_of_others && !has_preferences {
             return Status::skip();
         }
-        let mut sums = Sums {
-            pod,
-            preferences,
-            hard_weight: i64::from(self.hard_pod_affinity_weight),
-            namespace: namespace_of(cx, pod),
-            none: Labels::default(),
-            by_key: Vec::new(),
-        };
+        let mut sums = Sums::new(preferences);
         let nodes = cx.nodes();
+        let mut add = |node: &NodeInfo, pods: &[Arc<PodInfo>]| {
+            for other in pods {
+                sums.add(pod, other, &node.node().labels, 1);
+            }
+        };
         if has_preferences {
-            for (_, node) in nodes.iter() {
-                node.pods().iter().for_each(|other| sums.add_pod(other, node));
-            }
+            nodes.iter().for_each(|(_, node)| add(node, node.pods()));
         } else {
-            for node in nodes.with_affinity() {
-                node.pods_with_affinity().iter().for_each(|other| sums.add_pod(other, node));
-            }
+            nodes.with_affinity().for_each(|node| add(node, node.pods_with_affinity()));
         }
-        if sums.by_key.is_empty() {
-            return Status::skip();
-        }
-        state.write(Prepared(sums.by_key.into()));
-        Status::success()
+        let status = if sums.are_idle() { Status::skip() } else { Status::success() };
+        // Written in either case: what keeps the state current must see when there comes to be something to score by.
+        state.write(Prepared(Arc::new(sums)));
+        status
+    }
+
+    fn depends_on_nodes(&self) -> bool {
+        false
     }
 }
 
@@ -136,14 +222,18 @@ impl ScorePlugin for InterPodAffinity {
         node: &NodeInfo,
     ) -> Result<i64, Status> {
         let not_prepared = "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
-        let Prepared(by_key) = state.read().ok_or_else(|| Status::error(not_prepared))?;
+        let Prepared(sums) = state.read().ok_or_else(|| Status::error(not_prepared))?;
         let labels = &node.node().labels;
-        let sums = by_key.iter().filter_map(|(key, sums)| sums.get(labels.get(key)?));
-        Ok(sums.sum())
+        Ok((0..sums.by_key.len()).map(|place| sums.get(place, labels)).sum())
+    }
+
+    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        let prepared = state.read::<Prepared>();
+        prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
     }
 
     fn normalization(&self) -> Normalize {
-        Normalize::Custom
+        Normalize::ByRange
     }
 
     /// Spreads the scores over the whole range; raw ones may be negative.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use supercargo_framework::objects::{Namespace, Object, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::{Context, Labels, PodInfo};
@@ -57,4 +58,15 @@ pub(super) fn affinity_of(pod: &PodInfo) -> Option<&PodAffinity> {
 /// The object of a pod's namespace, if it is known.
 pub(super) fn namespace_of(cx: &Context<'_>, pod: &PodInfo) -> Option<Arc<Object>> {
     cx.object(&resources::NAMESPACE, &pod.namespace).cloned()
+}
+
+/// Each key once.
+pub(super) fn distinct<'a>(keys: impl Iterator<Item = &'a Arc<str>>) -> SmallVec<[Arc<str>; 2]> {
+    let mut distinct = SmallVec::new();
+    for key in keys {
+        if !distinct.contains(key) {
+            distinct.push(Arc::clone(key));
+        }
+    }
+    distinct
 }

@@ -449,18 +449,36 @@ fn a_node_helps_when_its_domain_is_another() {
 }
 
 #[test]
-fn pods_with_affinity_are_not_signed_and_others_are_by_what_terms_can_speak_of() {
-    let plugin = from_args(&Value::Null, &Features::default()).unwrap();
-    assert_eq!(plugin.reads(), ["Namespace"]);
-    let sign = plugin.extension_points().sign.unwrap();
-    let signature = |pod: PodBuilder| {
+fn pods_are_signed_by_their_terms_and_by_what_terms_can_speak_of() {
+    assert_eq!(from_args(&Value::Null, &Features::default()).unwrap().reads(), ["Namespace"]);
+    let driver = Driver::new(NAME);
+    let none = Objects::default();
+    let holding = |other: PodBuilder| nodes([node_info(node("n").build(), [other.build()])]);
+    let try_sign = |pod: PodBuilder, cluster: &Nodes| {
         let mut signer = Signer::default();
-        sign.sign(&pod.build(), &mut signer).map(|()| signer.finish())
+        driver.sign_in(&pod.build(), cluster, &none, &mut signer).map(|()| signer.finish())
     };
-    assert!(signature(pod("p").likes(1, near("db", "zone"))).is_err());
-    assert_eq!(signature(app("a")), signature(app("a").uid("other").priority(3)));
-    assert_ne!(signature(app("a")), signature(app("b")));
-    assert_ne!(signature(app("a")), signature(app("a").namespace("other")));
+    let sign = |pod, cluster: &Nodes| try_sign(pod, cluster).expect("the plugin signs");
+    let bare = Nodes::default();
+    assert_eq!(sign(app("a"), &bare), sign(app("a").uid("other").priority(3), &bare));
+    assert_ne!(sign(app("a"), &bare), sign(app("a").namespace("other"), &bare));
+    assert_eq!(sign(app("a"), &bare), sign(app("b"), &bare), "no term can tell them apart");
+    for other in [
+        pod("q").together([near("x", "zone")]),
+        pod("q").apart([near("x", "zone")]),
+        pod("q").likes(1, near("x", "zone")),
+        pod("q").dislikes(1, near("x", "zone")),
+    ] {
+        let cluster = holding(other);
+        assert_ne!(sign(app("a"), &cluster), sign(app("b"), &cluster), "a term can");
+        assert_eq!(sign(app("a").label("id", "1"), &cluster), sign(app("a").label("id", "2"), &cluster));
+        assert_eq!(sign(pod("p").label("id", "1"), &cluster), sign(pod("p"), &cluster));
+    }
+    let likes = |pod: PodBuilder, weight| pod.likes(weight, near("db", "zone"));
+    assert_eq!(sign(likes(app("a"), 1), &bare), sign(likes(app("a"), 1), &bare));
+    assert_ne!(sign(likes(app("a"), 1), &bare), sign(likes(app("a"), 2), &bare));
+    assert_ne!(sign(likes(app("a"), 1), &bare), sign(likes(app("b"), 1), &bare), "its own term can");
+    assert_eq!(try_sign(app("a").affinity(|own| own.invalid = Some("bad".into())), &bare), Err(Unsignable));
 }
 
 #[test]

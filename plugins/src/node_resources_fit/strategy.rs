@@ -3,11 +3,13 @@
 //! Upstream computes with wrapping integers, so a node that claims absurd amounts gets an absurd score there. The same
 //! here: a panic in its place would take the cycle down.
 
+use smallvec::SmallVec;
 use supercargo_framework::plugin::MAX_NODE_SCORE;
-use supercargo_framework::{NodeInfo, PodInfo};
+use supercargo_framework::{NodeColumns, NodeInfo, PodInfo};
 
 use crate::args::ResourceSpec;
-use crate::resource_usage::{ScoredResource, Usage};
+use crate::exact::{float, floor, integer};
+use crate::resource_usage::{CHUNK, ScoredResource, Usage, UsageColumns, chunks};
 use crate::shape::Shape;
 
 /// A scoring strategy: which resources, and how each is judged.
@@ -39,12 +41,45 @@ impl Strategy {
     /// (though not in its filter).
     pub(super) fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let requests = pod.spec.container_requests();
+        let resources = self.resources.iter();
+        self.mean(resources.map(|(resource, weight)| (resource.usage_with_defaults(requests, node), *weight)))
+    }
+
+    /// The same for all nodes; `false` when their columns do not tell.
+    pub(super) fn score_all(&self, pod: &PodInfo, columns: &NodeColumns, scores: &mut [i64]) -> bool {
+        let requests = pod.spec.container_requests();
+        let resources = self.resources.iter();
+        let usages =
+            resources.map(|(resource, weight)| (resource.usages_with_defaults(requests, columns), *weight));
+        let Some(resources) = UsageColumns::all(usages) else { return false };
+        for range in chunks(scores.len()) {
+            let part: Part<'_> =
+                resources.iter().map(|(usages, weight)| (usages.part(range.clone()), *weight)).collect();
+            self.score_part(&part, &mut scores[range]);
+        }
+        true
+    }
+
+    fn score_part(&self, resources: &[(UsageColumns<'_>, i64)], scores: &mut [i64]) {
+        if resources.iter().all(|(usages, _)| usages.are_small()) {
+            match self.method {
+                Method::LeastAllocated => {
+                    return mean_of_small(resources, scores, |after, capacity| (capacity - after).max(0.0));
+                }
+                Method::MostAllocated => return mean_of_small(resources, scores, f64::min),
+                Method::RequestedToCapacityRatio(_) => {}
+            }
+        }
+        for (i, score) in scores.iter_mut().enumerate() {
+            *score = self.mean(resources.iter().map(|(usages, weight)| (usages.at(i), *weight)));
+        }
+    }
+
+    fn mean(&self, usages: impl Iterator<Item = (Option<Usage>, i64)>) -> i64 {
         let (mut sum, mut weights) = (0_i64, 0);
-        for (resource, weight) in &self.resources {
-            if let Some(score) =
-                resource.usage_with_defaults(requests, node).and_then(|usage| self.method.judge(usage))
-            {
-                sum = sum.wrapping_add(score.wrapping_mul(*weight));
+        for (usage, weight) in usages {
+            if let Some(score) = usage.and_then(|usage| self.method.judge(usage)) {
+                sum = sum.wrapping_add(score.wrapping_mul(weight));
                 weights += weight;
             }
         }
@@ -55,6 +90,33 @@ impl Strategy {
             Method::RequestedToCapacityRatio(_) => (sum as f64 / weights as f64).round() as i64,
             Method::LeastAllocated | Method::MostAllocated => sum / weights,
         }
+    }
+}
+
+/// The columns of the resources, with their weights, for some nodes.
+type Part<'a> = SmallVec<[(UsageColumns<'a>, i64); 2]>;
+
+/// The weighted mean over the resources of the part of the capacity that counts, for up to [`CHUNK`] nodes whose amounts
+/// are small. Without a branch, so that several nodes are done at once: a resource that a node lacks has the weight 0.
+fn mean_of_small(
+    resources: &[(UsageColumns<'_>, i64)],
+    scores: &mut [i64],
+    counted: impl Fn(f64, f64) -> f64,
+) {
+    let (mut sums, mut weights) = ([0.0; CHUNK], [0.0; CHUNK]);
+    for (usages, weight) in resources {
+        let (added, weight) = (float(usages.added), float(*weight));
+        let totals = sums.iter_mut().zip(&mut weights);
+        for ((before, capacity), (sum, weights)) in usages.before.iter().zip(usages.capacity).zip(totals) {
+            let capacity = float(*capacity);
+            let counts = if capacity == 0.0 { 0.0 } else { weight };
+            let share = counted(float(*before) + added, capacity) * MAX_NODE_SCORE as f64 / capacity.max(1.0);
+            *sum += floor(share) * counts;
+            *weights += counts;
+        }
+    }
+    for (score, (sum, weights)) in scores.iter_mut().zip(sums.iter().zip(&weights)) {
+        *score = integer(floor(sum / weights.max(1.0)));
     }
 }
 

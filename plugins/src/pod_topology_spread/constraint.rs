@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::taint::first_untolerated;
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
@@ -10,7 +11,8 @@ use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo};
 use super::PodTopologySpread;
 use super::default_selector::{Lookup, default_selector};
 
-/// A constraint of one pod.
+/// A constraint of one pod. What it is derived from is in here in full, so its hash may stand for it in a signature.
+#[derive(Hash)]
 pub(super) struct Constraint {
     pub(super) max_skew: i32,
     pub(super) topology_key: Arc<str>,
@@ -42,27 +44,50 @@ impl Constraint {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
+    /// Whether nodes are left out for not being what the pod's node affinity asks for.
+    pub(super) fn honors_affinity(&self) -> bool {
+        self.honors_affinity
+    }
+
     /// Whether nodes are left out for taints that the pod does not tolerate.
     pub(super) fn honors_taints(&self) -> bool {
         self.honors_taints
     }
 
-    /// How many of these pods the constraint spreads: those of the namespace that are not on their way out. Same as
-    /// upstream's, with the quirk that a selector without requirements, which selects every pod, counts none.
+    /// Whether a pod on a node counts: one of the namespace that is not on its way out. Same as upstream's, with the quirk
+    /// that a selector without requirements, which selects every pod, counts none.
+    pub(super) fn counts(&self, pod: &PodInfo, namespace: &str) -> bool {
+        self.selector.as_ref().is_some_and(|selector| {
+            !selector.is_empty()
+                && !pod.terminating
+                && *pod.namespace == *namespace
+                && selector.matches(&pod.labels)
+        })
+    }
+
+    /// How many of these pods count.
     pub(super) fn count(&self, pods: &[Arc<PodInfo>], namespace: &str) -> i64 {
-        let Some(selector) = self.selector.as_ref().filter(|selector| !selector.is_empty()) else {
+        if self.selector.as_ref().is_none_or(|selector| selector.is_empty()) {
             return 0;
-        };
-        let spread = pods
-            .iter()
-            .filter(|pod| !pod.terminating && *pod.namespace == *namespace && selector.matches(&pod.labels));
-        spread.count() as i64
+        }
+        pods.iter().filter(|pod| self.counts(pod, namespace)).count() as i64
     }
 }
 
 /// Whether the labels have every constraint's topology key.
 pub(super) fn has_every_key(labels: &Labels, constraints: &[Constraint]) -> bool {
     constraints.iter().all(|constraint| labels.get(&constraint.topology_key).is_some())
+}
+
+/// The constraints' topology keys, each once.
+pub(super) fn keys(constraints: &[Constraint]) -> SmallVec<[Arc<str>; 2]> {
+    let mut keys = SmallVec::new();
+    for Constraint { topology_key: key, .. } in constraints {
+        if !keys.contains(key) {
+            keys.push(Arc::clone(key));
+        }
+    }
+    keys
 }
 
 /// Whether a node counts for the pod's constraints. What several of them ask is answered once.
@@ -93,12 +118,33 @@ impl PodTopologySpread {
     /// The pod's constraints that must hold, or those that should: its own if it has any of either sort, else the
     /// defaults.
     pub(super) fn constraints(&self, lookup: &dyn Lookup, pod: &PodInfo, hard: bool) -> Vec<Constraint> {
+        self.constraints_where(lookup, pod, |spec| spec.hard == hard)
+    }
+
+    /// All of the pod's constraints: those that must hold, and those that should.
+    pub(super) fn all_constraints(&self, lookup: &dyn Lookup, pod: &PodInfo) -> [Vec<Constraint>; 2] {
+        let own = &pod.spec.topology_spread;
+        let specs = if own.is_empty() { &self.defaults } else { own };
+        let all = self.constraints_where(lookup, pod, |_| true);
+        let mut sorts = [Vec::new(), Vec::new()];
+        for (spec, constraint) in specs.iter().zip(all) {
+            sorts[usize::from(!spec.hard)].push(constraint);
+        }
+        sorts
+    }
+
+    fn constraints_where(
+        &self,
+        lookup: &dyn Lookup,
+        pod: &PodInfo,
+        wanted: impl Fn(&TopologySpreadConstraint) -> bool,
+    ) -> Vec<Constraint> {
         let own = &pod.spec.topology_spread;
         if !own.is_empty() {
-            let of_sort = own.iter().filter(|spec| spec.hard == hard);
+            let of_sort = own.iter().filter(|spec| wanted(spec));
             return of_sort.map(|spec| Constraint::new(spec, self.selector(spec, pod), pod)).collect();
         }
-        let mut defaults = self.defaults.iter().filter(|spec| spec.hard == hard).peekable();
+        let mut defaults = self.defaults.iter().filter(|spec| wanted(spec)).peekable();
         if defaults.peek().is_none() {
             return Vec::new();
         }

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
-use supercargo_framework::{Context, CycleState, NodeInfo, PodInfo, Status};
+use supercargo_framework::plugin::{
+    Applied, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, Scope,
+};
+use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo, Status};
 
 use super::PodTopologySpread;
-use super::constraint::{Constraint, Inclusion, has_every_key};
-use crate::domain_counts::{self, ByDomain, DomainCounts};
+use super::constraint::{Constraint, Inclusion, has_every_key, keys};
+use super::spread::Spread;
+use crate::applied::{in_domain, widen};
 
 const NOT_PREPARED: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
 
 /// What PreFilter prepares: the constraints, and where each stands.
 #[derive(Clone)]
-struct Prepared {
+pub(super) struct Prepared {
     constraints: Arc<[Constraint]>,
     standings: SmallVec<[Standing; 2]>,
 }
@@ -22,66 +25,150 @@ struct Prepared {
 /// Where a constraint stands.
 #[derive(Clone)]
 struct Standing {
-    counts: DomainCounts,
+    spread: Spread,
     /// The least number that a domain's is compared with.
     floor: i64,
 }
 
 impl Standing {
-    fn new(constraint: &Constraint, counts: DomainCounts) -> Self {
-        let floor = floor(constraint, &counts);
-        Self { counts, floor }
+    fn new(constraint: &Constraint, spread: Spread) -> Self {
+        let floor = floor(constraint, &spread);
+        Self { spread, floor }
+    }
+
+    /// The greatest number of pods in a domain that takes this one.
+    fn limit(&self, constraint: &Constraint) -> i64 {
+        self.floor + i64::from(constraint.max_skew) - i64::from(constraint.selects_self)
+    }
+
+    /// Changes the numbers, in one domain at most. Tells which verdicts are others by that.
+    fn follow(&mut self, constraint: &Constraint, domain: &str, change: impl FnOnce(&mut Spread)) -> Applied {
+        let (pods_before, limit_before) = (self.spread.get(domain), self.limit(constraint));
+        change(&mut self.spread);
+        self.floor = floor(constraint, &self.spread);
+        let (pods, limit) = (self.spread.get(domain), self.limit(constraint));
+        if limit != limit_before {
+            let (low, high) = (limit.min(limit_before), limit.max(limit_before));
+            let is_between = |pods: i64| low < pods && pods <= high;
+            let own = usize::from(self.spread.contains(domain) && is_between(pods));
+            // A domain that no node counts for has no pods, and a verdict all the same.
+            if self.spread.between(low, high) > own || is_between(0) {
+                return Applied::Everywhere;
+            }
+        }
+        if (pods_before <= limit_before) == (pods <= limit) {
+            Applied::Here
+        } else {
+            in_domain(&constraint.topology_key)
+        }
     }
 }
 
 /// The least number of pods in a domain; none when there are fewer domains than there should be. With no domain at all
 /// there is nothing to compare with, and every number is low enough.
-fn floor(constraint: &Constraint, counts: &DomainCounts) -> i64 {
-    if (counts.domains() as i64) < i64::from(constraint.min_domains) {
+fn floor(constraint: &Constraint, spread: &Spread) -> i64 {
+    if (spread.domains() as i64) < i64::from(constraint.min_domains) {
         return 0;
     }
-    counts.least().unwrap_or(i64::from(i32::MAX))
+    spread.least().unwrap_or(i64::from(i32::MAX))
+}
+
+/// Visits the constraints for which the node counts, each with its place and the node's domain.
+fn visit<'a>(
+    constraints: &'a [Constraint],
+    pod: &PodInfo,
+    node: &'a NodeRecord,
+    mut visit: impl FnMut(usize, &'a Constraint, &'a Arc<str>),
+) {
+    if !has_every_key(&node.labels, constraints) {
+        return;
+    }
+    let mut inclusion = Inclusion::new(pod, node);
+    for (i, constraint) in constraints.iter().enumerate() {
+        if let Some(domain) = node.labels.get(&constraint.topology_key)
+            && inclusion.counts_for(constraint)
+        {
+            visit(i, constraint, domain);
+        }
+    }
 }
 
 /// Counts the pods that each constraint spreads, by domain.
 fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVec<[Standing; 2]> {
-    let mut counts: SmallVec<[ByDomain; 2]> = constraints.iter().map(|_| ByDomain::default()).collect();
+    let mut spreads: SmallVec<[Spread; 2]> = constraints.iter().map(|_| Spread::default()).collect();
     for (_, node) in cx.nodes().iter() {
-        let labels = &node.node().labels;
-        if !has_every_key(labels, constraints) {
-            continue;
-        }
-        let mut inclusion = Inclusion::new(pod, node.node());
-        for (constraint, counts) in constraints.iter().zip(&mut counts) {
-            if let Some(domain) = labels.get(&constraint.topology_key)
-                && inclusion.counts_for(constraint)
-            {
-                domain_counts::add(counts, domain, constraint.count(node.pods(), &pod.namespace));
-            }
-        }
+        visit(constraints, pod, node.node(), |i, constraint, domain| {
+            spreads[i].add_node(domain, constraint.count(node.pods(), &pod.namespace));
+        });
     }
-    let standings = constraints.iter().zip(counts);
-    standings.map(|(constraint, counts)| Standing::new(constraint, counts.into())).collect()
+    let standings = constraints.iter().zip(spreads);
+    standings.map(|(constraint, spread)| Standing::new(constraint, spread)).collect()
 }
 
 impl Prepared {
-    /// Works a pod that came to a node, or went, into the counts. Same as upstream's, with two quirks: here a terminating
-    /// pod counts, and so does any pod where a selector has no requirements.
-    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, node: &NodeInfo, delta: i64) {
-        let labels = &node.node().labels;
-        if changed.namespace != pod.namespace || !has_every_key(labels, &self.constraints) {
+    /// Works a pod that came to a node, or went, into the counts of a trial. Same as upstream's, with two quirks: here a
+    /// terminating pod counts, and so does any pod where a selector has no requirements.
+    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, node: &NodeRecord, delta: i64) {
+        if changed.namespace != pod.namespace {
             return;
         }
-        let mut inclusion = Inclusion::new(pod, node.node());
-        for (constraint, standing) in self.constraints.iter().zip(&mut self.standings) {
-            if let Some(domain) = labels.get(&constraint.topology_key)
-                && constraint.selects(&changed.labels)
-                && inclusion.counts_for(constraint)
-            {
-                standing.counts.add(domain, delta);
-                standing.floor = floor(constraint, &standing.counts);
+        let Self { constraints, standings } = self;
+        visit(constraints, pod, node, |i, constraint, domain| {
+            if constraint.selects(&changed.labels) {
+                standings[i].spread.add(domain, delta);
+                standings[i].floor = floor(constraint, &standings[i].spread);
             }
+        });
+    }
+
+    /// Works a pod that came to a node, or went, into the counts for good, as counting anew would have it.
+    pub(super) fn follow_pod(
+        &mut self,
+        pod: &PodInfo,
+        changed: &PodInfo,
+        node: &NodeRecord,
+        delta: i64,
+    ) -> Applied {
+        let mut applied = Applied::Here;
+        let Self { constraints, standings } = self;
+        if changed.namespace != pod.namespace || changed.terminating {
+            return applied;
         }
+        visit(constraints, pod, node, |i, constraint, domain| {
+            if constraint.counts(changed, &pod.namespace) {
+                let reach = standings[i].follow(constraint, domain, |spread| spread.follow(domain, delta));
+                widen(&mut applied, reach);
+            }
+        });
+        applied
+    }
+
+    /// Works a node without pods, that came or goes, into the counts.
+    pub(super) fn follow_node(&mut self, pod: &PodInfo, node: &NodeRecord, comes: bool) -> Applied {
+        let mut applied = Applied::Here;
+        let Self { constraints, standings } = self;
+        visit(constraints, pod, node, |i, constraint, domain| {
+            let reach = standings[i].follow(constraint, domain, |spread| {
+                if comes {
+                    spread.add_node(domain, 0);
+                } else {
+                    spread.remove_node(domain);
+                }
+            });
+            widen(&mut applied, reach);
+        });
+        applied
+    }
+
+    /// Works a changed node object in. How many of the pods there count is not known one by one, so they are counted anew
+    /// when the node counts for other domains than it did.
+    pub(super) fn follow_change(&self, pod: &PodInfo, old: &NodeRecord, new: &NodeRecord) -> Applied {
+        let domains = |node| {
+            let mut domains: SmallVec<[(usize, Arc<str>); 2]> = SmallVec::new();
+            visit(&self.constraints, pod, node, |i, _, domain| domains.push((i, Arc::clone(domain))));
+            domains
+        };
+        if domains(old) == domains(new) { Applied::Here } else { Applied::Rebuild }
     }
 }
 
@@ -121,7 +208,7 @@ fn change(state: &mut CycleState, pod: &PodInfo, changed: &PodInfo, node: &NodeI
     let Some(prepared) = state.read_mut::<Prepared>() else {
         return Status::error(NOT_PREPARED);
     };
-    prepared.change(pod, changed, node, delta);
+    prepared.change(pod, changed, node.node(), delta);
     Status::success()
 }
 
@@ -136,11 +223,15 @@ impl FilterPlugin for PodTopologySpread {
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 );
             };
-            let here = standing.counts.get(domain) + i64::from(constraint.selects_self);
-            if here - standing.floor > i64::from(constraint.max_skew) {
+            if standing.spread.get(domain) > standing.limit(constraint) {
                 return Status::unschedulable("node(s) didn't match pod topology spread constraints");
             }
         }
         Status::success()
+    }
+
+    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        let prepared = state.read::<Prepared>();
+        prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints)))
     }
 }

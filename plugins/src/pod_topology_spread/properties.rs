@@ -176,7 +176,7 @@ impl<'a> Naive<'a> {
 
     /// The scores of all nodes, all of them feasible.
     fn scores(&self) -> Option<Vec<i64>> {
-        if self.constraints.is_empty() || self.cluster.is_empty() {
+        if self.constraints.is_empty() {
             return None;
         }
         let scored: Vec<_> = self.cluster.iter().filter(|info| self.has_all_keys(info.node())).collect();

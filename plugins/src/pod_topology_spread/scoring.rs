@@ -2,134 +2,230 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
-use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, Status};
+use rustc_hash::FxHashMap;
+use supercargo_framework::plugin::{
+    Applied, MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, Scope, ScorePlugin,
+};
+use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, Status};
 
-use super::constraint::{Constraint, Inclusion, has_every_key};
+use super::constraint::{Constraint, Inclusion, has_every_key, keys};
 use super::{HOSTNAME, PodTopologySpread};
-use crate::domain_counts::ByDomain;
+use crate::applied::{in_domain, widen};
+use crate::domain_counts::{self, ByDomain};
 
 const NOT_PREPARED: &str = "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
 
-/// What PreScore prepares.
-struct Prepared {
-    constraints: Vec<Constraint>,
-    /// By constraint, the number of pods in every domain that a feasible node is in; nothing for the hostname, which is
-    /// counted node by node.
-    counts: Vec<ByDomain>,
-    /// By constraint, what a pod in a domain weighs: the more domains there are, the more.
-    weights: Vec<f64>,
-    /// Whether a node must have every topology key to be scored.
-    requires_every_key: bool,
-    /// Which of the feasible nodes, in their order, are not scored.
-    ignored: Vec<bool>,
+/// Where a constraint stands.
+#[derive(Clone, Default)]
+struct Standing {
+    /// The number of pods by domain, or by node where every node is a domain of its own; none where there are none.
+    pods: ByDomain,
+    /// The number of feasible nodes in every domain that has some; not looked at where every node is one.
+    feasible: FxHashMap<Arc<str>, usize>,
+    /// What a pod in a domain weighs: the more domains there are, the more.
+    weight: f64,
 }
 
-/// [`Prepared`], shared with trials: it does not change.
+/// What PreScore prepares.
 #[derive(Clone)]
-struct Shared(Arc<Prepared>);
+struct Prepared {
+    constraints: Arc<[Constraint]>,
+    standings: Vec<Standing>,
+    /// The number of feasible nodes that are scored.
+    scored: usize,
+    /// Whether a node must have every topology key to be scored.
+    requires_every_key: bool,
+}
+
+/// [`Prepared`], shared with trials, which do not change it.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Prepared>);
 
 /// The node's domain. A node without the label is in the nameless one, which upstream counts as a domain too.
-fn domain<'a>(labels: &'a Labels, constraint: &Constraint) -> &'a str {
-    labels.get(&constraint.topology_key).map_or("", |value| value)
+fn domain<'a>(labels: &'a Labels, constraint: &Constraint, nameless: &'a Arc<str>) -> &'a Arc<str> {
+    labels.get(&constraint.topology_key).unwrap_or(nameless)
 }
 
 fn is_by_node(constraint: &Constraint) -> bool {
     *constraint.topology_key == *HOSTNAME
 }
 
-impl Prepared {
-    /// Everything but the counts, which start at 0 in every domain of a feasible node.
-    fn new(
-        constraints: Vec<Constraint>,
-        requires_every_key: bool,
-        cx: &Context<'_>,
-        nodes: &[NodeIndex],
-    ) -> Self {
-        let mut counts: Vec<ByDomain> = constraints.iter().map(|_| ByDomain::default()).collect();
-        let mut ignored = Vec::with_capacity(nodes.len());
-        for index in nodes {
-            let labels = &cx.node(*index).node().labels;
-            let ignore = requires_every_key && !has_every_key(labels, &constraints);
-            ignored.push(ignore);
-            if ignore {
-                continue;
-            }
-            for (constraint, counts) in constraints.iter().zip(&mut counts) {
-                let domain = domain(labels, constraint);
-                if !is_by_node(constraint) && !counts.contains_key(domain) {
-                    counts.insert(domain.into(), 0);
+impl Standing {
+    /// A node became feasible, or stopped being so.
+    fn count_feasible(&mut self, domain: &Arc<str>, feasible: bool) {
+        match self.feasible.get_mut(domain) {
+            Some(nodes) if feasible => *nodes += 1,
+            Some(nodes) => {
+                *nodes -= 1;
+                if *nodes == 0 {
+                    self.feasible.remove(domain);
                 }
             }
+            None if feasible => drop(self.feasible.insert(Arc::clone(domain), 1)),
+            None => {}
         }
-        let scored = ignored.iter().filter(|ignored| !**ignored).count();
-        let weight = |(constraint, counts): (&Constraint, &ByDomain)| {
-            let domains = if is_by_node(constraint) { scored } else { counts.len() };
-            ((domains + 2) as f64).ln()
-        };
-        let weights = constraints.iter().zip(&counts).map(weight).collect();
-        Self { constraints, counts, weights, requires_every_key, ignored }
     }
 
+    /// Weighs a pod anew. Answers whether that makes a difference to any score.
+    fn weigh(&mut self, constraint: &Constraint, scored: usize) -> bool {
+        let domains = if is_by_node(constraint) { scored } else { self.feasible.len() };
+        let weight = ((domains + 2) as f64).ln();
+        std::mem::replace(&mut self.weight, weight).to_bits() != weight.to_bits() && !self.pods.is_empty()
+    }
+}
+
+impl Prepared {
     /// Whether the node's labels are such that it is not scored.
     fn ignores(&self, labels: &Labels) -> bool {
         self.requires_every_key && !has_every_key(labels, &self.constraints)
     }
 
-    /// Counts the pods of all nodes in the domains of the feasible ones.
+    /// Visits the constraints whose pods on a node count, each with its place and where they do.
+    fn visit(&self, pod: &PodInfo, node: &NodeRecord, mut visit: impl FnMut(usize, &Constraint, &Arc<str>)) {
+        let nameless = Arc::default();
+        let ignored = self.ignores(&node.labels);
+        let mut inclusion = Inclusion::new(pod, node);
+        for (i, constraint) in self.constraints.iter().enumerate() {
+            if is_by_node(constraint) {
+                visit(i, constraint, &node.name);
+            } else if !ignored && inclusion.counts_for(constraint) {
+                visit(i, constraint, domain(&node.labels, constraint, &nameless));
+            }
+        }
+    }
+
+    /// Counts the pods of all nodes.
     fn count(&mut self, cx: &Context<'_>, pod: &PodInfo) {
-        if self.constraints.iter().all(is_by_node) {
+        let mut standings = std::mem::take(&mut self.standings);
+        for (_, node) in cx.nodes().iter() {
+            self.visit(pod, node.node(), |i, constraint, domain| {
+                let pods = constraint.count(node.pods(), &pod.namespace);
+                domain_counts::add(&mut standings[i].pods, domain, pods);
+            });
+        }
+        self.standings = standings;
+    }
+
+    /// Counts a node that became feasible, or stopped being so. The weights are as before.
+    fn count_feasible(&mut self, labels: &Labels, feasible: bool) {
+        if self.ignores(labels) {
             return;
         }
-        for (_, node) in cx.nodes().iter() {
-            let labels = &node.node().labels;
-            if self.ignores(labels) {
-                continue;
-            }
-            let mut inclusion = Inclusion::new(pod, node.node());
-            for (constraint, counts) in self.constraints.iter().zip(&mut self.counts) {
-                if let Some(count) = counts.get_mut(domain(labels, constraint))
-                    && inclusion.counts_for(constraint)
-                {
-                    *count += constraint.count(node.pods(), &pod.namespace);
-                }
+        self.scored = if feasible { self.scored + 1 } else { self.scored.saturating_sub(1) };
+        let nameless = Arc::default();
+        for (constraint, standing) in self.constraints.iter().zip(&mut self.standings) {
+            if !is_by_node(constraint) {
+                standing.count_feasible(domain(labels, constraint, &nameless), feasible);
             }
         }
+    }
+
+    /// Weighs everything anew. Answers whether that makes a difference to any score.
+    fn weigh(&mut self) -> bool {
+        let mut differs = false;
+        for (constraint, standing) in self.constraints.iter().zip(&mut self.standings) {
+            differs |= standing.weigh(constraint, self.scored);
+        }
+        differs
     }
 
     /// The raw score: the fewer, the better.
-    fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
-        let labels = &node.node().labels;
+    fn score(&self, node: &NodeRecord) -> i64 {
+        let labels = &node.labels;
         if self.ignores(labels) {
-            return 0;
+            return NOT_SCORED;
         }
         let mut score = 0.0;
-        for ((constraint, counts), weight) in self.constraints.iter().zip(&self.counts).zip(&self.weights) {
+        for (constraint, standing) in self.constraints.iter().zip(&self.standings) {
             let Some(domain) = labels.get(&constraint.topology_key) else {
                 continue;
             };
-            let count = if is_by_node(constraint) {
-                constraint.count(node.pods(), &pod.namespace)
-            } else {
-                counts.get(domain).copied().unwrap_or(0)
-            };
-            score += count as f64 * weight + f64::from(constraint.max_skew - 1);
+            let domain = if is_by_node(constraint) { &node.name } else { domain };
+            let count = standing.pods.get(domain).copied().unwrap_or(0);
+            score += count as f64 * standing.weight + f64::from(constraint.max_skew - 1);
         }
         score.round() as i64
     }
+}
 
-    /// Turns the scores around: the node with the least gets the most, and those that are ignored get nothing.
-    fn normalize(&self, scores: &mut [i64]) {
-        let is_ignored = |i: usize| self.ignored.get(i).copied().unwrap_or(false);
-        let scored = || scores.iter().enumerate().filter(|(i, _)| !is_ignored(*i)).map(|(_, score)| *score);
-        let (least, most) = (scored().min().unwrap_or(0), scored().max().unwrap_or(0));
-        for (i, score) in scores.iter_mut().enumerate() {
-            *score = match most {
-                _ if is_ignored(i) => 0,
-                0 => MAX_NODE_SCORE,
-                _ => MAX_NODE_SCORE * (most + least - *score) / most,
-            };
+impl Shared {
+    /// Works a pod that came to a node, or went, into the counts.
+    pub(super) fn follow_pod(
+        &mut self,
+        pod: &PodInfo,
+        changed: &PodInfo,
+        node: &NodeRecord,
+        delta: i64,
+    ) -> Applied {
+        let mut applied = Applied::Here;
+        if changed.namespace != pod.namespace || changed.terminating {
+            return applied;
         }
+        let prepared = Arc::make_mut(&mut self.0);
+        let mut standings = std::mem::take(&mut prepared.standings);
+        prepared.visit(pod, node, |i, constraint, domain| {
+            if constraint.counts(changed, &pod.namespace) {
+                domain_counts::add(&mut standings[i].pods, domain, delta);
+                if !is_by_node(constraint) {
+                    widen(&mut applied, in_domain(&constraint.topology_key));
+                }
+            }
+        });
+        prepared.standings = standings;
+        applied
+    }
+
+    /// Whether the node that is gone was feasible is not known here.
+    pub(super) fn after_node_removed(&self, node: &NodeRecord) -> Applied {
+        if self.0.ignores(&node.labels) { Applied::Here } else { Applied::Rebuild }
+    }
+
+    /// Works a changed node object in. Neither how many of the pods there count is known, nor whether it is feasible, so
+    /// everything is counted anew when the node is in other domains than it was.
+    pub(super) fn follow_change(&self, pod: &PodInfo, old: &NodeRecord, new: &NodeRecord) -> Applied {
+        let prepared = &*self.0;
+        let domains = |node: &NodeRecord| {
+            let mut domains = Vec::new();
+            prepared.visit(pod, node, |i, _, domain| domains.push((i, Arc::clone(domain))));
+            (prepared.ignores(&node.labels), domains)
+        };
+        let moved = || {
+            prepared.constraints.iter().any(|constraint| {
+                let key = &constraint.topology_key;
+                !is_by_node(constraint) && old.labels.get(key) != new.labels.get(key)
+            })
+        };
+        if moved() || domains(old) != domains(new) { Applied::Rebuild } else { Applied::Here }
+    }
+
+    /// Works a node in that became feasible, or stopped being so.
+    pub(super) fn follow_feasible(&mut self, node: &NodeRecord, feasible: bool) -> Applied {
+        if self.0.ignores(&node.labels) {
+            return Applied::Here;
+        }
+        let prepared = Arc::make_mut(&mut self.0);
+        prepared.count_feasible(&node.labels, feasible);
+        if prepared.weigh() { Applied::Everywhere } else { Applied::Here }
+    }
+}
+
+/// Turns the scores around: the node with the least gets the most, and those that are not scored get nothing.
+fn normalize(scores: &mut [i64]) {
+    let scored = || scores.iter().copied().filter(|score| *score != NOT_SCORED);
+    let (least, most) = (scored().min().unwrap_or(0), scored().max().unwrap_or(0));
+    for score in scores {
+        *score = match most {
+            _ if *score == NOT_SCORED => 0,
+            0 => MAX_NODE_SCORE,
+            _ => MAX_NODE_SCORE * (most + least - *score) / most,
+        };
+    }
+}
+
+impl PodTopologySpread {
+    /// Whether a node without one of the topology keys is not scored at all.
+    pub(super) fn requires_every_key(&self, pod: &PodInfo) -> bool {
+        !pod.spec.topology_spread.is_empty() || !self.system_defaulted
     }
 }
 
@@ -142,11 +238,19 @@ impl PreScorePlugin for PodTopologySpread {
         nodes: &[NodeIndex],
     ) -> Status {
         let constraints = self.constraints(cx, pod, false);
-        if constraints.is_empty() || cx.node_count() == 0 {
+        if constraints.is_empty() {
             return Status::skip();
         }
-        let requires_every_key = !pod.spec.topology_spread.is_empty() || !self.system_defaulted;
-        let mut prepared = Prepared::new(constraints, requires_every_key, cx, nodes);
+        let mut prepared = Prepared {
+            standings: constraints.iter().map(|_| Standing::default()).collect(),
+            constraints: constraints.into(),
+            scored: 0,
+            requires_every_key: self.requires_every_key(pod),
+        };
+        for index in nodes {
+            prepared.count_feasible(&cx.node(*index).node().labels, true);
+        }
+        prepared.weigh();
         prepared.count(cx, pod);
         state.write(Shared(Arc::new(prepared)));
         Status::success()
@@ -158,22 +262,29 @@ impl ScorePlugin for PodTopologySpread {
         &self,
         _: &Context<'_>,
         state: &CycleState,
-        pod: &PodInfo,
+        _: &PodInfo,
         node: &NodeInfo,
     ) -> Result<i64, Status> {
         let Shared(prepared) = state.read().ok_or_else(|| Status::error(NOT_PREPARED))?;
-        Ok(prepared.score(pod, node))
+        Ok(prepared.score(node.node()))
+    }
+
+    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        match state.read() {
+            Some(Shared(prepared)) if !prepared.constraints.iter().any(is_by_node) => {
+                Scope::Domain(keys(&prepared.constraints))
+            }
+            // Where every node is a domain of its own, pods are counted by node, whatever it calls itself.
+            _ => Scope::Node,
+        }
     }
 
     fn normalization(&self) -> Normalize {
-        Normalize::Custom
+        Normalize::ByRange
     }
 
-    fn normalize(&self, state: &CycleState, _: &PodInfo, scores: &mut [i64]) -> Status {
-        let Some(Shared(prepared)) = state.read() else {
-            return Status::error(NOT_PREPARED);
-        };
-        prepared.normalize(scores);
+    fn normalize(&self, _: &CycleState, _: &PodInfo, scores: &mut [i64]) -> Status {
+        normalize(scores);
         Status::success()
     }
 }

@@ -394,7 +394,7 @@ fn by_default_pods_of_a_service_are_spread_over_hosts_and_zones() {
 }
 
 #[test]
-fn only_what_default_constraints_need_is_read_and_such_pods_are_not_signed() {
+fn only_what_default_constraints_need_is_read() {
     let build = |args| from_args(&args, &Features::default()).unwrap();
     let list = || json!({"defaultingType": "List"});
     assert_eq!(
@@ -402,13 +402,47 @@ fn only_what_default_constraints_need_is_read_and_such_pods_are_not_signed() {
         ["Service", "ReplicationController", "apps/ReplicaSet", "apps/StatefulSet"]
     );
     assert!(build(list()).reads().is_empty());
-    let signs = |args, pod: PodBuilder| {
-        let points = build(args).extension_points();
-        points.sign.is_some_and(|sign| sign.sign(&pod.build(), &mut Signer::default()).is_ok())
+}
+
+#[test]
+fn pods_are_signed_by_the_constraints_that_apply_to_them() {
+    let driver = Driver::new(NAME);
+    let sign_in = |pod: PodBuilder, objects: &Objects| {
+        let mut signer = Signer::default();
+        driver.sign_in(&pod.build(), &Nodes::default(), objects, &mut signer).expect("the plugin signs");
+        signer.finish()
     };
-    assert!(!signs(Value::Null, web("p")));
-    assert!(signs(list(), web("p")));
-    assert!(!signs(list(), web("p").spread([soft(ZONE)])));
+    let sign = |pod| sign_in(pod, &Objects::default());
+    let with = |constraint| sign(web("p").spread([constraint]));
+    assert_eq!(sign(web("p")), sign(pod("q").namespace("other")), "nothing applies to either");
+    assert_eq!(with(hard(ZONE)), sign(web("q").label("id", "2").priority(3).spread([hard(ZONE)])));
+    for other in [
+        soft(ZONE),
+        hard("rack"),
+        TopologySpreadConstraint { max_skew: 2, ..hard(ZONE) },
+        TopologySpreadConstraint { min_domains: Some(2), ..hard(ZONE) },
+        TopologySpreadConstraint { selector: None, ..hard(ZONE) },
+        TopologySpreadConstraint { selector: Some(selector("app", "Exists", &[])), ..hard(ZONE) },
+        TopologySpreadConstraint { honors_affinity: false, ..hard(ZONE) },
+        TopologySpreadConstraint { honors_taints: true, ..hard(ZONE) },
+        TopologySpreadConstraint { match_label_keys: ["app".into()].into(), ..hard(ZONE) },
+    ] {
+        assert_ne!(with(hard(ZONE)), with(other));
+    }
+    let spread = || web("p").spread([hard(ZONE)]);
+    assert_ne!(sign(spread()), sign(spread().namespace("other")));
+    assert_ne!(sign(spread()), sign(pod("p").spread([hard(ZONE)])), "it does not select itself");
+    assert_ne!(sign(spread()), sign(spread().node_selector("disk", "ssd")), "other nodes count");
+    assert_ne!(sign(spread()), sign(spread().required_affinity("disk", "Exists", &[])));
+    let tolerant = |pod: PodBuilder| pod.tolerates("k", "", TaintEffect::NoSchedule);
+    assert_eq!(sign(spread()), sign(tolerant(spread())), "taints have no say");
+    let tainted = || web("p").spread([TopologySpreadConstraint { honors_taints: true, ..hard(ZONE) }]);
+    assert_ne!(sign(tainted()), sign(tolerant(tainted())));
+    let all = || web("p").spread([TopologySpreadConstraint { honors_affinity: false, ..hard(ZONE) }]);
+    assert_eq!(sign(all()), sign(all().node_selector("disk", "ssd")), "node affinity has no say");
+    let services = objects([service("default/s", &[("app", "web")])]);
+    assert_ne!(sign(web("p")), sign_in(web("p"), &services), "a default constraint applies");
+    assert_eq!(sign_in(web("p"), &services), sign_in(web("q").label("id", "2"), &services));
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn is_suitable(
 ) -> bool {
     let wanted = if with_attributes_classes { claim.attributes_class.as_deref() } else { None };
     (volume.claim.is_none() || holds(&volume, claim.object))
-        && volume.capacity >= claim.request
+        && volume.capacity >= claim.size()
         && volume.volume_mode == claim.volume_mode
         && volume.attributes_class.as_deref().unwrap_or("") == wanted.unwrap_or("")
         && !volume.object.terminating
@@ -252,7 +252,8 @@ fn provisioning(
     if provisioner.is_empty() || provisioner == NO_PROVISIONER {
         return Provisioning::Impossible;
     }
-    let counts_storage = claim.request > 0
+    // A request of nothing is one, too: somebody must offer storage.
+    let counts_storage = claim.request.is_some()
         && cx
             .get::<CsiDriver>(&resources::CSI_DRIVER, provisioner)
             .is_some_and(|driver| driver.storage_capacity);
@@ -260,7 +261,7 @@ fn provisioning(
         cx.list::<CsiStorageCapacity>(&resources::CSI_STORAGE_CAPACITY)
             .filter(|storage| {
                 &*storage.storage_class == class.object.name()
-                    && volume_limit(storage).is_some_and(|limit| limit >= claim.request)
+                    && volume_limit(storage).is_some_and(|limit| limit >= claim.size())
             })
             .map(|storage| Arc::clone(storage.object))
             .collect()
@@ -276,7 +277,7 @@ pub(super) fn volume_limit(storage: &CsiStorageCapacity) -> Option<i64> {
 /// The claims for which no node has been selected, the smallest request first, so that small volumes go to small claims.
 fn by_size(delayed: &[DelayedClaim]) -> Box<[usize]> {
     let mut open: Vec<usize> = (0..delayed.len()).filter(|i| delayed[*i].selected_node.is_none()).collect();
-    open.sort_by_key(|i| delayed[*i].body().map_or(0, |claim| claim.request));
+    open.sort_by_key(|i| delayed[*i].body().map_or(0, PersistentVolumeClaim::size));
     open.into()
 }
 

@@ -33,7 +33,7 @@ impl<'a> Usage<'a> {
         for (claim, volume) in &found.bindings {
             if let (Some(claim), Some(volume)) = (claim.body(), PersistentVolume::of(&volume.body)) {
                 let class = usage.of_class(&volume.storage_class);
-                class.requested = class.requested.wrapping_add(claim.request);
+                class.requested = class.requested.wrapping_add(claim.size());
                 class.capacity = class.capacity.wrapping_add(volume.capacity);
             }
         }
@@ -48,7 +48,7 @@ impl<'a> Usage<'a> {
             let storage = storage.and_then(|storage| CsiStorageCapacity::of(&storage.body));
             if let (Some(claim), Some(storage)) = (claim.body(), storage) {
                 let class = usage.of_class(&claim.storage_class);
-                class.requested = class.requested.wrapping_add(claim.request);
+                class.requested = class.requested.wrapping_add(claim.size());
                 class.capacity = storage.capacity.unwrap_or(0);
             }
         }

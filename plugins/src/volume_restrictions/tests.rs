@@ -150,15 +150,15 @@ fn a_pod_that_can_have_no_conflict_is_not_filtered() {
     let objects = objects([exclusive("default/own"), claim("default/shared", "", "")]);
     let free = nodes([node_info(node("a").build(), [])]);
     let cases = [
-        ("no volume", using("p", "default", &[]), true),
-        ("a claim that nobody uses", using("p", "default", &["own"]), true),
-        ("a shared claim", using("p", "default", &["shared"]), true),
-        ("a disk", with_volumes(pod("p"), &[("v", gce("a", true))]), false),
+        ("no volume", using("p", "default", &[]), true, false),
+        ("a claim that nobody uses", using("p", "default", &["own"]), true, true),
+        ("a shared claim", using("p", "default", &["shared"]), true, false),
+        ("a disk", with_volumes(pod("p"), &[("v", gce("a", true))]), false, true),
     ];
-    for (name, pod, skips) in cases {
+    for (name, pod, skips, prepares) in cases {
         let (answer, state) = prepared(&pod, &free, &objects);
         assert_eq!(matches!(answer, PreFilter::Skip), skips, "{name}");
-        assert_eq!(state.read::<Exclusive>().is_none(), skips, "{name}");
+        assert_eq!(state.read::<Exclusive>().is_some(), prepares, "{name}");
     }
 }
 
@@ -215,15 +215,20 @@ fn a_claim_that_appears_helps_the_pods_that_name_it() {
 }
 
 #[test]
-fn what_was_prepared_changes_with_the_users_of_the_pods_claims_only() {
-    let pod = using("p", "default", &["own"]);
-    let (user, bystander) = (using("q", "default", &["own"]), using("q", "elsewhere", &["own"]));
-    let mut state = CycleState::new();
-    for (other, expected) in [(user, Applied::Rebuild), (bystander, Applied::Yes)] {
-        let node = node_info(node("n").build(), [other.clone()]);
-        assert_eq!(VolumeRestrictions.pod_added(&mut state, &pod, &other, &node), expected);
-        assert_eq!(VolumeRestrictions.pod_removed(&mut state, &pod, &other, &node), expected);
-        assert_eq!(VolumeRestrictions.node_added(&mut state, &pod, &node), expected);
-        assert_eq!(VolumeRestrictions.node_removed(&mut state, &pod, &node), expected);
+fn what_was_prepared_changes_with_the_users_of_the_pods_exclusive_claims_only() {
+    let objects = objects([exclusive("default/own"), claim("default/shared", "", "")]);
+    let pod = using("p", "default", &["own", "shared"]);
+    let cases = [
+        ("a user", using("q", "default", &["own"]), Applied::Rebuild),
+        ("a user of a namesake", using("q", "elsewhere", &["own"]), Applied::Here),
+        ("a user of a shared claim", using("q", "default", &["shared"]), Applied::Here),
+    ];
+    let (_, mut state) = prepared(&pod, &Nodes::default(), &objects);
+    for (name, other, expected) in cases {
+        let node = node("n").build();
+        assert_eq!(VolumeRestrictions.pod_added(&mut state, &pod, &other, &node), expected, "{name}");
+        assert_eq!(VolumeRestrictions.pod_removed(&mut state, &pod, &other, &node), expected, "{name}");
+        assert_eq!(VolumeRestrictions.node_added(&mut state, &pod, &node), Applied::Here);
+        assert_eq!(VolumeRestrictions.node_removed(&mut state, &pod, &node), Applied::Here);
     }
 }

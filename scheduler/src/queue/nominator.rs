@@ -90,6 +90,11 @@ impl Nominator {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
+    /// The nodes that pods have been promised.
+    pub(crate) fn promised(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_node.keys()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -115,6 +115,38 @@ fn all_bind_plugins_may_skip() {
 }
 
 #[test]
+fn a_bind_plugin_may_turn_the_pod_down_and_only_time_helps() {
+    let log = Log::default();
+    let mut bed = tried(vec![reserver("R", &log)]);
+    bed.node(node("n2").allocatable("cpu", "8"));
+    for name in ["b", "c"] {
+        bed.pod(pod(name).request("cpu", "6"));
+        bed.cycle();
+    }
+    assert_eq!(bed.place("c"), Some(Place::Unschedulable));
+    bed.said();
+    bed.bound("b", BindOutcome::Rejected("not on this day".to_owned()));
+    let message = "not on this day";
+    assert_eq!(
+        bed.said(),
+        [
+            format!("b Warning FailedScheduling Scheduling: {message}"),
+            format!("b patch False Unschedulable: {message}"),
+        ],
+        "it is no scheduler error, and the plugin is not named"
+    );
+    assert_eq!(log.take(), ["R unreserve"]);
+    assert_eq!((bed.place("b"), bed.node_of("b")), (Some(Place::Backoff), None));
+    assert!(bed.queued("b").unschedulable_plugins.is_empty(), "no plugin waits for anything");
+    assert_eq!(bed.place("c"), Some(Place::Backoff), "what it had is free for others");
+    bed.bound("b", BindOutcome::Bound);
+    assert!(bed.said().is_empty(), "its binding is over");
+    bed.pass_seconds(2);
+    while bed.cycle() {}
+    assert!(bed.said().contains(&"c bind to n2".to_owned()));
+}
+
+#[test]
 fn the_bind_plugin_that_failed_is_named_also_when_it_takes_a_while_to_say_so() {
     for certainty in [Certainty::Refused, Certainty::Unknown] {
         let mut bed = tried(vec![]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use supercargo_framework::plugin::Permit;
+use supercargo_framework::pod::PodCondition;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Feature, Features};
 
@@ -43,12 +44,22 @@ fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
 }
 
 #[test]
-fn without_tracking_a_condition_does_not_say_of_which_generation_it_speaks() {
-    let generation = |on| {
+fn without_tracking_a_condition_says_of_which_generation_it_speaks_only_if_it_did_before() {
+    let generation = |on, before| {
         let features = Features::default().with(Feature::PodObservedGenerationTracking, on);
         let mut bed = Bed::of(Options { features, ..options(plugins(Vec::new())) });
         bed.node(node("n1"));
-        bed.pod(big("a").with(|pod| pod.generation = 3));
+        let told = PodCondition {
+            status: "False".into(),
+            reason: "Unschedulable".into(),
+            message: "another one".into(),
+            observed_generation: before,
+            last_transition: None,
+        };
+        bed.pod(big("a").with(|pod| {
+            pod.generation = 3;
+            pod.status.pod_scheduled = Some(told);
+        }));
         bed.cycle();
         let patched = |effect| match effect {
             Effect::PatchPodStatus(patch) => patch.condition,
@@ -56,5 +67,13 @@ fn without_tracking_a_condition_does_not_say_of_which_generation_it_speaks() {
         };
         bed.effects().into_iter().find_map(patched).unwrap().observed_generation
     };
-    assert_eq!((generation(false), generation(true)), (None, Some(3)));
+    for (on, before, expected) in [
+        (true, None, Some(3)),
+        (true, Some(2), Some(3)),
+        (false, None, None),
+        (false, Some(0), None),
+        (false, Some(2), Some(3)),
+    ] {
+        assert_eq!(generation(on, before), expected, "{on} {before:?}");
+    }
 }

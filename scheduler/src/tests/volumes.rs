@@ -54,7 +54,7 @@ pub(super) fn volume(version: &str, holder: Option<&str>) -> Object {
 pub(super) fn claim(name: &str, version: &str, bound_to: &str) -> Object {
     let body = PersistentVolumeClaim {
         storage_class: CLASS.into(),
-        request: 5,
+        request: Some(5),
         volume_name: bound_to.into(),
         ..Default::default()
     };

@@ -242,7 +242,7 @@ impl Bed {
         for message in self.inboxes.iter().flat_map(Receiver::try_iter) {
             match message {
                 Message::Input(input) => inputs.push(input),
-                Message::WaitFor { .. } | Message::Start | Message::Stop => {}
+                Message::WaitFor { .. } | Message::Start | Message::Room | Message::Stop => {}
             }
         }
         for input in inputs {

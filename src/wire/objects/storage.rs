@@ -117,7 +117,7 @@ impl<'a> Document<'a> for Volume<'a> {
         let class = class(&self.metadata, Some(&spec.storage_class_name));
         let required = spec.node_affinity.required.as_ref();
         Ok(Body::PersistentVolume(PersistentVolume {
-            capacity: bytes(&spec.capacity, format_args!("spec.capacity"))?,
+            capacity: bytes(&spec.capacity, format_args!("spec.capacity"))?.unwrap_or(0),
             access_modes: shared.texts(&spec.access_modes),
             volume_mode: volume_mode(&spec.volume_mode),
             storage_class: shared.text(class),
@@ -217,10 +217,10 @@ fn volume_mode(mode: &str) -> VolumeMode {
     if mode == "Block" { VolumeMode::Block } else { VolumeMode::Filesystem }
 }
 
-/// The storage in a list of amounts.
-fn bytes(amounts: &Pairs<'_>, path: fmt::Arguments<'_>) -> Result<i64, Misfit> {
+/// The storage in a list of amounts, if it is there.
+fn bytes(amounts: &Pairs<'_>, path: fmt::Arguments<'_>) -> Result<Option<i64>, Misfit> {
     let storage = amounts.iter().find(|(name, _)| *name == "storage");
-    storage.map_or(Ok(0), |(name, amount)| whole_bytes(amount, format_args!("{path}[{name}]")))
+    storage.map(|(name, amount)| whole_bytes(amount, format_args!("{path}[{name}]"))).transpose()
 }
 
 /// An amount in bytes, rounded up.

@@ -177,11 +177,13 @@ fn a_claim_says_what_it_wants() {
         "status": {"phase": "Bound"},
     }));
     assert_eq!((&*found.volume_name, &*found.storage_class, &*found.phase), ("v", "fast", "Bound"));
-    assert_eq!((found.request, found.volume_mode), (1 << 30, VolumeMode::Filesystem));
+    assert_eq!((found.request, found.volume_mode), (Some(1 << 30), VolumeMode::Filesystem));
     assert_eq!((found.access_modes.len(), found.attributes_class.as_deref()), (1, Some("gold")));
     assert!(found.selector.unwrap().matches(&labels(&[("a", "b")])));
+    let nothing = claim(json!({"spec": {"resources": {"requests": {"storage": "0"}}}}));
+    assert_eq!(nothing.request, Some(0), "to ask for nothing is not the same as not to ask");
     let bare = claim(json!({}));
-    assert_eq!((bare.request, &bare.selector, &*bare.storage_class), (0, &None, ""));
+    assert_eq!((bare.request, &bare.selector, &*bare.storage_class), (None, &None, ""));
 }
 
 #[test]

@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use supercargo::config::Config;
+use supercargo_framework::{ActionType, EventResource};
 
 use super::compare::{Difference, Meant};
 use super::scenario::Scenario;
 use super::{folder, hold, in_memory, is_recording, memory, show};
-use alteration::{Alteration, wrapped};
+use alteration::{Alteration, Change, wrapped};
 
 /// So many servers at a time.
 const SERVERS: usize = 2;
@@ -35,6 +36,13 @@ fn whatever_rule_is_altered_a_scenario_notices() {
         return;
     }
     hold(all());
+}
+
+/// The configuration of a scheduler that does not see when a node helps a pod that lacks resources.
+pub(super) fn deaf_to_nodes(config: &Config) -> Result<Config> {
+    let what = "NodeResourcesFit: deaf to nodes";
+    let change = Change::Plugin("NodeResourcesFit", twist::deaf_to(EventResource::Node, ActionType::ALL));
+    Alteration { what, rule: "", change, noticed_by: &[] }.apply(config)
 }
 
 /// What became of an alteration.

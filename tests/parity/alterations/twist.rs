@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use supercargo_framework::binding::{BindingContext, BoxFuture};
-use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
     PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, PreFlight,
-    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, ScorePlugin, ScoreScope,
+    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, Scope, ScorePlugin,
 };
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext,
@@ -16,7 +16,7 @@ use supercargo_framework::{
 };
 
 /// A change to what a plugin answers at a point.
-type Change<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
+type Altering<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
 
 /// Alters the extension points of a plugin.
 pub(super) type Twist = Arc<dyn Fn(ExtensionPoints) -> ExtensionPoints + Send + Sync>;
@@ -166,7 +166,7 @@ pub(super) fn removed_forgotten() -> Twist {
 
 /// Its answer to Filter.
 pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) -> Twist {
-    struct At(Arc<dyn FilterPlugin>, Change<Status>);
+    struct At(Arc<dyn FilterPlugin>, Altering<Status>);
 
     impl FilterPlugin for At {
         fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
@@ -174,7 +174,7 @@ pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) 
         }
     }
 
-    let change: Change<Status> = Arc::new(change);
+    let change: Altering<Status> = Arc::new(change);
     Arc::new(move |mut points| {
         points.filter = points.filter.map(|at| Arc::new(At(at, Arc::clone(&change))) as _);
         points
@@ -270,8 +270,8 @@ impl ScorePlugin for AtScore {
         self.plugin.score(cx, state, pod, node).map(self.change)
     }
 
-    fn scope(&self) -> ScoreScope {
-        self.plugin.scope()
+    fn scope(&self, state: &CycleState, pod: &PodInfo) -> Scope {
+        self.plugin.scope(state, pod)
     }
 
     fn normalization(&self) -> Normalize {
@@ -300,11 +300,33 @@ pub(super) fn normalized(normalization: Normalize) -> Twist {
     at_score(|score| score, Some(normalization))
 }
 
+/// It scores nodes like this instead.
+pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> Twist {
+    struct At(fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64);
+
+    impl ScorePlugin for At {
+        fn score(
+            &self,
+            cx: &Context<'_>,
+            _: &CycleState,
+            pod: &PodInfo,
+            node: &NodeInfo,
+        ) -> Result<i64, Status> {
+            Ok((self.0)(cx, pod, node))
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.score = points.score.map(|_| Arc::new(At(by)) as _);
+        points
+    })
+}
+
 /// The events that it wants to hear of.
 pub(super) fn events(
     change: impl Fn(Vec<EventRegistration>) -> Vec<EventRegistration> + Send + Sync + 'static,
 ) -> Twist {
-    struct At(Arc<dyn EnqueueExtensions>, Change<Vec<EventRegistration>>);
+    struct At(Arc<dyn EnqueueExtensions>, Altering<Vec<EventRegistration>>);
 
     impl EnqueueExtensions for At {
         fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
@@ -312,7 +334,7 @@ pub(super) fn events(
         }
     }
 
-    let change: Change<_> = Arc::new(change);
+    let change: Altering<_> = Arc::new(change);
     Arc::new(move |mut points| {
         points.enqueue_extensions =
             points.enqueue_extensions.map(|at| Arc::new(At(at, Arc::clone(&change))) as _);
@@ -337,6 +359,24 @@ pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
         events.push(EventRegistration::always(resource.clone(), action));
         events
     })
+}
+
+/// It hears of these events, too, and never wants to try the pod.
+pub(super) fn sleeps_on(resource: EventResource, action: ActionType) -> Twist {
+    events(move |mut events| {
+        let skip = |_: &PodInfo, _: &Change| Ok(QueueingHint::Skip);
+        events.push(EventRegistration::hinted(resource.clone(), action, skip));
+        events
+    })
+}
+
+/// It does not hear of new nodes. Of their taints it does, as it would if it heard of new nodes.
+pub(super) fn deaf_to_new_nodes() -> Twist {
+    let twists = [
+        deaf_to(EventResource::Node, ActionType::ADD),
+        wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT),
+    ];
+    Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))
 }
 
 /// Its hints of events of this kind always say so.
@@ -418,8 +458,8 @@ pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
             self.0.score(cx, state, &self.seen(pod), node)
         }
 
-        fn scope(&self) -> ScoreScope {
-            self.0.scope()
+        fn scope(&self, state: &CycleState, pod: &PodInfo) -> Scope {
+            self.0.scope(state, &self.seen(pod))
         }
 
         fn normalization(&self) -> Normalize {

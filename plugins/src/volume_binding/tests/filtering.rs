@@ -226,7 +226,7 @@ fn a_volume_of_the_claims_own_decides() {
 #[test]
 fn small_claims_get_small_volumes() {
     let sized = |name: &str, size| volume(name, |volume| volume.capacity = size);
-    let asking = |name: &str, size| claim(name, |claim| claim.request = size);
+    let asking = |name: &str, size| claim(name, |claim| claim.request = Some(size));
     let volumes = || [sized("large", 10), sized("small", 5)];
     let both = volumes().into_iter().chain([asking("c", 8), asking("d", 3)]);
     assert_eq!(verdict(both), "", "the small claim leaves the large volume alone");
@@ -287,6 +287,22 @@ fn storage_must_be_large_enough_where_the_driver_counts_it() {
         verdict([driver(true), other, dynamic_claim("c")])
     };
     assert_eq!((of_class(DYNAMIC), of_class(LOCAL)), (String::new(), NO_STORAGE.to_owned()));
+    let asking = |request| {
+        claim("c", |claim| {
+            claim.storage_class = DYNAMIC.into();
+            claim.request = request;
+        })
+    };
+    let little = || storage("s", Some("a"), Some(0), None);
+    for (name, request, objects, expected) in [
+        ("who does not ask needs no storage", None, vec![], ""),
+        ("who asks for nothing asks", Some(0), vec![], NO_STORAGE),
+        ("and is content with nothing", Some(0), vec![little()], ""),
+        ("unlike who asks for something", Some(1), vec![little()], NO_STORAGE),
+    ] {
+        let objects = objects.into_iter().chain([driver(true), asking(request)]);
+        assert_eq!(verdict(objects), expected, "{name}");
+    }
     let own = volume("v", |volume| volume.storage_class = DYNAMIC.into());
     assert_eq!(verdict([driver(true), own, dynamic_claim("c")]), "", "a volume that exists needs none");
 }

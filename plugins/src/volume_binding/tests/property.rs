@@ -41,7 +41,7 @@ fn random_volume(index: usize) -> impl Strategy<Value = Object> {
 fn random_claim(index: usize) -> impl Strategy<Value = Object> {
     (1..5_i64, 0..10, any::<bool>()).prop_map(move |(request, oddity, dynamic)| {
         claim(NAMES[index], |claim| {
-            claim.request = request;
+            claim.request = Some(request);
             claim.storage_class = if dynamic { DYNAMIC } else { LOCAL }.into();
             match oddity {
                 0 => claim.selector = Some(selector("tier", "fast")),
@@ -80,7 +80,7 @@ fn is_admissible(volume: &Object, claim: &Object, zone: &str) -> bool {
     let (Body::PersistentVolume(v), Body::PersistentVolumeClaim(c)) = (&volume.body, &claim.body) else {
         return false;
     };
-    let fits = v.capacity >= c.request
+    let fits = v.capacity >= c.size()
         && v.storage_class == c.storage_class
         && v.attributes_class == c.attributes_class
         && !volume.terminating;

@@ -31,7 +31,7 @@ fn sized(name: &str, capacity: i64) -> Object {
 fn asking(name: &str, class: &str, request: i64) -> Object {
     claim(name, |claim| {
         claim.storage_class = class.into();
-        claim.request = request;
+        claim.request = Some(request);
     })
 }
 

@@ -67,7 +67,7 @@ pub(super) fn claim(name: &str, change: impl FnOnce(&mut PersistentVolumeClaim))
     let mut body = PersistentVolumeClaim {
         storage_class: LOCAL.into(),
         access_modes: ["ReadWriteOnce".into()].into(),
-        request: 5,
+        request: Some(5),
         phase: "Pending".into(),
         raw: raw(name),
         ..Default::default()

@@ -2,6 +2,7 @@
 
 mod company;
 mod nodes;
+mod others;
 mod preemption;
 mod queue;
 mod scores;
@@ -14,7 +15,15 @@ use super::alteration::{Alteration, Change};
 use super::twist::Twist;
 
 pub(super) fn all() -> Vec<Alteration> {
-    let all = [nodes::all(), scores::all(), queue::all(), preemption::all(), company::all(), volumes::all()];
+    let all = [
+        nodes::all(),
+        scores::all(),
+        queue::all(),
+        preemption::all(),
+        company::all(),
+        volumes::all(),
+        others::all(),
+    ];
     all.into_iter().flatten().collect()
 }
 

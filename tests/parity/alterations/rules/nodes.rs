@@ -2,17 +2,18 @@
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::ports::Protocol;
-use supercargo_framework::{ActionType, EventResource, Labels};
+use supercargo_framework::{ActionType, EventResource, Feature, Labels};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to, filter, hints, pod, pre_filter, wakes_on};
+use super::super::twist::{deaf_to, deaf_to_new_nodes, filter, hints, pod, pre_filter, sleeps_on, wakes_on};
 use super::{
     admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable,
     with_spec,
 };
 
 pub(super) fn all() -> Vec<Alteration> {
-    [unschedulable(), taints(), affinity(), ports(), resources()].into_iter().flatten().collect()
+    let all = [unschedulable(), name(), taints(), affinity(), ports(), resources(), features()];
+    all.into_iter().flatten().collect()
 }
 
 fn unschedulable() -> Vec<Alteration> {
@@ -47,6 +48,27 @@ fn unschedulable() -> Vec<Alteration> {
             "a new toleration is worth another try (5.2)",
             plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
             &["wake/cordon-tolerated"],
+        ),
+    ]
+}
+
+/// A pod that names its node is no scheduler's business, so Filter never has anything to object to, and who never
+/// objects need not hear of new nodes: neither a Filter that passes nor one that is deaf can be noticed. That it is asked
+/// at all can be.
+fn name() -> Vec<Alteration> {
+    const NAME: &str = "NodeName";
+    vec![
+        alter(
+            "NodeName: every pod names another node",
+            "a pod that names a node fits no other (5.3)",
+            plugin(NAME, pod(|pod| pod.node_name = Some("elsewhere".into()))),
+            &["fit/exactly"],
+        ),
+        alter(
+            "NodeName: every pod names the node b",
+            "a pod that names a node fits that one (5.3)",
+            plugin(NAME, pod(|pod| pod.node_name = Some("b".into()))),
+            &["score/images-of-half-the-maximum"],
         ),
     ]
 }
@@ -242,7 +264,7 @@ fn ports() -> Vec<Alteration> {
         alter(
             "NodePorts: deaf to new nodes",
             "a new node is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
+            plugin(NAME, deaf_to_new_nodes()),
             &["wake/node-added-with-the-port-free"],
         ),
     ]
@@ -336,14 +358,70 @@ fn resources() -> Vec<Alteration> {
         alter(
             "NodeResourcesFit: deaf to new nodes",
             "a new node is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::ADD)),
+            plugin(NAME, deaf_to_new_nodes()),
             &["wake/node-added-with-room"],
         ),
         alter(
-            "NodeResourcesFit: deaf to nodes, and so to taints",
-            "who hears of nodes hears of their taints, too (1.7)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::ALL)),
+            "NodeResourcesFit: no change of a taint helps",
+            "whoever hears of new nodes is woken by every change of a taint, too (1.7)",
+            plugin(NAME, sleeps_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
             &["wake/taints-wake-the-full"],
+        ),
+    ]
+}
+
+fn features() -> Vec<Alteration> {
+    const NAME: &str = "NodeDeclaredFeatures";
+    vec![
+        alter(
+            "NodeDeclaredFeatures: Filter passes",
+            "a pod goes where what it needs is declared (5.19)",
+            plugin(NAME, filter(passes)),
+            &["features/not-declared"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: another reason",
+            "the reason is \"node(s) didn't match Pod's required features\" (5.19)",
+            plugin(NAME, filter(reworded)),
+            &["features/not-declared"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: its objection may be resolved",
+            "no removal of pods makes a node declare anything (5.19)",
+            plugin(NAME, filter(resolvable)),
+            &["features/not-declared"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: every pod needs something",
+            "who needs no feature goes anywhere (5.19)",
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.required_features = ["X".into()].into()))),
+            &["features/no-need-of-any"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: the gate is off",
+            "the plugin does something where its gate is on (5.19)",
+            Change::Built(NAME, |_, features| {
+                *features = features.clone().with(Feature::NodeDeclaredFeatures, false);
+            }),
+            &["features/not-declared"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: no change of a node helps",
+            "what is declared now is worth another try (5.2)",
+            plugin(NAME, hints(EventResource::Node, Skip)),
+            &["features/declared"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: deaf to what is declared",
+            "any other declaration is worth another try (5.2)",
+            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_DECLARED_FEATURE)),
+            &["features/another-is-declared"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: wakes on a label",
+            "a label is not worth another try (5.2)",
+            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
+            &["features/a-label-is-no-feature"],
         ),
     ]
 }

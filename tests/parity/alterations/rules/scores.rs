@@ -1,10 +1,11 @@
 //! Which of the nodes that may have a pod is the best.
 
 use supercargo_framework::plugin::Normalize;
+use supercargo_framework::{Context, NodeInfo, PodInfo};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{normalized, score};
-use super::{alter, plugin};
+use super::super::twist::{normalized, pod, score, scored};
+use super::{alter, plugin, with_spec};
 use supercargo::config::PluginSet;
 
 pub(super) fn all() -> Vec<Alteration> {
@@ -136,6 +137,17 @@ fn resources() -> Vec<Alteration> {
     ]
 }
 
+/// How much a node's images are worth, from 0 at the minimum to 100 at the maximum for each container; both in MiB.
+fn images_between(cx: &Context<'_>, pod: &PodInfo, node: &NodeInfo, (min, max): (f64, f64)) -> i64 {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let present = pod.spec.images.iter().filter(|image| node.node().has_image(image));
+    let known = present.filter_map(|image| cx.image(image));
+    let worth: f64 =
+        known.map(|image| image.size as f64 * image.nodes as f64 / cx.node_count() as f64 / MIB).sum();
+    let max = max * pod.spec.image_containers as f64;
+    (100.0 * (worth.clamp(min, max) - min) / (max - min)) as i64
+}
+
 fn images() -> Vec<Alteration> {
     const NAME: &str = "ImageLocality";
     vec![
@@ -150,6 +162,30 @@ fn images() -> Vec<Alteration> {
             "nodes that have the images are better, not worse (5.17)",
             plugin(NAME, score(|score| 100 - score)),
             &["score/images"],
+        ),
+        alter(
+            "ImageLocality: no minimum",
+            "less than 23 MiB of images are worth nothing (5.17)",
+            plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (0.0, 1000.0)))),
+            &["score/images-below-the-minimum"],
+        ),
+        alter(
+            "ImageLocality: a lower maximum",
+            "more images are worth more, up to 1000 MiB (5.17)",
+            plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 500.0)))),
+            &["score/images-of-half-the-maximum"],
+        ),
+        alter(
+            "ImageLocality: a higher maximum",
+            "1000 MiB of images are worth as much as there can be (5.17)",
+            plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 2000.0)))),
+            &["score/images-above-the-maximum"],
+        ),
+        alter(
+            "ImageLocality: one maximum for all",
+            "the maximum is for each container (5.17)",
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.image_containers = 1))),
+            &["score/images-for-two-containers"],
         ),
     ]
 }

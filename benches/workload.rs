@@ -11,73 +11,102 @@ use serde_json::Value;
 /// A workload, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Workload {
-    pub(crate) name: String,
-    pub(crate) ops: Vec<Op>,
+pub struct Workload {
+    /// Its name, scheduler_perf's.
+    pub name: String,
+    /// What is done, in order.
+    pub ops: Vec<Op>,
     /// How many of everything; the first is the one that is run unless another is named.
-    pub(crate) workloads: Vec<Size>,
+    pub workloads: Vec<Size>,
 }
 
 /// A size of a workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Size {
-    pub(crate) name: String,
-    pub(crate) params: Params,
+pub struct Size {
+    /// Its name.
+    pub name: String,
+    /// What the operations' parameters are.
+    pub params: Params,
 }
 
 /// How many of everything, by name.
-pub(crate) type Params = BTreeMap<String, usize>;
+pub type Params = BTreeMap<String, usize>;
 
 /// The parameter that says how many pods are measured.
-pub(crate) const MEASURED: &str = "measurePods";
-/// What does not grow with the cluster.
-const FIXED: &[&str] = &["initNamespaces"];
+pub const MEASURED: &str = "measurePods";
+/// What does not grow with the cluster: there are more namespaces instead.
+const PER_NAMESPACE: &str = "initPodsPerNamespace";
 
 /// Something that is done, with scheduler_perf's name for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "opcode", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub(crate) enum Op {
+pub enum Op {
     /// Nodes of a template.
     CreateNodes {
+        /// How many.
         count: Count,
+        /// Their template.
         node_template: String,
         /// A label whose values are given out in turn.
         label_node_prepare_strategy: Option<LabelStrategy>,
-        /// An object that comes with each node, of its name.
-        csi_node_template: Option<String>,
+        /// How many volumes of a driver each node takes.
+        #[serde(default)]
+        csi_node_allocatable: BTreeMap<String, usize>,
     },
     /// Namespaces `<prefix>-0`, `<prefix>-1`, …
     CreateNamespaces {
+        /// How many.
         count: Count,
+        /// What their names begin with.
         prefix: String,
+        /// Their labels.
         #[serde(default)]
         labels: BTreeMap<String, String>,
     },
     /// An object of any other kind.
-    CreateAny { template: String },
+    CreateAny {
+        /// Its template.
+        template: String,
+    },
     /// Pods of a template. Those that are not measured are there before, spread evenly over the nodes.
     CreatePods {
+        /// How many.
         count: Count,
+        /// Their template.
         pod_template: String,
+        /// Their namespace.
         #[serde(default = "default_namespace")]
         namespace: String,
         /// A volume for each of them, and a claim that is bound to it.
         persistent_volume_template: Option<String>,
+        /// The claim's template.
         persistent_volume_claim_template: Option<String>,
         /// Whether these are what is measured.
         #[serde(default)]
         collect_metrics: bool,
-        /// How many of those that are bound are deleted per second while others are measured.
+        /// How many of those that are there before are deleted per second while others are measured.
         #[serde(default)]
-        deletions_per_second: usize,
+        delete_pods_per_second: usize,
     },
     /// As many pods in each of the namespaces with this prefix, there before.
-    CreatePodSets { count: Count, namespace_prefix: String, pods_per_namespace: Count, pod_template: String },
+    CreatePodSets {
+        /// How many namespaces.
+        count: Count,
+        /// What their names begin with.
+        namespace_prefix: String,
+        /// How many pods in each.
+        pods_per_namespace: Count,
+        /// The pods' template.
+        pod_template: String,
+    },
     /// Objects that are created while others are measured.
     Churn {
+        /// Whether they go again.
         mode: ChurnMode,
+        /// Their templates.
         templates: Vec<String>,
+        /// One of each comes or goes every so often.
         interval_milliseconds: u64,
         /// How many of each there are at most, when they are created again and again; then they are deleted in turn.
         #[serde(default)]
@@ -89,32 +118,39 @@ fn default_namespace() -> String {
     "default".to_owned()
 }
 
+/// What becomes of objects that come meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum ChurnMode {
+pub enum ChurnMode {
     /// Ever more of them.
     Create,
     /// As many as `number` says, then those are deleted one by one, and so on.
     Recreate,
 }
 
+/// A label that nodes get.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct LabelStrategy {
-    pub(crate) label_key: String,
-    pub(crate) label_values: Vec<String>,
+pub struct LabelStrategy {
+    /// Its key.
+    pub label_key: String,
+    /// Its values, given out in turn.
+    pub label_values: Vec<String>,
 }
 
 /// A number, or `$` and the name of the parameter that has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Count {
+pub enum Count {
+    /// The number.
     Number(usize),
+    /// The parameter, with its `$`.
     Param(String),
 }
 
 impl Count {
-    pub(crate) fn of(&self, params: &Params) -> Result<usize> {
+    /// The number.
+    pub fn of(&self, params: &Params) -> Result<usize> {
         match self {
             Self::Number(count) => Ok(*count),
             Self::Param(name) => {
@@ -134,7 +170,7 @@ impl Count {
 
 impl Workload {
     /// The size of this name, or the first.
-    pub(crate) fn size(&self, name: Option<&str>) -> Result<&Size> {
+    pub fn size(&self, name: Option<&str>) -> Result<&Size> {
         match name {
             None => self.workloads.first().with_context(|| format!("{} has no sizes", self.name)),
             Some(name) => {
@@ -145,12 +181,13 @@ impl Workload {
         }
     }
 
-    pub(crate) fn has_size(&self, name: &str) -> bool {
+    /// Whether there is a size of this name.
+    pub fn has_size(&self, name: &str) -> bool {
         self.workloads.iter().any(|size| size.name == name)
     }
 
     /// How many nodes there are beside those whose number is part of the workload.
-    pub(crate) fn nodes(&self, params: &Params) -> usize {
+    pub fn nodes(&self, params: &Params) -> usize {
         let counts = self.ops.iter().filter_map(|op| match op {
             Op::CreateNodes { count, .. } => params.get(count.param()?),
             _ => None,
@@ -160,15 +197,14 @@ impl Workload {
 
     /// The same for as many nodes: everything grows or shrinks with them, but what is measured does not grow, unless so many
     /// pods are asked for; and then not beyond what fills the nodes as much.
-    pub(crate) fn scaled(&self, params: &Params, nodes: Option<usize>, pods: Option<usize>) -> Params {
+    pub fn scaled(&self, params: &Params, nodes: Option<usize>, pods: Option<usize>) -> Params {
         let base = self.nodes(params);
-        let wanted = nodes.filter(|_| base > 0).unwrap_or(base).max(1);
-        let grown = |count: usize| if base == 0 { count } else { (count * wanted).div_ceil(base) };
-        let scaled = |(name, count): (&String, &usize)| {
-            let most = grown(*count);
+        let wanted = nodes.filter(|_| base > 0).unwrap_or(base);
+        let scaled = |(name, &count): (&String, &usize)| {
+            let most = if base == 0 || count == 0 { count } else { (count * wanted / base).max(1) };
             let count = match name.as_str() {
-                MEASURED => pods.unwrap_or(*count).min(most),
-                name if FIXED.contains(&name) => *count,
+                MEASURED => pods.unwrap_or(count).min(most),
+                PER_NAMESPACE => count,
                 _ => most,
             };
             (name.clone(), count)
@@ -178,18 +214,19 @@ impl Workload {
 }
 
 /// The files of workloads and templates.
-pub(crate) struct Library {
+#[derive(Debug)]
+pub struct Library {
     dir: PathBuf,
 }
 
 impl Library {
     /// Those beside the benchmarks.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         Self { dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads") }
     }
 
     /// All workloads, by name.
-    pub(crate) fn workloads(&self) -> Result<Vec<Workload>> {
+    pub fn workloads(&self) -> Result<Vec<Workload>> {
         let entries = fs::read_dir(&self.dir).with_context(|| format!("read {}", self.dir.display()))?;
         let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
@@ -199,7 +236,7 @@ impl Library {
     }
 
     /// A template: an object, laid over another if it extends one.
-    pub(crate) fn template(&self, name: &str) -> Result<Value> {
+    pub fn template(&self, name: &str) -> Result<Value> {
         let path = self.dir.join("templates").join(format!("{name}.yaml"));
         let mut template: Value = read(&path)?;
         let extends = template.as_object_mut().and_then(|object| object.remove("extends"));
@@ -230,5 +267,43 @@ fn lay_over(under: &mut Value, over: Value) {
             }
         }
         (under, over) => *under = over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_laid_over_the_one_it_extends() {
+        let library = Library::here();
+        let pod = library.template("pod-with-preferred-zone-spread").unwrap();
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "100m");
+        assert_eq!(pod["metadata"]["labels"]["color"], "blue");
+        assert_eq!(pod["spec"]["topologySpreadConstraints"][0]["whenUnsatisfiable"], "ScheduleAnyway");
+        assert!(pod["extends"].is_null());
+    }
+
+    #[test]
+    fn everything_goes_with_the_nodes_but_what_is_measured_does_not_grow() {
+        let workloads = Library::here().workloads().unwrap();
+        let basic = workloads.iter().find(|workload| workload.name == "SchedulingBasic").unwrap();
+        let own = &basic.size(None).unwrap().params;
+        let scaled = |nodes, pods| {
+            let params = basic.scaled(own, nodes, pods);
+            (params["initNodes"], params["initPods"], params[MEASURED])
+        };
+        assert_eq!(scaled(None, None), (5000, 1000, 10_000));
+        assert_eq!(scaled(Some(500), None), (500, 100, 1000));
+        assert_eq!(scaled(Some(50_000), None), (50_000, 10_000, 10_000));
+        assert_eq!(scaled(Some(50_000), Some(20_000)), (50_000, 10_000, 20_000));
+        assert_eq!(scaled(Some(500), Some(20_000)), (500, 100, 1000), "it would be fuller than the file's");
+    }
+
+    #[test]
+    fn a_size_that_there_is_not_is_refused_with_those_there_are() {
+        let workloads = Library::here().workloads().unwrap();
+        let error = workloads[0].size(Some("none")).unwrap_err().to_string();
+        assert!(error.contains(&workloads[0].workloads[0].name), "{error}");
     }
 }

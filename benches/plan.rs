@@ -1,16 +1,21 @@
 //! From a workload to its objects, as the API server would have stored them. Both schedulers are given these.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::workload::{ChurnMode, LabelStrategy, Library, Op, Params, Workload};
 
 /// The scheduler that the pods name.
-pub(crate) const SCHEDULER: &str = "supercargo";
+pub const SCHEDULER: &str = "supercargo";
+
+/// What the names of objects begin with that come and go meanwhile.
+pub const CHURN: &str = "churn-";
 
 /// How the pods that are measured differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signatures {
+pub enum Signatures {
     /// In nothing but their names.
     Identical,
     /// In what they request: so many different pods, in random order.
@@ -20,14 +25,15 @@ pub(crate) enum Signatures {
 }
 
 /// Everything that a run creates.
-pub(crate) struct Plan {
+pub struct Plan {
     /// What progress is told of.
-    pub(crate) label: String,
+    pub label: String,
     nodes: Vec<NodeGroup>,
     /// Objects of other kinds that do not come in numbers.
     objects: Vec<Value>,
     groups: Vec<PodGroup>,
-    pub(crate) churn: Vec<Churn>,
+    /// What comes and goes while pods are measured.
+    pub churn: Vec<Churn>,
     signatures: Signatures,
     /// Where the random order begins.
     seed: u64,
@@ -37,22 +43,26 @@ struct NodeGroup {
     template: Value,
     count: usize,
     labels: Option<LabelStrategy>,
-    csi_node: Option<Value>,
+    /// How many volumes of a driver each takes.
+    csi: BTreeMap<String, usize>,
 }
 
 /// Pods of one template.
-pub(crate) struct PodGroup {
+pub struct PodGroup {
     template: Value,
     namespaces: Vec<String>,
-    pub(crate) count: usize,
+    /// How many.
+    pub count: usize,
     volume: Option<(Value, Value)>,
-    pub(crate) kind: GroupKind,
+    /// What they are for.
+    pub kind: GroupKind,
     /// How many are deleted per second of those that are there before.
-    pub(crate) deletions_per_second: usize,
+    pub deletions_per_second: usize,
 }
 
+/// What pods are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupKind {
+pub enum GroupKind {
     /// On a node before anything is measured.
     Bound,
     /// Waits, and is not meant to be scheduled.
@@ -62,15 +72,20 @@ pub(crate) enum GroupKind {
 }
 
 /// Objects that come and go meanwhile.
-pub(crate) struct Churn {
-    pub(crate) templates: Vec<Value>,
-    pub(crate) interval_milliseconds: u64,
-    pub(crate) mode: ChurnMode,
-    pub(crate) number: usize,
+pub struct Churn {
+    /// One of each.
+    pub templates: Vec<Value>,
+    /// How often something happens.
+    pub interval_milliseconds: u64,
+    /// Whether they go again.
+    pub mode: ChurnMode,
+    /// How many there are at most if they go again.
+    pub number: usize,
 }
 
 impl Plan {
-    pub(crate) fn new(
+    /// The plan of a workload with these parameters.
+    pub fn new(
         library: &Library,
         workload: &Workload,
         params: &Params,
@@ -96,13 +111,12 @@ impl Plan {
 
     fn add(&mut self, library: &Library, op: &Op, params: &Params) -> Result<()> {
         match op {
-            Op::CreateNodes { count, node_template, label_node_prepare_strategy, csi_node_template } => {
-                let csi_node = csi_node_template.as_ref().map(|name| library.template(name)).transpose()?;
+            Op::CreateNodes { count, node_template, label_node_prepare_strategy, csi_node_allocatable } => {
                 self.nodes.push(NodeGroup {
                     template: library.template(node_template)?,
                     count: count.of(params)?,
                     labels: label_node_prepare_strategy.clone(),
-                    csi_node,
+                    csi: csi_node_allocatable.clone(),
                 });
             }
             Op::CreateNamespaces { count, prefix, labels } => {
@@ -118,7 +132,7 @@ impl Plan {
                 persistent_volume_template,
                 persistent_volume_claim_template,
                 collect_metrics,
-                deletions_per_second,
+                delete_pods_per_second,
             } => {
                 let template = library.template(pod_template)?;
                 let volume = match (persistent_volume_template, persistent_volume_claim_template) {
@@ -138,7 +152,7 @@ impl Plan {
                     count: count.of(params)?,
                     volume,
                     kind,
-                    deletions_per_second: *deletions_per_second,
+                    deletions_per_second: *delete_pods_per_second,
                 });
             }
             Op::CreatePodSets { count, namespace_prefix, pods_per_namespace, pod_template } => {
@@ -168,32 +182,46 @@ impl Plan {
         Ok(())
     }
 
-    pub(crate) fn node_count(&self) -> usize {
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
         self.nodes.iter().map(|group| group.count).sum()
     }
 
-    pub(crate) fn groups(&self) -> impl Iterator<Item = &PodGroup> {
+    /// The pods, by template.
+    pub fn groups(&self) -> impl Iterator<Item = &PodGroup> {
         self.groups.iter()
     }
 
     /// The groups of a kind, with their numbers.
-    pub(crate) fn groups_of(&self, kind: GroupKind) -> impl Iterator<Item = (usize, &PodGroup)> {
+    pub fn groups_of(&self, kind: GroupKind) -> impl Iterator<Item = (usize, &PodGroup)> {
         self.groups.iter().enumerate().filter(move |(_, group)| group.kind == kind)
     }
 
-    /// The group of a pod, by its name; `None` for pods that come and go meanwhile.
-    pub(crate) fn group_of(&self, name: &str) -> Option<&PodGroup> {
-        let number = name.strip_prefix("pod-")?.split('-').next()?;
-        self.groups.get(number.parse::<usize>().ok()?)
+    /// Whether the pod of this name is one that is measured.
+    pub fn is_measured(&self, name: &str) -> bool {
+        let number = name.strip_prefix("pod-").and_then(|rest| rest.split('-').next()?.parse::<usize>().ok());
+        let group = number.and_then(|number| self.groups.get(number));
+        group.is_some_and(|group| group.kind == GroupKind::Measured)
+    }
+
+    /// A pod of this name, as it was created, and the name of what it shares with others; `None` if there is none.
+    pub fn pod_named(&self, name: &str) -> Option<(String, Value)> {
+        if name.starts_with(CHURN) {
+            let templates = self.churn.iter().flat_map(|churn| &churn.templates);
+            return Some((CHURN.to_owned(), templates.cloned().find(|template| template["kind"] == "Pod")?));
+        }
+        let mut parts = name.strip_prefix("pod-")?.split('-').map(str::parse::<usize>);
+        let (number, i) = (parts.next()?.ok()?, parts.next()?.ok()?);
+        (i < self.groups.get(number)?.count).then(|| (number.to_string(), self.pod(number, i)))
     }
 
     /// How many pods are measured.
-    pub(crate) fn measured(&self) -> usize {
+    pub fn measured(&self) -> usize {
         self.groups_of(GroupKind::Measured).map(|(_, group)| group.count).sum()
     }
 
     /// The nodes, each followed by what comes with it.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = Value> {
+    pub fn nodes(&self) -> impl Iterator<Item = Value> {
         let firsts = self.nodes.iter().scan(0, |next, group| {
             *next += group.count;
             Some(*next - group.count)
@@ -205,7 +233,7 @@ impl Plan {
     }
 
     /// The name of a node.
-    pub(crate) fn node_name(&self, at: usize) -> String {
+    pub fn node_name(&self, at: usize) -> String {
         let mut first = 0;
         for group in &self.nodes {
             if at < first + group.count {
@@ -217,7 +245,7 @@ impl Plan {
     }
 
     /// The objects of other kinds that are there before any pod.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = Value> {
+    pub fn objects(&self) -> impl Iterator<Item = Value> {
         let volumes = self.groups.iter().enumerate().flat_map(|(number, group)| {
             (0..group.count).filter_map(move |i| group.volume(number, i)).flatten()
         });
@@ -225,7 +253,7 @@ impl Plan {
     }
 
     /// A pod as it is created; one that is there before is on its node.
-    pub(crate) fn pod(&self, number: usize, i: usize) -> Value {
+    pub fn pod(&self, number: usize, i: usize) -> Value {
         let group = &self.groups[number];
         let mut pod = group.pod(number, i);
         match group.kind {
@@ -276,11 +304,20 @@ impl NodeGroup {
         {
             node["metadata"]["labels"][label_key] = json!(label_values[i % label_values.len()]);
         }
-        let csi_node = self.csi_node.clone().map(|mut csi_node| {
-            csi_node["metadata"]["name"] = json!(name);
-            identified(csi_node)
-        });
-        std::iter::once(node).chain(csi_node).collect()
+        std::iter::once(node).chain(self.csi_node(&name)).collect()
+    }
+
+    /// What says how many volumes the node takes.
+    fn csi_node(&self, name: &str) -> Option<Value> {
+        if self.csi.is_empty() {
+            return None;
+        }
+        let driver = |(driver, count): (&String, &usize)| json!({ "name": driver, "nodeID": name, "allocatable": { "count": count } });
+        let drivers: Vec<_> = self.csi.iter().map(driver).collect();
+        Some(identified(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+            "metadata": { "name": name }, "spec": { "drivers": drivers },
+        })))
     }
 }
 
@@ -311,8 +348,10 @@ impl PodGroup {
         claim["metadata"]["namespace"] = json!(namespace);
         claim["spec"]["volumeName"] = json!(name);
         claim["status"] = json!({ "phase": "Bound" });
-        let (volume, claim) = (identified(volume), identified(claim));
-        let mut volume = volume;
+        let (mut volume, claim) = (identified(volume), identified(claim));
+        if volume["spec"]["csi"].is_object() {
+            volume["spec"]["csi"]["volumeHandle"] = json!(name);
+        }
         volume["spec"]["claimRef"] = json!({
             "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"],
         });
@@ -337,7 +376,7 @@ fn namespace(name: &str, labels: &Map<String, Value>) -> Value {
 }
 
 /// With what the server gives an object: an identity, a version, a time.
-pub(crate) fn identified(mut object: Value) -> Value {
+pub fn identified(mut object: Value) -> Value {
     let metadata = &mut object["metadata"];
     if metadata["uid"].is_null() {
         let identity =
@@ -376,4 +415,64 @@ fn mix(number: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn plan(name: &str, signatures: Signatures) -> Plan {
+        let library = Library::here();
+        let workloads = library.workloads().unwrap();
+        let workload = workloads.iter().find(|workload| workload.name == name).unwrap();
+        let params = &workload.size(None).unwrap().params;
+        Plan::new(&library, workload, params, signatures, 1).unwrap()
+    }
+
+    fn distinct(signatures: Signatures, part: &str, pods: usize) -> usize {
+        let plan = plan("SchedulingBasic", signatures);
+        let (number, _) = plan.groups_of(GroupKind::Measured).next().unwrap();
+        let parts = (0..pods).map(|i| plan.pod(number, i).pointer(part).map(ToString::to_string));
+        parts.collect::<BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn there_are_as_many_signatures_as_asked_for() {
+        assert_eq!(distinct(Signatures::Identical, "/spec", 1000), 1);
+        assert_eq!(distinct(Signatures::Many(100), "/spec", 2000), 100);
+        let many = distinct(Signatures::Many(10_000), "/spec", 10_000);
+        assert!((6000..10_000).contains(&many), "drawn at random, {many} of them come in so many pods");
+        assert_eq!(distinct(Signatures::UniqueLabels, "/spec", 1000), 1);
+        assert_eq!(distinct(Signatures::UniqueLabels, "/metadata/labels", 1000), 1000);
+    }
+
+    #[test]
+    fn pods_that_are_there_before_are_spread_evenly() {
+        let plan = plan("PreemptionAsync", Signatures::Identical);
+        let (number, group) = plan.groups_of(GroupKind::Bound).next().unwrap();
+        let node = |i| plan.pod(number, i)["spec"]["nodeName"].as_str().unwrap().to_owned();
+        assert_eq!(group.count, 4 * plan.node_count());
+        assert_eq!(node(0), node(plan.node_count()));
+        assert_eq!((0..5000).map(node).collect::<BTreeSet<_>>().len(), 5000);
+    }
+
+    #[test]
+    fn a_pod_is_known_by_its_name() {
+        let plan = plan("Unschedulable", Signatures::Identical);
+        assert_eq!(plan.pod_named("pod-1-7").unwrap().1["metadata"]["name"], "pod-1-7");
+        assert!(plan.pod_named("pod-1-10000").is_none());
+        assert_eq!(plan.pod_named("churn-3").unwrap().1["spec"]["priority"], 10);
+    }
+
+    #[test]
+    fn volumes_and_claims_belong_to_each_other() {
+        let plan = plan("SchedulingCSIPVs", Signatures::Identical);
+        let find = |kind: &str| plan.objects().find(|object| object["kind"] == kind).unwrap();
+        let (volume, claim) = (find("PersistentVolume"), find("PersistentVolumeClaim"));
+        assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
+        assert_eq!(claim["spec"]["volumeName"], volume["metadata"]["name"]);
+        assert_eq!(plan.nodes().count(), 2 * plan.node_count(), "a CSINode for each node");
+    }
 }

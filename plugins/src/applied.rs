@@ -1,0 +1,54 @@
+//! How far a change reaches, put together from what several parts of a plugin's state say of it.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+use supercargo_framework::plugin::Applied;
+
+/// The change has a say in answers about nodes that share the value of this label with the node of the change.
+pub(crate) fn in_domain(key: &Arc<str>) -> Applied {
+    Applied::Domain(smallvec![Arc::clone(key)])
+}
+
+/// As far as this says too.
+pub(crate) fn widen(applied: &mut Applied, by: Applied) {
+    let so_far = std::mem::replace(applied, Applied::Here);
+    *applied = join(so_far, by);
+}
+
+/// As far as either says.
+pub(crate) fn join(a: Applied, b: Applied) -> Applied {
+    match (a, b) {
+        (Applied::Rebuild, _) | (_, Applied::Rebuild) => Applied::Rebuild,
+        (Applied::Everywhere, _) | (_, Applied::Everywhere) => Applied::Everywhere,
+        (Applied::Here, other) | (other, Applied::Here) => other,
+        (Applied::Domain(mut keys), Applied::Domain(others)) => {
+            for key in others {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+            Applied::Domain(keys)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_further_reach_wins_and_domains_add_up() {
+        let (zone, host) = (Arc::from("zone"), Arc::from("host"));
+        let both = join(in_domain(&zone), in_domain(&host));
+        assert_eq!(both, Applied::Domain(smallvec![zone.clone(), host.clone()]));
+        assert_eq!(join(both.clone(), in_domain(&host)), both);
+        let rising = [Applied::Here, both, Applied::Everywhere, Applied::Rebuild];
+        for (i, less) in rising.iter().enumerate() {
+            for more in &rising[i..] {
+                assert_eq!(join(less.clone(), more.clone()), *more);
+                assert_eq!(join(more.clone(), less.clone()), *more);
+            }
+        }
+    }
+}

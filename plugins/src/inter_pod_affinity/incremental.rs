@@ -1,0 +1,84 @@
+//! Keeps what PreFilter and PreScore prepared current.
+
+use supercargo_framework::plugin::{Applied, IncrementalPlugin};
+use supercargo_framework::{CycleState, NodeInfo, NodeRecord, PodInfo};
+
+use super::{InterPodAffinity, filtering, scoring};
+use crate::applied::widen;
+
+/// As far as the change reaches in the one state and in the other. Either is missing only where the plugin is not asked
+/// whatever happens to other pods.
+fn follow_pod(
+    state: &mut CycleState,
+    pod: &PodInfo,
+    changed: &PodInfo,
+    node: &NodeRecord,
+    delta: i64,
+) -> Applied {
+    let filtering = state.read_mut::<filtering::Prepared>();
+    let mut applied =
+        filtering.map_or(Applied::Here, |prepared| prepared.follow_pod(pod, changed, &node.labels, delta));
+    let scoring = state.read_mut::<scoring::Prepared>();
+    widen(
+        &mut applied,
+        scoring.map_or(Applied::Here, |prepared| prepared.follow_pod(pod, changed, &node.labels, delta)),
+    );
+    applied
+}
+
+impl IncrementalPlugin for InterPodAffinity {
+    fn pod_added(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        added: &PodInfo,
+        node: &NodeRecord,
+    ) -> Applied {
+        follow_pod(state, pod, added, node, 1)
+    }
+
+    fn pod_removed(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        removed: &PodInfo,
+        node: &NodeRecord,
+    ) -> Applied {
+        follow_pod(state, pod, removed, node, -1)
+    }
+
+    /// Nodes count by the pods on them, and this one has none.
+    fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
+    }
+
+    fn node_removed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
+        Applied::Here
+    }
+
+    /// The pods that count in the node's domains are not known one by one, so everything is counted anew when the node is
+    /// in other domains than it was, of those that any term that has a say speaks of.
+    fn node_changed(
+        &self,
+        state: &mut CycleState,
+        _: &PodInfo,
+        old: &NodeRecord,
+        new: &NodeRecord,
+    ) -> Applied {
+        if old.labels == new.labels {
+            return Applied::Here;
+        }
+        let filtering = state.read::<filtering::Prepared>();
+        let scoring = state.read::<scoring::Prepared>();
+        let mut keys = filtering
+            .into_iter()
+            .flat_map(filtering::Prepared::keys)
+            .chain(scoring.into_iter().flat_map(scoring::Prepared::keys));
+        let moves = keys.any(|key| old.labels.get(key) != new.labels.get(key));
+        if moves { Applied::Rebuild } else { Applied::Here }
+    }
+
+    fn feasible_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo, _: bool) -> Applied {
+        Applied::Here
+    }
+}

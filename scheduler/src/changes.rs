@@ -1,0 +1,121 @@
+//! What has changed, in order: what evaluation tables catch up with.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use supercargo_framework::{NodeIndex, NodeRecord, PodInfo, Text};
+
+/// A change of what plugins read.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// A pod came to a node, which was then like this.
+    PodAdded { index: NodeIndex, node: Arc<NodeRecord>, pod: Arc<PodInfo> },
+    /// A pod left a node.
+    PodRemoved { index: NodeIndex, node: Arc<NodeRecord>, pod: Arc<PodInfo> },
+    /// A node came, without pods; those that it brought came right after.
+    NodeAdded { index: NodeIndex, node: Arc<NodeRecord> },
+    /// A node went; its pods went right before.
+    NodeRemoved { index: NodeIndex, node: Arc<NodeRecord> },
+    /// A node object changed.
+    NodeChanged { index: NodeIndex, old: Arc<NodeRecord>, new: Arc<NodeRecord> },
+    /// An object of another kind came, went or changed.
+    Object { resource: Text, key: Arc<str> },
+}
+
+impl Change {
+    /// The node that it is about.
+    pub(crate) fn index(&self) -> Option<NodeIndex> {
+        match self {
+            Self::PodAdded { index, .. }
+            | Self::PodRemoved { index, .. }
+            | Self::NodeAdded { index, .. }
+            | Self::NodeRemoved { index, .. }
+            | Self::NodeChanged { index, .. } => Some(*index),
+            Self::Object { .. } => None,
+        }
+    }
+}
+
+/// A place in the log: after all changes so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cursor(u64);
+
+impl Cursor {
+    /// The place after the next change.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// So many changes are kept. Whoever is further behind starts over: by then that costs no more.
+const KEPT: usize = 1 << 16;
+
+/// The latest changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangeLog {
+    changes: VecDeque<Change>,
+    end: u64,
+}
+
+impl ChangeLog {
+    pub(crate) fn push(&mut self, change: Change) {
+        if self.changes.len() == KEPT {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+        self.end += 1;
+    }
+
+    /// Where the log ends.
+    pub(crate) fn end(&self) -> Cursor {
+        Cursor(self.end)
+    }
+
+    /// How many changes there are since; `None` when some of them are no longer known.
+    pub(crate) fn lag(&self, cursor: Cursor) -> Option<usize> {
+        let lag = (self.end - cursor.0) as usize;
+        (lag <= self.changes.len()).then_some(lag)
+    }
+
+    /// The changes since, each with its place, in order; those that are no longer known are left out.
+    pub(crate) fn since(&self, cursor: Cursor) -> impl Iterator<Item = (Cursor, &Change)> {
+        let lag = self.lag(cursor).unwrap_or(self.changes.len());
+        let first = self.end - lag as u64;
+        let changes = self.changes.range(self.changes.len() - lag..);
+        changes.enumerate().map(move |(i, change)| (Cursor(first + i as u64), change))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(key: &str) -> Change {
+        Change::Object { resource: "Service".into(), key: key.into() }
+    }
+
+    #[test]
+    fn changes_are_read_from_a_place_on_until_they_are_forgotten() {
+        let mut log = ChangeLog::default();
+        let start = log.end();
+        assert_eq!(log.lag(start), Some(0));
+        log.push(object("a"));
+        let middle = log.end();
+        log.push(object("b"));
+        let keys = |log: &ChangeLog, from| {
+            let keys = log.since(from).map(|(_, change)| match change {
+                Change::Object { key, .. } => key.to_string(),
+                other => panic!("{other:?}"),
+            });
+            keys.collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&log, start), ["a", "b"]);
+        assert_eq!(keys(&log, middle), ["b"]);
+        assert_eq!(log.since(start).map(|(at, _)| at).collect::<Vec<_>>(), [start, middle]);
+        for _ in 0..KEPT {
+            log.push(object("c"));
+        }
+        assert_eq!((log.lag(start), log.lag(middle)), (None, None));
+        assert_eq!(keys(&log, log.end()), Vec::<String>::new());
+    }
+}

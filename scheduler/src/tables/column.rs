@@ -1,0 +1,636 @@
+//! One plugin's answers about every node.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use supercargo_framework::context::Context;
+use supercargo_framework::plugin::{Applied, FilterPlugin, PreFilter, Scope, ScorePlugin};
+use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Nodes, PodInfo, Status};
+
+use super::Refusal;
+use super::layout::{Keys, Topology};
+use super::reads::Reads;
+use super::rule::{Rule, Rules};
+use crate::changes::{Change, ChangeLog, Cursor};
+use crate::cycle::Running;
+use crate::profile::Judge;
+
+/// What a table is brought up to date with.
+pub(super) struct View<'a> {
+    /// Notes what is read.
+    pub(super) cx: &'a Context<'a>,
+    pub(super) nodes: &'a Nodes,
+    pub(super) log: &'a ChangeLog,
+    pub(super) labels_version: u64,
+    pub(super) pod: &'a PodInfo,
+    pub(super) running: &'a Running,
+    pub(super) topology: &'a mut Topology,
+    pub(super) rules: &'a mut Rules,
+    /// How many rows have been brought up to date one by one.
+    pub(super) replays: &'a mut u64,
+}
+
+impl View<'_> {
+    pub(super) fn replayed(&mut self, rows: usize) {
+        *self.replays += rows as u64;
+    }
+}
+
+/// Where a plugin's answers are kept.
+#[derive(Debug)]
+pub(super) enum Answers<T> {
+    /// Here, by [`NodeIndex`].
+    PerNode(Vec<T>),
+    /// Nowhere: they are asked for each domain of these few.
+    PerDomain(Keys),
+}
+
+impl<T> Answers<T> {
+    pub(super) fn keys(&self) -> &[std::sync::Arc<str>] {
+        match self {
+            Self::PerNode(_) => &[],
+            Self::PerDomain(keys) => keys,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::PerNode(rows) => rows.capacity() * size_of::<T>(),
+            Self::PerDomain(_) => 0,
+        }
+    }
+}
+
+/// A verdict: an index of [`Verdicts::statuses`].
+pub(super) type Verdict = u16;
+/// The node passes.
+pub(super) const PASSES: Verdict = 0;
+/// The node does not pass; why has not been asked.
+pub(super) const UNASKED: Verdict = 1;
+
+/// What a filter says.
+#[derive(Debug)]
+pub(super) struct Verdicts {
+    pub(super) answers: Answers<Verdict>,
+    scope: Scope,
+    /// The answers that there are, the plugin named in them.
+    statuses: Vec<Status>,
+}
+
+/// What a score plugin says.
+#[derive(Debug)]
+pub(super) struct Scores {
+    pub(super) answers: Answers<i64>,
+    scope: Scope,
+}
+
+/// A row that is another because of a change elsewhere.
+type Touched = (Cursor, NodeIndex);
+
+/// One plugin's state and answers, for all pods that it cannot tell apart.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) state: CycleState,
+    /// Whether PreFilter has skipped: then Filter is not asked.
+    pub(super) skips_filter: bool,
+    pub(super) verdicts: Option<Verdicts>,
+    pub(super) scores: Option<Scores>,
+    reads: Reads,
+    cursor: Cursor,
+    labels_version: u64,
+    /// Rises when any row may be another.
+    pub(super) version: u64,
+    touched: VecDeque<Touched>,
+    /// Rows touched before this are forgotten.
+    touched_from: Cursor,
+    /// How many tables it is part of.
+    pub(super) users: usize,
+    /// Whether the last attempt to work something in has failed half way.
+    is_broken: bool,
+}
+
+/// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
+const MOST_STATUSES: usize = 4096;
+/// So many touched rows are remembered.
+const MOST_TOUCHED: usize = 1024;
+
+impl Column {
+    /// Asks the plugin about every node.
+    pub(super) fn new(view: &mut View<'_>, judge: &Judge) -> Result<Self, Refusal> {
+        let mut column = Self {
+            state: CycleState::new(),
+            skips_filter: false,
+            verdicts: None,
+            scores: None,
+            reads: Reads::default(),
+            cursor: view.log.end(),
+            labels_version: view.labels_version,
+            version: 0,
+            touched: VecDeque::new(),
+            touched_from: view.log.end(),
+            users: 0,
+            is_broken: false,
+        };
+        column.build(view, judge)?;
+        Ok(column)
+    }
+
+    /// Forgets everything and asks again.
+    fn rebuild(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        self.state = CycleState::new();
+        (self.verdicts, self.scores, self.reads) = (None, None, Reads::default());
+        self.touched.clear();
+        self.touched_from = view.log.end();
+        self.version += 1;
+        self.cursor = view.log.end();
+        self.labels_version = view.labels_version;
+        self.build(view, judge)
+    }
+
+    fn build(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        self.pre_filter(view, judge)?;
+        let scores = self.pre_score(view, judge)?;
+        self.reads.note_of_all(view.cx.take_reads())?;
+        if let Some((_, plugin)) = judge.filter.as_ref().filter(|_| !self.skips_filter) {
+            let scope = plugin.scope(&self.state, view.pod);
+            let answers = match coarse_keys(view, &scope) {
+                Some(keys) => Answers::PerDomain(keys),
+                None => Answers::PerNode(Vec::new()),
+            };
+            let statuses = vec![Status::success(), Status::success()];
+            self.verdicts = Some(Verdicts { answers, scope, statuses });
+            self.ask_filter_of_all(view, judge)?;
+        }
+        if let Some((_, plugin)) = judge.score.as_ref().filter(|_| scores) {
+            let scope = plugin.scope(&self.state, view.pod);
+            self.scores = Some(Scores::new(view, scope));
+            self.ask_score_of_all(view, judge)?;
+        }
+        Ok(())
+    }
+
+    fn pre_filter(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        let Some(plugin) = &judge.pre_filter else { return Ok(()) };
+        view.running.set("PreFilter", judge.name);
+        self.skips_filter = match plugin.pre_filter(view.cx, &mut self.state, view.pod) {
+            PreFilter::AllNodes => false,
+            PreFilter::Skip => true,
+            // Few nodes are looked at, and quickly.
+            PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Refusal::Passing),
+        };
+        if judge.incremental.is_none() || (judge.sets_aside && !self.skips_filter) {
+            return Err(Refusal::Lasting);
+        }
+        Ok(())
+    }
+
+    /// Runs PreScore, unless it depends on the feasible nodes; whether there are scores to be kept here.
+    fn pre_score(&mut self, view: &View<'_>, judge: &Judge) -> Result<bool, Refusal> {
+        let Some(plugin) = &judge.pre_score else { return Ok(true) };
+        if judge.incremental.is_none() {
+            return Err(Refusal::Lasting);
+        }
+        if plugin.depends_on_nodes() {
+            return Ok(false);
+        }
+        view.running.set("PreScore", judge.name);
+        let status = plugin.pre_score(view.cx, &mut self.state, view.pod, &[]);
+        if status.is_skip() {
+            return Ok(false);
+        }
+        if status.is_success() { Ok(true) } else { Err(Refusal::Passing) }
+    }
+
+    fn ask_filter_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else { return Ok(()) };
+        let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(()) };
+        let slots = view.nodes.columns().len();
+        rows.clear();
+        let mut passes = vec![true; slots];
+        view.running.set("Filter", judge.name);
+        if plugin.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
+            rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
+            return self.reads.note_of_all(view.cx.take_reads());
+        }
+        rows.resize(slots, PASSES);
+        for (index, _) in view.nodes.iter() {
+            let verdict =
+                verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+            rows[index.0 as usize] = verdict;
+        }
+        Ok(())
+    }
+
+    fn ask_score_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        match (&judge.score, &mut self.scores) {
+            (Some((_, plugin)), Some(scores)) => {
+                scores.ask_of_all(view, judge.name, &**plugin, &self.state, &mut self.reads)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Works in what has changed.
+    pub(super) fn catch_up(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        if self.cursor == view.log.end() && !self.is_broken {
+            return Ok(());
+        }
+        let was_broken = std::mem::replace(&mut self.is_broken, true);
+        if was_broken { self.rebuild(view, judge) } else { self.work_in(view, judge) }?;
+        self.is_broken = false;
+        Ok(())
+    }
+
+    fn work_in(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+        let slots = view.nodes.columns().len();
+        let bearable = |lag: usize| lag <= 64.max(slots / 4);
+        if !view.log.lag(self.cursor).is_some_and(bearable) && view.rules.follow(Rule::Behind) {
+            return self.rebuild(view, judge);
+        }
+        if self.labels_version != view.labels_version {
+            self.labels_version = view.labels_version;
+            if self.has_other_keys(view) && view.rules.follow(Rule::Domain) {
+                return self.rebuild(view, judge);
+            }
+        }
+        let mut again = Again::default();
+        for (at, change) in view.log.since(self.cursor) {
+            if !self.take(view, judge, at, change, &mut again) {
+                return self.rebuild(view, judge);
+            }
+        }
+        self.cursor = view.log.end();
+        self.ask_again(view, judge, again)
+    }
+
+    /// Whether a key that had few domains has many now, or the other way round.
+    fn has_other_keys(&self, view: &mut View<'_>) -> bool {
+        let mut differs = |scope: &Scope, kept: &[_]| {
+            let keys = coarse_keys(view, scope);
+            keys.is_some() == kept.is_empty() && matches!(scope, Scope::Domain(_))
+        };
+        let filter = self.verdicts.as_ref().is_some_and(|it| differs(&it.scope, it.answers.keys()));
+        filter || self.scores.as_ref().is_some_and(|it| differs(&it.scope, it.answers.keys()))
+    }
+
+    /// Takes one change; `false` when everything must be made anew.
+    fn take(
+        &mut self,
+        view: &mut View<'_>,
+        judge: &Judge,
+        at: Cursor,
+        change: &Change,
+        again: &mut Again,
+    ) -> bool {
+        if let Change::Object { resource, key } = change {
+            if self.reads.object_concerns_all(resource, key, view.rules) {
+                return false;
+            }
+            if self.reads.object_concerns_node(resource)
+                && let Some(index) = view.nodes.index_of(key)
+                && view.rules.follow(Rule::ObjectOfNode)
+            {
+                again.rows.push(Row { index, because: Because::Elsewhere });
+                self.touch(at, index);
+            }
+            return true;
+        }
+        let (old, new) = match change {
+            Change::NodeAdded { node, .. } => (None, Some(&**node)),
+            Change::NodeRemoved { node, .. } => (Some(&**node), None),
+            Change::NodeChanged { old, new, .. } => (Some(&**old), Some(&**new)),
+            _ => (None, None),
+        };
+        if (old.is_some() || new.is_some()) && self.reads.node_concerns_all(old, new, view.rules) {
+            return false;
+        }
+        if let Some(index) = change.index() {
+            let because = match change {
+                Change::NodeAdded { .. } => Because::NodeCame,
+                Change::NodeChanged { .. } => Because::NodeObject,
+                _ => Because::Pods,
+            };
+            again.rows.push(Row { index, because });
+        }
+        match apply(view, judge, &mut self.state, change) {
+            Applied::Here => true,
+            Applied::Domain(keys) => {
+                if view.rules.follow(Rule::StateOfDomain) {
+                    self.touch_domains(view, &keys, at, change, again);
+                }
+                true
+            }
+            Applied::Everywhere => {
+                again.all |= view.rules.follow(Rule::StateOfAll);
+                true
+            }
+            Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
+        }
+    }
+
+    fn touch_domains(
+        &mut self,
+        view: &mut View<'_>,
+        keys: &[std::sync::Arc<str>],
+        at: Cursor,
+        change: &Change,
+        again: &mut Again,
+    ) {
+        let kept_per_node = [
+            self.verdicts.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_))),
+            self.scores.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_))),
+        ];
+        if kept_per_node == [false, false] {
+            return;
+        }
+        for node in nodes_of(change) {
+            for key in keys {
+                let Some(value) = node.labels.get(key) else { continue };
+                for index in view.topology.domain(view.nodes, key, value) {
+                    again.rows.push(Row { index: *index, because: Because::Elsewhere });
+                    self.touch(at, *index);
+                }
+            }
+        }
+    }
+
+    fn touch(&mut self, at: Cursor, index: NodeIndex) {
+        if self.touched.len() == MOST_TOUCHED
+            && let Some((forgotten, _)) = self.touched.pop_front()
+        {
+            self.touched_from = self.touched_from.max(forgotten.next());
+        }
+        self.touched.push_back((at, index));
+    }
+
+    /// The rows that have become others since because of changes elsewhere; `None` when not all are known.
+    pub(super) fn touched_since(&self, cursor: Cursor) -> Option<impl Iterator<Item = NodeIndex>> {
+        let since = self.touched.iter().rev().take_while(move |(at, _)| *at >= cursor);
+        (cursor >= self.touched_from || self.touched.is_empty()).then(|| since.map(|(_, index)| *index))
+    }
+
+    fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge, again: Again) -> Result<(), Refusal> {
+        if again.all {
+            self.version += 1;
+            self.touched.clear();
+            self.touched_from = view.log.end();
+            self.ask_filter_of_all(view, judge)?;
+            return self.ask_score_of_all(view, judge);
+        }
+        let slots = view.nodes.columns().len();
+        if let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts)
+            && let Answers::PerNode(rows) = &mut verdicts.answers
+        {
+            rows.resize(slots, PASSES);
+            for index in concerned(&again, &verdicts.scope, view) {
+                let verdict =
+                    verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+                rows[index.0 as usize] = verdict;
+            }
+        }
+        if let (Some((_, plugin)), Some(scores)) = (&judge.score, &mut self.scores) {
+            let due = concerned(&again, &scores.scope, view);
+            scores.ask_again(view, judge.name, &**plugin, &self.state, &mut self.reads, &due)?;
+        }
+        Ok(())
+    }
+
+    /// The status of a node that does not pass.
+    pub(super) fn status(
+        &mut self,
+        view: &View<'_>,
+        judge: &Judge,
+        index: NodeIndex,
+    ) -> Result<Option<Status>, Refusal> {
+        let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else {
+            return Ok(None);
+        };
+        let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(None) };
+        let row = &mut rows[index.0 as usize];
+        if *row == UNASKED {
+            *row = verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+        }
+        Ok((*row != PASSES).then(|| verdicts.statuses[*row as usize].clone()))
+    }
+
+    /// How many bytes it takes, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        let verdicts = self.verdicts.as_ref().map_or(0, |verdicts| verdicts.answers.bytes());
+        let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
+        verdicts + scores + self.touched.capacity() * size_of::<Touched>() + size_of::<Self>()
+    }
+}
+
+/// The statuses of a column, each once.
+trait Statuses {
+    /// Asks the filter about a node.
+    fn ask(
+        &mut self,
+        view: &View<'_>,
+        judge: &Judge,
+        state: &CycleState,
+        reads: &mut Reads,
+        plugin: &dyn FilterPlugin,
+        index: NodeIndex,
+    ) -> Result<Verdict, Refusal>;
+}
+
+impl Statuses for Vec<Status> {
+    fn ask(
+        &mut self,
+        view: &View<'_>,
+        judge: &Judge,
+        state: &CycleState,
+        reads: &mut Reads,
+        plugin: &dyn FilterPlugin,
+        index: NodeIndex,
+    ) -> Result<Verdict, Refusal> {
+        let node = view.nodes.at(index);
+        view.running.set("Filter", judge.name);
+        let status = plugin.filter(view.cx, state, view.pod, node);
+        reads.note_of_node(view.cx.take_reads(), node.name())?;
+        if status.is_success() {
+            return Ok(PASSES);
+        }
+        if !status.is_rejected() {
+            return Err(Refusal::Passing);
+        }
+        let status = status.by(judge.name);
+        let unasked = UNASKED as usize + 1;
+        let known = self[unasked..].iter().position(|known| *known == status);
+        let place = known.map_or(self.len(), |place| place + unasked);
+        if place == self.len() {
+            if place >= MOST_STATUSES {
+                return Err(Refusal::Passing);
+            }
+            self.push(status);
+        }
+        Ok(place as Verdict)
+    }
+}
+
+impl Scores {
+    pub(super) fn new(view: &mut View<'_>, scope: Scope) -> Self {
+        let answers = match coarse_keys(view, &scope) {
+            Some(keys) => Answers::PerDomain(keys),
+            None => Answers::PerNode(Vec::new()),
+        };
+        Self { answers, scope }
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(super) fn ask_of_all(
+        &mut self,
+        view: &View<'_>,
+        name: &'static str,
+        plugin: &dyn ScorePlugin,
+        state: &CycleState,
+        reads: &mut Reads,
+    ) -> Result<(), Refusal> {
+        let Answers::PerNode(rows) = &mut self.answers else { return Ok(()) };
+        rows.clear();
+        rows.resize(view.nodes.columns().len(), 0);
+        view.running.set("Score", name);
+        if plugin.score_columns(view.cx, state, view.pod, view.nodes, rows) {
+            return reads.note_of_all(view.cx.take_reads());
+        }
+        for (index, _) in view.nodes.iter() {
+            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, index)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask_again(
+        &mut self,
+        view: &View<'_>,
+        name: &'static str,
+        plugin: &dyn ScorePlugin,
+        state: &CycleState,
+        reads: &mut Reads,
+        due: &[NodeIndex],
+    ) -> Result<(), Refusal> {
+        let Answers::PerNode(rows) = &mut self.answers else { return Ok(()) };
+        rows.resize(view.nodes.columns().len(), 0);
+        for index in due {
+            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.answers.bytes()
+    }
+}
+
+fn ask_score(
+    view: &View<'_>,
+    name: &'static str,
+    plugin: &dyn ScorePlugin,
+    state: &CycleState,
+    reads: &mut Reads,
+    index: NodeIndex,
+) -> Result<i64, Refusal> {
+    let node = view.nodes.at(index);
+    view.running.set("Score", name);
+    let score = plugin.score(view.cx, state, view.pod, node).map_err(|_| Refusal::Passing)?;
+    reads.note_of_node(view.cx.take_reads(), node.name())?;
+    Ok(score)
+}
+
+/// The keys of an answer by domain, sorted, if each has few domains.
+fn coarse_keys(view: &mut View<'_>, scope: &Scope) -> Option<Keys> {
+    let Scope::Domain(keys) = scope else { return None };
+    let mut keys: Keys = keys.clone();
+    keys.sort();
+    keys.dedup();
+    let coarse = !keys.is_empty() && keys.iter().all(|key| view.topology.is_coarse(view.nodes, key));
+    coarse.then_some(keys)
+}
+
+/// The node objects that a change is about.
+pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
+    match change {
+        Change::PodAdded { node, .. }
+        | Change::PodRemoved { node, .. }
+        | Change::NodeAdded { node, .. }
+        | Change::NodeRemoved { node, .. } => SmallVec::from_slice(&[&**node]),
+        Change::NodeChanged { old, new, .. } => SmallVec::from_slice(&[&**old, &**new]),
+        Change::Object { .. } => SmallVec::new(),
+    }
+}
+
+/// Works a change into a plugin's state.
+pub(super) fn apply(view: &mut View<'_>, judge: &Judge, state: &mut CycleState, change: &Change) -> Applied {
+    let Some(plugin) = judge.incremental.as_ref().filter(|_| judge.prepares()) else { return Applied::Here };
+    if !view.rules.follow(Rule::State) {
+        return Applied::Here;
+    }
+    view.running.set("Incremental", judge.name);
+    match change {
+        Change::PodAdded { node, pod, .. } => plugin.pod_added(state, view.pod, pod, node),
+        Change::PodRemoved { node, pod, .. } => plugin.pod_removed(state, view.pod, pod, node),
+        Change::NodeAdded { node, .. } => plugin.node_added(state, view.pod, node),
+        Change::NodeRemoved { node, .. } => plugin.node_removed(state, view.pod, node),
+        Change::NodeChanged { old, new, .. } => plugin.node_changed(state, view.pod, old, new),
+        Change::Object { .. } => Applied::Here,
+    }
+}
+
+/// Why a row must be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Because {
+    NodeCame,
+    NodeObject,
+    Pods,
+    /// Of a change of something else, which has been counted.
+    Elsewhere,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) index: NodeIndex,
+    pub(super) because: Because,
+}
+
+/// What must be asked again.
+#[derive(Debug, Default)]
+pub(super) struct Again {
+    pub(super) all: bool,
+    pub(super) rows: SmallVec<[Row; 8]>,
+}
+
+/// Whether an answer of this scope is another for a reason.
+fn concerns(scope: &Scope, because: Because) -> bool {
+    match because {
+        Because::NodeCame | Because::NodeObject | Because::Elsewhere => true,
+        Because::Pods => *scope == Scope::Node,
+    }
+}
+
+/// The nodes to be asked about again where answers have this scope, each once.
+pub(super) fn concerned(again: &Again, scope: &Scope, view: &mut View<'_>) -> SmallVec<[NodeIndex; 8]> {
+    let mut due: SmallVec<[NodeIndex; 8]> = SmallVec::new();
+    for Row { index, because } in &again.rows {
+        if !concerns(scope, *because) || !view.nodes.has(*index) {
+            continue;
+        }
+        let rule = match because {
+            Because::NodeCame => Rule::NodeCame,
+            Because::NodeObject => Rule::NodeObject,
+            Because::Pods => Rule::PodsOfNode,
+            Because::Elsewhere => {
+                due.push(*index);
+                continue;
+            }
+        };
+        if view.rules.follow(rule) {
+            due.push(*index);
+        }
+    }
+    due.sort_unstable();
+    due.dedup();
+    due
+}

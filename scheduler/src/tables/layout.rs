@@ -1,0 +1,166 @@
+//! Where each node is in a table: by domain, and within a domain in visiting order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use supercargo_framework::{NodeIndex, Nodes};
+
+use crate::cache::Cache;
+
+/// Topology keys, sorted.
+pub(super) type Keys = SmallVec<[Arc<str>; 2]>;
+
+/// So many domains at most does a coarse key have. Plugins are asked about each of them in every cycle.
+const COARSE: usize = 64;
+
+/// No leaf: the slot has no node.
+const NONE: u32 = u32::MAX;
+
+/// Nodes as leaves: those of a domain next to each other, in visiting order.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// By leaf, the node.
+    slots: Vec<u32>,
+    /// By node, the leaf.
+    leaves: Vec<u32>,
+    /// By leaf, the place in visiting order.
+    ranks: Vec<u32>,
+    /// The leaves of each domain; one for all where there are no keys.
+    domains: Vec<Range<u32>>,
+}
+
+impl Layout {
+    fn new(nodes: &Nodes, keys: &Keys) -> Self {
+        let mut domains: Vec<Vec<u32>> = Vec::new();
+        let mut known: FxHashMap<SmallVec<[Option<&str>; 2]>, usize> = FxHashMap::default();
+        for (rank, (_, node)) in nodes.iter().enumerate() {
+            let labels = &node.node().labels;
+            let values = keys.iter().map(|key| labels.get(key).map(|value| &**value)).collect();
+            let domain = *known.entry(values).or_insert_with(|| {
+                domains.push(Vec::new());
+                domains.len() - 1
+            });
+            domains[domain].push(rank as u32);
+        }
+        let ranks: Vec<u32> = domains.iter().flatten().copied().collect();
+        let slots: Vec<u32> = ranks.iter().map(|rank| nodes.order()[*rank as usize].0).collect();
+        let mut leaves = vec![NONE; nodes.columns().len()];
+        for (leaf, slot) in slots.iter().enumerate() {
+            leaves[*slot as usize] = leaf as u32;
+        }
+        let mut start = 0;
+        let domains = domains.iter().map(|domain| {
+            let range = start..start + domain.len() as u32;
+            start = range.end;
+            range
+        });
+        let domains = domains.collect();
+        Self { slots, leaves, ranks, domains }
+    }
+
+    /// By leaf, the node.
+    pub(super) fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    /// The node's leaf; `None` when there is no such node.
+    pub(super) fn leaf(&self, index: NodeIndex) -> Option<usize> {
+        self.leaves.get(index.0 as usize).filter(|leaf| **leaf != NONE).map(|leaf| *leaf as usize)
+    }
+
+    /// The node at a leaf.
+    pub(super) fn node(&self, leaf: usize) -> NodeIndex {
+        NodeIndex(self.slots[leaf])
+    }
+
+    /// The place of a leaf in visiting order.
+    pub(super) fn rank(&self, leaf: usize) -> u32 {
+        self.ranks[leaf]
+    }
+
+    /// The leaves of each domain.
+    pub(super) fn domains(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
+        self.domains.iter().map(|range| range.start as usize..range.end as usize)
+    }
+
+    /// The domain of a leaf, and its place there.
+    pub(super) fn place(&self, leaf: usize) -> (usize, usize) {
+        let domain = self.domains.partition_point(|range| range.end as usize <= leaf);
+        (domain, leaf - self.domains[domain].start as usize)
+    }
+}
+
+/// Which nodes and labels something was made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Version {
+    order: u64,
+    labels: u64,
+}
+
+/// The nodes of each domain of one key.
+type ByValue = FxHashMap<Arc<str>, SmallVec<[NodeIndex; 2]>>;
+
+/// Layouts and domains, shared by all tables and made anew when nodes come, go or get other labels.
+#[derive(Debug, Default)]
+pub(super) struct Topology {
+    version: Version,
+    layouts: Vec<(Keys, Arc<Layout>)>,
+    domains: FxHashMap<Arc<str>, ByValue>,
+}
+
+impl Topology {
+    /// Forgets what is no longer so.
+    pub(super) fn refresh(&mut self, cache: &Cache) {
+        let version = Version { order: cache.order_version(), labels: cache.labels_version() };
+        if self.version.order != version.order {
+            self.layouts.clear();
+        } else if self.version.labels != version.labels {
+            self.layouts.retain(|(keys, _)| keys.is_empty());
+        }
+        if self.version.labels != version.labels {
+            self.domains.clear();
+        }
+        self.version = version;
+    }
+
+    /// The nodes by the domains of these keys.
+    pub(super) fn layout(&mut self, nodes: &Nodes, keys: &Keys) -> Arc<Layout> {
+        if let Some((_, layout)) = self.layouts.iter().find(|(known, _)| known == keys) {
+            return Arc::clone(layout);
+        }
+        let layout = Arc::new(Layout::new(nodes, keys));
+        self.layouts.push((keys.clone(), Arc::clone(&layout)));
+        layout
+    }
+
+    fn by_value(&mut self, nodes: &Nodes, key: &Arc<str>) -> &ByValue {
+        self.domains.entry(Arc::clone(key)).or_insert_with(|| {
+            let mut by_value = ByValue::default();
+            for (index, node) in nodes.iter() {
+                if let Some(value) = node.node().labels.get(key) {
+                    by_value.entry(Arc::clone(value)).or_default().push(index);
+                }
+            }
+            by_value
+        })
+    }
+
+    /// Whether the key has few domains.
+    pub(super) fn is_coarse(&mut self, nodes: &Nodes, key: &Arc<str>) -> bool {
+        self.by_value(nodes, key).len() <= COARSE
+    }
+
+    /// The nodes that have this value of the key.
+    pub(super) fn domain(&mut self, nodes: &Nodes, key: &Arc<str>, value: &str) -> &[NodeIndex] {
+        self.by_value(nodes, key).get(value).map_or(&[], SmallVec::as_slice)
+    }
+
+    /// How many bytes it takes, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        let layouts: usize = self.layouts.iter().map(|(_, layout)| layout.slots.len() * 12).sum();
+        let domains: usize = self.domains.values().map(|by_value| by_value.len() * 48).sum();
+        layouts + domains
+    }
+}

@@ -1,0 +1,455 @@
+//! Evaluation tables: what plugins have said of every node, kept from one cycle to the next.
+//!
+//! Most pods are one of a few templates, and between two cycles almost nothing changes. So the answers for a pod are kept
+//! under its signature, and a cycle asks again only where something has changed: the change log says where. A plugin's
+//! answers are a column, shared by all pods that this plugin cannot tell apart; a table adds up the columns of one
+//! signature and keeps the best node at hand.
+//!
+//! Whatever does not lend itself to this goes the plain way, and so does whatever fails: the plain path has the last word
+//! on errors.
+
+mod column;
+mod layout;
+mod own;
+mod proportional;
+mod reads;
+mod rule;
+mod select;
+mod table;
+mod tournament;
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use supercargo_framework::signature::Signer;
+use supercargo_framework::{Context, CycleState, NodeIndex, PodInfo, Status};
+
+use self::column::{Column, View};
+use self::layout::Topology;
+pub use self::rule::Rule;
+use self::rule::Rules;
+use self::select::DomainVerdicts;
+use self::table::{ColumnIds, Columns, Table};
+use crate::cache::Cache;
+use crate::cycle::{Running, SkippedFilters};
+use crate::diagnosis::Diagnosis;
+use crate::profile::{Judge, Profile, ProfileIndex};
+
+/// So many bytes of tables and columns are kept, unless told otherwise.
+const DEFAULT_LIMIT: usize = 256 << 20;
+/// So many signatures are remembered as not worth a table.
+const MOST_REFUSED: usize = 4096;
+
+/// Why a table cannot answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Not this time.
+    Passing,
+    /// Not for pods of this signature.
+    Lasting,
+}
+
+/// How tables have done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Cycles answered by a table that was brought up to date.
+    pub hits: u64,
+    /// Cycles answered by a table that had to be made, or made anew.
+    pub builds: u64,
+    /// Cycles that went the plain way.
+    pub plain: u64,
+    /// Nodes brought up to date one by one.
+    pub replays: u64,
+    /// Tables that are kept.
+    pub tables: usize,
+    /// Columns that are kept.
+    pub columns: usize,
+    /// What they take, roughly, in bytes.
+    pub bytes: usize,
+}
+
+/// What a table says.
+pub(crate) enum Answer {
+    /// The best node.
+    Node(NodeIndex),
+    /// There is none, and why.
+    None(Box<Diagnosis>),
+}
+
+/// What pods that have been promised a node mean for this one: the verdict of all filters on the node as it will be.
+pub(crate) type Promised<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
+
+/// The state of all tables.
+pub(crate) struct Tables {
+    profiles: Vec<OfProfile>,
+    topology: Topology,
+    rules: Rules,
+    limit: usize,
+    clock: u64,
+    stats: TableStats,
+    /// Room for signatures.
+    signer: Signer,
+    parts: Vec<Range<usize>>,
+    /// Whether a plugin has panicked while something here was changed.
+    is_torn: bool,
+}
+
+#[derive(Default)]
+struct OfProfile {
+    columns: Columns,
+    /// Numbers that no column has.
+    free: Vec<u32>,
+    /// The numbers of columns, by judge and what it signs.
+    numbers: FxHashMap<(usize, Box<[u8]>), u32>,
+    tables: FxHashMap<Box<[u8]>, Table>,
+    refused: FxHashSet<Box<[u8]>>,
+}
+
+/// Everything that a cycle reads, for tables.
+pub(crate) struct Cluster<'a> {
+    pub(crate) cx: &'a Context<'a>,
+    pub(crate) cache: &'a Cache,
+    pub(crate) running: &'a Running,
+}
+
+impl Tables {
+    pub(crate) fn new(profiles: usize, limit: usize) -> Self {
+        Self {
+            profiles: (0..profiles).map(|_| OfProfile::default()).collect(),
+            topology: Topology::default(),
+            rules: Rules::default(),
+            limit: if limit == 0 { DEFAULT_LIMIT } else { limit },
+            clock: 0,
+            stats: TableStats::default(),
+            signer: Signer::default(),
+            parts: Vec::new(),
+            is_torn: false,
+        }
+    }
+
+    /// How they have done so far.
+    pub(crate) fn stats(&self) -> TableStats {
+        let (mut tables, mut columns) = (0, 0);
+        for of_profile in &self.profiles {
+            tables += of_profile.tables.len();
+            columns += of_profile.numbers.len();
+        }
+        TableStats { tables, columns, bytes: self.bytes(), ..self.stats.clone() }
+    }
+
+    /// How often a rule has applied.
+    pub(crate) fn applied(&self, rule: Rule) -> u64 {
+        self.rules.count(rule)
+    }
+
+    /// Switches a rule off, to show that it is needed.
+    pub(crate) fn switch_off(&mut self, rule: Rule) {
+        self.rules.off = Some(rule);
+    }
+
+    fn bytes(&self) -> usize {
+        self.profiles.iter().map(OfProfile::bytes).sum::<usize>() + self.topology.bytes()
+    }
+
+    /// Finds the best node for a pod; `None` when the plain path must. `promised` are the nodes that others have been
+    /// promised. `state` gets what a later part of the attempt may look for.
+    pub(crate) fn answer(
+        &mut self,
+        cluster: &Cluster<'_>,
+        (number, profile): (ProfileIndex, &Profile),
+        pod: &PodInfo,
+        promised: &[NodeIndex],
+        verdict: Promised<'_>,
+        state: &mut CycleState,
+    ) -> Option<Answer> {
+        if std::mem::replace(&mut self.is_torn, true) {
+            self.profiles.iter_mut().for_each(|of_profile| *of_profile = OfProfile::default());
+        }
+        let answer = self.try_answer(cluster, (number, profile), pod, promised, verdict, state);
+        self.is_torn = false;
+        self.evict();
+        if answer.is_none() {
+            self.stats.plain += 1;
+        }
+        answer
+    }
+
+    fn try_answer(
+        &mut self,
+        cluster: &Cluster<'_>,
+        (number, profile): (ProfileIndex, &Profile),
+        pod: &PodInfo,
+        promised: &[NodeIndex],
+        verdict: Promised<'_>,
+        state: &mut CycleState,
+    ) -> Option<Answer> {
+        let judges = profile.judges.as_deref()?;
+        self.sign(cluster.cx, judges, pod)?;
+        self.topology.refresh(cluster.cache);
+        let of_profile = &mut self.profiles[number.0];
+        if of_profile.refused.contains(self.signer.bytes()) {
+            return None;
+        }
+        self.clock += 1;
+        let mut view = View {
+            cx: cluster.cx,
+            nodes: cluster.cache.nodes(),
+            log: &cluster.cache.changes,
+            labels_version: cluster.cache.labels_version(),
+            pod,
+            running: cluster.running,
+            topology: &mut self.topology,
+            rules: &mut self.rules,
+            replays: &mut self.stats.replays,
+        };
+        let (signature, parts) = (self.signer.bytes(), &self.parts[..]);
+        let mut table = of_profile.tables.remove(signature);
+        let found =
+            of_profile.find(&mut view, judges, (signature, parts), &mut table, promised, verdict, state);
+        // Whoever asks for something to be done while he judges must be asked each time.
+        let found = if cluster.cx.has_commands() { Err(Refusal::Lasting) } else { found };
+        match (found, table) {
+            (Ok((answer, is_hit)), Some(mut table)) => {
+                table.last_used = self.clock;
+                of_profile.tables.insert(signature.into(), table);
+                if is_hit {
+                    self.stats.hits += 1;
+                } else {
+                    self.stats.builds += 1;
+                }
+                Some(answer)
+            }
+            (Err(refusal), table) => {
+                if let Some(table) = table {
+                    of_profile.release(&table);
+                }
+                if refusal == Refusal::Lasting {
+                    if of_profile.refused.len() == MOST_REFUSED {
+                        of_profile.refused.clear();
+                    }
+                    of_profile.refused.insert(signature.into());
+                }
+                None
+            }
+            (Ok(_), None) => None,
+        }
+    }
+
+    /// Writes the pod's signature, and where each judge's part of it is.
+    fn sign(&mut self, cx: &Context<'_>, judges: &[Judge], pod: &PodInfo) -> Option<()> {
+        self.signer.clear();
+        self.parts.clear();
+        for judge in judges {
+            let start = self.signer.bytes().len();
+            judge.sign.sign(cx, pod, &mut self.signer).ok()?;
+            self.parts.push(start..self.signer.bytes().len());
+        }
+        // Signing reads anew each time.
+        cx.take_reads();
+        Some(())
+    }
+
+    /// Gives back what has not been used for longest, a quarter at a time, when there is too much.
+    fn evict(&mut self) {
+        // Counting costs as much as there are tables, so it is not done every time.
+        if !self.clock.is_multiple_of(64) || self.bytes() <= self.limit {
+            return;
+        }
+        let mut used: Vec<u64> =
+            self.profiles.iter().flat_map(|it| it.tables.values()).map(|it| it.last_used).collect();
+        used.sort_unstable();
+        while self.bytes() > self.limit && !used.is_empty() {
+            let oldest: Vec<u64> = used.drain(..used.len().div_ceil(4)).collect();
+            let newest_to_go = oldest.last().copied().unwrap_or_default();
+            for of_profile in &mut self.profiles {
+                of_profile.forget_until(newest_to_go);
+            }
+        }
+    }
+}
+
+impl OfProfile {
+    fn bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(|(key, table)| key.len() + table.bytes()).sum();
+        tables + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
+    }
+
+    /// The answer, and whether it needed no table to be made.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call, which differ in what they borrow")]
+    fn find(
+        &mut self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        (signature, parts): (&[u8], &[Range<usize>]),
+        table: &mut Option<Table>,
+        promised: &[NodeIndex],
+        verdict: Promised<'_>,
+        state: &mut CycleState,
+    ) -> Result<(Answer, bool), Refusal> {
+        let is_hit = if let Some(table) = table {
+            for (id, judge) in table.columns.iter().zip(judges) {
+                let column = self.columns[*id as usize].as_mut().ok_or(Refusal::Passing)?;
+                column.catch_up(view, judge)?;
+            }
+            table.catch_up(view, judges, &self.columns)?
+        } else {
+            let ids = self.current_columns(view, judges, signature, parts)?;
+            let made = Table::new(view, judges, &self.columns, ids)?;
+            for id in &made.columns {
+                if let Some(column) = &mut self.columns[*id as usize] {
+                    column.users += 1;
+                }
+            }
+            *table = Some(made);
+            false
+        };
+        let Some(table) = table else { return Err(Refusal::Passing) };
+        self.hand_over(judges, table, state);
+        let mut refused: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
+        if !promised.is_empty() {
+            let states = self.states(judges, table);
+            for index in promised {
+                let status = verdict(&states, *index);
+                if !status.is_success() && !status.is_rejected() {
+                    return Err(Refusal::Passing);
+                }
+                if status.is_rejected() {
+                    refused.push((*index, status));
+                    if table.passes(*index) {
+                        table.disturb(view, judges, &self.columns, *index)?;
+                    }
+                }
+            }
+        }
+        let verdicts = table.domain_verdicts(view, judges, &self.columns)?;
+        table.settle_own(view, judges, &self.columns, &verdicts)?;
+        let answer = match table.select(view, judges, &self.columns, &verdicts)? {
+            Some(index) => Answer::Node(index),
+            None => {
+                state.absorb(&self.states(judges, table));
+                Answer::None(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?))
+            }
+        };
+        Ok((answer, is_hit))
+    }
+
+    /// A column per judge, made where there is none.
+    fn current_columns(
+        &mut self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        signature: &[u8],
+        parts: &[Range<usize>],
+    ) -> Result<ColumnIds, Refusal> {
+        let mut ids = ColumnIds::new();
+        for (number, judge) in judges.iter().enumerate() {
+            let key = (number, Box::from(&signature[parts[number].clone()]));
+            if let Some(id) = self.numbers.get(&key) {
+                let column = self.columns[*id as usize].as_mut().ok_or(Refusal::Passing)?;
+                column.catch_up(view, judge)?;
+                ids.push(*id);
+                continue;
+            }
+            let column = Column::new(view, judge)?;
+            let id = self.free.pop().unwrap_or_else(|| {
+                self.columns.push(None);
+                self.columns.len() as u32 - 1
+            });
+            self.columns[id as usize] = Some(column);
+            self.numbers.insert(key, id);
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// What the plugins that take part later may look for.
+    fn hand_over(&self, judges: &[Judge], table: &Table, state: &mut CycleState) {
+        for (id, _) in table.columns.iter().zip(judges).filter(|(_, judge)| judge.sets_aside) {
+            state.absorb(&table::column(&self.columns, *id).state);
+        }
+    }
+
+    /// What all plugins have prepared.
+    fn states(&self, judges: &[Judge], table: &Table) -> CycleState {
+        let mut states = CycleState::new();
+        let mut skipped = SkippedFilters::default();
+        for (id, judge) in table.columns.iter().zip(judges) {
+            let column = table::column(&self.columns, *id);
+            states.absorb(&column.state);
+            if column.skips_filter {
+                skipped.0.push(judge.name);
+            }
+        }
+        states.write(skipped);
+        states
+    }
+
+    /// Why no node is feasible.
+    fn diagnose(
+        &mut self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        table: &Table,
+        verdicts: &DomainVerdicts,
+        refused: &[(NodeIndex, Status)],
+    ) -> Result<Diagnosis, Refusal> {
+        let mut by_place: SmallVec<[(usize, usize); 20]> = SmallVec::new();
+        for (number, judge) in judges.iter().enumerate() {
+            by_place.extend(judge.filter.as_ref().map(|(place, _)| (*place, number)));
+        }
+        by_place.sort_unstable();
+        let mut diagnosis = Diagnosis::default();
+        for index in view.nodes.order() {
+            if let Some((_, status)) = refused.iter().find(|(refused, _)| refused == index) {
+                diagnosis.set(*index, status.clone());
+                continue;
+            }
+            let leaf = table.layout.leaf(*index).ok_or(Refusal::Passing)?;
+            let of_domain = verdicts[table.layout.place(leaf).0].as_ref();
+            let mut found = None;
+            for (place, number) in &by_place {
+                if of_domain.is_some_and(|(domains, _)| domains < place) {
+                    break;
+                }
+                let column =
+                    self.columns[table.columns[*number] as usize].as_mut().ok_or(Refusal::Passing)?;
+                found = column.status(view, &judges[*number], *index)?;
+                if found.is_some() {
+                    break;
+                }
+            }
+            let status = found.or_else(|| of_domain.map(|(_, status)| status.clone()));
+            diagnosis.set(*index, status.ok_or(Refusal::Passing)?);
+        }
+        Ok(diagnosis)
+    }
+
+    /// Forgets the tables that were last used then or earlier, and the columns that no table is made of.
+    fn forget_until(&mut self, last_used: u64) {
+        let gone = self.tables.extract_if(|_, table| table.last_used <= last_used);
+        let gone: Vec<Table> = gone.map(|(_, table)| table).collect();
+        for table in &gone {
+            self.release(table);
+        }
+        let (columns, free) = (&mut self.columns, &mut self.free);
+        self.numbers.retain(|_, id| {
+            let slot = &mut columns[*id as usize];
+            let is_used = slot.as_ref().is_some_and(|column| column.users > 0);
+            if !is_used {
+                *slot = None;
+                free.push(*id);
+            }
+            is_used
+        });
+    }
+
+    fn release(&mut self, table: &Table) {
+        for id in &table.columns {
+            if let Some(column) = &mut self.columns[*id as usize] {
+                column.users -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a plugin's answers were read from, beside the pod and the nodes.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use supercargo_framework::context::Read;
+use supercargo_framework::{NodeRecord, Text};
+
+use super::Refusal;
+use super::rule::{Rule, Rules};
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reads {
+    objects: FxHashSet<(Text, Arc<str>)>,
+    kinds: FxHashSet<Text>,
+    /// Kinds of which the object with the name of the node in question was read.
+    of_node: FxHashSet<Text>,
+    node_count: bool,
+    images: bool,
+}
+
+impl Reads {
+    /// Takes note of what was read to prepare for all nodes.
+    pub(super) fn note_of_all(&mut self, reads: Vec<Read>) -> Result<(), Refusal> {
+        for read in reads {
+            // The nodes themselves are what the plugin's state follows.
+            if read != Read::AllNodes {
+                self.note(read, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what was read about one node.
+    pub(super) fn note_of_node(&mut self, reads: Vec<Read>, node: &str) -> Result<(), Refusal> {
+        reads.into_iter().try_for_each(|read| self.note(read, Some(node)))
+    }
+
+    fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Refusal> {
+        match read {
+            Read::Object { resource, key } if node == Some(&*key) => {
+                self.of_node.insert(resource);
+            }
+            Read::Object { resource, key } => {
+                self.objects.insert((resource, key));
+            }
+            Read::Kind(kind) => {
+                self.kinds.insert(kind);
+            }
+            Read::NodeCount => self.node_count = true,
+            Read::Images => self.images = true,
+            Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Refusal::Lasting),
+        }
+        Ok(())
+    }
+
+    /// Whether an object that changed was read for all nodes.
+    pub(super) fn object_concerns_all(&self, resource: &Text, key: &Arc<str>, rules: &mut Rules) -> bool {
+        let of_kind = self.kinds.contains(resource);
+        let itself = !self.objects.is_empty() && self.objects.contains(&(resource.clone(), Arc::clone(key)));
+        (of_kind && rules.follow(Rule::Kind)) || (itself && rules.follow(Rule::Object))
+    }
+
+    /// Whether an object that changed was read for the node that it is named after.
+    pub(super) fn object_concerns_node(&self, resource: &Text) -> bool {
+        self.of_node.contains(resource)
+    }
+
+    /// Whether answers for all nodes were made of what a node that came, went or changed is part of.
+    pub(super) fn node_concerns_all(
+        &self,
+        old: Option<&NodeRecord>,
+        new: Option<&NodeRecord>,
+        rules: &mut Rules,
+    ) -> bool {
+        let counts = self.node_count && old.is_none() != new.is_none();
+        let images = self.images
+            && old.map_or(&[][..], |node| &node.images) != new.map_or(&[][..], |node| &node.images);
+        (counts && rules.follow(Rule::NodeCount)) || (images && rules.follow(Rule::Images))
+    }
+}

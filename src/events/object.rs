@@ -1,0 +1,122 @@
+//! An event as the API server gets it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use supercargo_scheduler::{EventType, PodEvent};
+
+use crate::payload::{Message, Payload};
+
+/// The longest name of an event; the rest of the limit is for the dot and the time.
+const LONGEST_NAME: usize = 253 - 17;
+
+/// An event object. Many are kept for a while, so what can be made when it is needed is.
+pub(super) struct Object {
+    event: PodEvent,
+    name: String,
+    created: Timestamp,
+    hostname: Arc<str>,
+}
+
+/// How often an event was seen by when, if more than once.
+#[derive(Clone, Copy)]
+pub(super) struct Count {
+    pub(super) count: u32,
+    pub(super) last_observed: Timestamp,
+}
+
+/// An event with its series, if there is one.
+pub(super) struct Whole<'a> {
+    pub(super) object: &'a Object,
+    pub(super) series: Option<Count>,
+}
+
+impl Object {
+    pub(super) fn new(event: PodEvent, created: Timestamp, hostname: Arc<str>) -> Self {
+        Self { name: event_name(&event.pod.name, created), event, created, hostname }
+    }
+
+    pub(super) fn collection(&self) -> String {
+        format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.event.pod.namespace)
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    fn reporting_instance(&self) -> String {
+        format!("{}-{}", self.event.scheduler_name, self.hostname)
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.event.kind == EventType::Warning { "Warning" } else { "Normal" }
+    }
+}
+
+impl Count {
+    pub(super) fn json(self) -> Value {
+        json!({"count": self.count, "lastObservedTime": micros(self.last_observed)})
+    }
+}
+
+impl Payload for Whole<'_> {
+    fn json(&self) -> Value {
+        let Object { event, name, created, .. } = self.object;
+        let mut body = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": event.pod.namespace},
+            "eventTime": micros(*created),
+            "reportingController": event.scheduler_name,
+            "reportingInstance": self.object.reporting_instance(),
+            "action": event.action,
+            "reason": event.reason,
+            "regarding": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": event.pod.namespace,
+                "name": event.pod.name,
+                "uid": event.uid,
+                "resourceVersion": event.resource_version,
+            },
+            "note": event.note,
+            "type": self.object.kind(),
+        });
+        if let Some(series) = self.series {
+            body["series"] = series.json();
+        }
+        body
+    }
+
+    fn protobuf(&self) -> Vec<u8> {
+        let Object { event, name, created, .. } = self.object;
+        let mut metadata = Message::default();
+        metadata.text(1, name).text(3, &event.pod.namespace);
+        let mut regarding = Message::default();
+        regarding.text(1, "Pod").text(2, &event.pod.namespace).text(3, &event.pod.name).text(4, &event.uid.0);
+        regarding.text(5, "v1").text(6, &event.resource_version);
+        let mut body = Message::default();
+        body.message(1, &metadata).micros(2, *created);
+        if let Some(Count { count, last_observed }) = self.series {
+            let mut series = Message::default();
+            series.number(1, count.into()).micros(2, last_observed);
+            body.message(3, &series);
+        }
+        body.text(4, &event.scheduler_name).text(5, &self.object.reporting_instance());
+        body.text(6, &event.action).text(7, &event.reason).message(8, &regarding);
+        body.text(10, &event.note).text(11, self.object.kind());
+        body.enveloped("events.k8s.io/v1", "Event")
+    }
+}
+
+/// `<pod>.<nanoseconds in hex>`, cut where the pod's name leaves no room.
+pub(super) fn event_name(pod: &str, now: Timestamp) -> String {
+    let stem = pod.get(..LONGEST_NAME).unwrap_or(pod).trim_end_matches(['-', '.']);
+    format!("{stem}.{:x}", now.as_nanosecond())
+}
+
+/// A time as the API's MicroTime.
+fn micros(time: Timestamp) -> String {
+    format!("{time:.6}")
+}

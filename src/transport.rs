@@ -1,0 +1,226 @@
+//! What carries requests to the API server: HTTP/2 where it speaks that, HTTP/1.1 where not.
+//!
+//! One connection carries every request of a client over HTTP/2; hyper keeps to the number of streams that the server allows
+//! and lets the others wait. Pings find a connection that is dead. Credentials, their renewal and TLS are kube's.
+
+use std::error::Error as StdError;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::{HttpsConnector, ResolveServerName};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::ConfigExt as _;
+use kube::{Client, Config};
+use tokio::sync::Mutex;
+use tower::util::{BoxCloneSyncService, ServiceExt as _};
+use tower::{Service, ServiceBuilder};
+
+/// A connection that has been silent for so long is pinged, as client-go does it.
+const PING_AFTER: Duration = Duration::from_secs(30);
+/// A ping that is not answered within this ends the connection, and every request on it.
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+
+type Sending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
+#[derive(Clone)]
+pub(crate) struct Transport(Way);
+
+#[derive(Clone)]
+enum Way {
+    Kube(Client),
+    Own(BoxCloneSyncService<Request<Full<Bytes>>, Response<hyper::body::Incoming>, BoxError>),
+}
+
+impl Transport {
+    /// Reaches this server, over HTTP/2 if it offers that.
+    pub(crate) fn connect(config: &Config) -> Result<Self, kube::Error> {
+        // Through a proxy kube's own client knows the way.
+        if config.proxy_url.is_some() {
+            return Ok(Self::from(Client::try_from(config.clone())?));
+        }
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
+            .map_err(BoxError::from)
+            .service(Wire::new(config)?);
+        Ok(Self(Way::Own(BoxCloneSyncService::new(service.map_err(BoxError::from)))))
+    }
+
+    /// The whole answer.
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+        match &self.0 {
+            Way::Kube(client) => {
+                let request = request.map(|body| kube::client::Body::from(Vec::from(body)));
+                let (head, body) = client.send(request).await?.into_parts();
+                Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
+            }
+            Way::Own(service) => {
+                let request = request.map(Full::new);
+                let (head, body) = service.clone().oneshot(request).await?.into_parts();
+                Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
+            }
+        }
+    }
+}
+
+impl From<Client> for Transport {
+    fn from(client: Client) -> Self {
+        Self(Way::Kube(client))
+    }
+}
+
+type Pool = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// The way to one server.
+#[derive(Clone)]
+struct Wire(Arc<Connections>);
+
+struct Connections {
+    pool: Pool,
+    /// Whether the last that was heard of the server was an answer. If not, one request goes first and makes the connection that
+    /// the others share, instead of each making its own.
+    is_reached: AtomicBool,
+    first: Mutex<()>,
+}
+
+impl Wire {
+    fn new(config: &Config) -> Result<Self, kube::Error> {
+        let (is_reached, first) = (AtomicBool::new(false), Mutex::new(()));
+        Ok(Self(Arc::new(Connections { pool: pool(config)?, is_reached, first })))
+    }
+}
+
+/// Connections to the server by the protocol that it chooses.
+fn pool(config: &Config) -> Result<Pool, kube::Error> {
+    let mut tls = config.rustls_client_config()?;
+    tls.alpn_protocols = [b"h2".as_slice(), b"http/1.1"].map(<[u8]>::to_vec).into();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(config.connect_timeout);
+    // A request is small and complete: nothing is gained by waiting for more to send.
+    tcp.set_nodelay(true);
+    let connector = HttpsConnector::new(tcp, tls, false, server_name(config));
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        // A binding after a quiet hour is not to wait for a handshake.
+        .pool_idle_timeout(None)
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true);
+    Ok(builder.build(connector))
+}
+
+/// Whose certificate the server must show.
+fn server_name(config: &Config) -> Arc<dyn ResolveServerName + Send + Sync> {
+    match config.tls_server_name.clone() {
+        Some(name) => Arc::new(move |_: &Uri| name.clone().try_into()),
+        None => Arc::new(hyper_rustls::DefaultServerNameResolver::default()),
+    }
+}
+
+impl Connections {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
+        if self.is_reached.load(Ordering::Relaxed) {
+            return self.send_now(request).await;
+        }
+        let first = self.first.lock().await;
+        if self.is_reached.load(Ordering::Relaxed) {
+            drop(first);
+            return self.send_now(request).await;
+        }
+        self.send_now(request).await
+    }
+
+    async fn send_now(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
+        let result = self.pool.request(request).await;
+        match &result {
+            Ok(_) => self.is_reached.store(true, Ordering::Relaxed),
+            // The server still speaks, if only to say no.
+            Err(error) if spoken(error).is_some_and(h2::Error::is_remote) => {}
+            Err(_) => self.is_reached.store(false, Ordering::Relaxed),
+        }
+        result
+    }
+}
+
+impl Service<Request<Full<Bytes>>> for Wire {
+    type Response = Response<hyper::body::Incoming>;
+    type Error = legacy::Error;
+    type Future = Sending<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        let connections = Arc::clone(&self.0);
+        Box::pin(async move { connections.send(request).await })
+    }
+}
+
+/// What is known of a request that was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// There was no connection: nobody listens, or somebody else does.
+    NotConnected,
+    /// The server said that it has not looked at it and will not: it is safe to send it again.
+    Unprocessed,
+    /// It may have been carried out.
+    Unknown,
+}
+
+/// What an error says of the request.
+pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
+    if is_connection_refused(error) || find(error, legacy::Error::is_connect) {
+        return Fate::NotConnected;
+    }
+    // GOAWAY fails those streams only that are beyond the last one it names; the others go on, or break with the connection.
+    let is_left_out = |error: &h2::Error| {
+        error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+    };
+    if spoken(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
+}
+
+/// Whether nobody listens where the server should be.
+pub(crate) fn is_connection_refused(error: &(dyn StdError + 'static)) -> bool {
+    find(error, |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// What HTTP/2 says.
+fn spoken<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+fn find<E: StdError + 'static>(error: &(dyn StdError + 'static), is_it: impl Fn(&E) -> bool) -> bool {
+    chain(error).filter_map(|error| error.downcast_ref()).any(is_it)
+}
+
+/// An error and its causes.
+fn chain<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + use<'a> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+#[cfg(test)]
+mod tests;

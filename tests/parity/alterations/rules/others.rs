@@ -1,0 +1,159 @@
+//! Who has a say beside the plugins of the tree, and how many nodes are asked about. What extenders are asked, and what
+//! comes of each of their answers beside upstream, is tried in `tests/e2e/extenders.rs`: that they are heard, here.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use supercargo::config::{Config, ExtenderConfig, ExtenderTls, PluginSet};
+use supercargo_framework::plugin::{ExtensionPoints, Permit, PermitPlugin};
+use supercargo_framework::{Context, CycleState, Plugin, PodInfo, Status};
+
+use super::super::alteration::{Alteration, Change};
+use super::alter;
+use crate::support::Extender;
+
+pub(super) fn all() -> Vec<Alteration> {
+    [permit(), sampling(), extenders()].into_iter().flatten().collect()
+}
+
+/// A plugin that has the last word before a pod is bound.
+struct Guard(fn() -> Permit);
+
+impl Plugin for Guard {
+    fn name(&self) -> &'static str {
+        "Guard"
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().permit(&self)
+    }
+}
+
+impl PermitPlugin for Guard {
+    fn permit(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &Arc<str>) -> Permit {
+        (self.0)()
+    }
+}
+
+/// The profiles have one plugin more, at Permit.
+fn guard(plugins: &mut PluginSet, answer: fn() -> Permit) {
+    plugins.instances.insert("Guard".to_owned(), Arc::new(Guard(answer)));
+    plugins.permit.push("Guard".to_owned());
+}
+
+fn permit() -> Vec<Alteration> {
+    vec![
+        alter(
+            "Permit: a plugin turns pods down",
+            "whom Permit turns down is not bound (4.6)",
+            Change::Plugins(|plugins| guard(plugins, || Permit::Reject(Status::unschedulable("no entry")))),
+            &["fit/exactly"],
+        ),
+        alter(
+            "Permit: a plugin fails",
+            "whom Permit fails for is not bound (4.6)",
+            Change::Plugins(|plugins| guard(plugins, || Permit::Reject(Status::error("no guard")))),
+            &["fit/exactly"],
+        ),
+        alter(
+            "Permit: a plugin holds pods, and nobody lets them go",
+            "whom Permit holds is not bound before it lets him go, and is turned down in the end (4.6)",
+            Change::Plugins(|plugins| guard(plugins, || Permit::Wait(Duration::from_secs(5)))),
+            &["fit/exactly"],
+        ),
+    ]
+}
+
+fn sampling() -> Vec<Alteration> {
+    vec![alter(
+        "sampling: one percent",
+        "of many nodes as many are looked at as the profile says (4.3)",
+        Change::Config(|config| {
+            for profile in &mut config.profiles {
+                profile.percentage_of_nodes_to_score = Some(1);
+            }
+        }),
+        &["score/the-best-of-many-nodes"],
+    )]
+}
+
+/// One that answers every scheduler that asks. It is there until the process ends.
+fn extender() -> &'static Extender {
+    static EXTENDER: OnceLock<Extender> = OnceLock::new();
+    EXTENDER.get_or_init(|| Extender::start(|verb, body| (200, answer(verb, body))))
+}
+
+fn answer(verb: &str, body: &Value) -> Value {
+    match verb {
+        "shun-b" => {
+            let names = body["NodeNames"].as_array().into_iter().flatten();
+            json!({
+                "NodeNames": names.filter(|name| **name != json!("b")).collect::<Vec<_>>(),
+                "FailedNodes": { "b": "not b" },
+            })
+        }
+        "like-a" => json!([{ "Host": "a", "Score": 10 }]),
+        _ => Value::Null,
+    }
+}
+
+/// An extender that is called by name.
+fn extend(config: &mut Config, change: impl FnOnce(&mut ExtenderConfig)) {
+    let mut extender = ExtenderConfig {
+        url_prefix: extender().url(),
+        filter_verb: None,
+        preempt_verb: None,
+        prioritize_verb: None,
+        weight: 1,
+        bind_verb: None,
+        enable_https: false,
+        tls: ExtenderTls::default(),
+        // However busy the machine is.
+        http_timeout: Duration::from_mins(1),
+        node_cache_capable: true,
+        managed_resources: Vec::new(),
+        ignorable: false,
+    };
+    change(&mut extender);
+    config.extenders.push(extender);
+}
+
+fn extenders() -> Vec<Alteration> {
+    vec![
+        alter(
+            "an extender: keeps pods off a node",
+            "a node that an extender refuses takes no pod (4.9)",
+            Change::Config(|config| extend(config, |it| it.filter_verb = Some("shun-b".to_owned()))),
+            &["score/images-latest"],
+        ),
+        alter(
+            "an extender: likes a node",
+            "what an extender prefers counts (4.9)",
+            Change::Config(|config| extend(config, |it| it.prioritize_verb = Some("like-a".to_owned()))),
+            &["score/images-above-the-maximum"],
+        ),
+        alter(
+            "an extender: likes a node fifty times as much",
+            "what an extender prefers counts as much as it weighs (4.9)",
+            Change::Config(|config| {
+                extend(config, |it| {
+                    it.prioritize_verb = Some("like-a".to_owned());
+                    it.weight = 50;
+                });
+            }),
+            &["score/preferred-weight"],
+        ),
+        alter(
+            "an extender: is not there",
+            "an attempt fails when an extender does that may not be ignored (4.9)",
+            Change::Config(|config| {
+                extend(config, |it| {
+                    it.url_prefix = String::from("http://127.0.0.1:1");
+                    it.filter_verb = Some("filter".to_owned());
+                });
+            }),
+            &["fit/exactly"],
+        ),
+    ]
+}

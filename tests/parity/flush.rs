@@ -1,0 +1,61 @@
+//! What nobody wakes: a pod that no event has helped for five minutes is tried all the same. Not a scenario, since upstream
+//! would take these minutes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::memory::{self, Memory};
+use super::observe::PodSeen;
+use super::scenario::Scenario;
+use super::side::Scheduler;
+use super::{alterations, hold, run};
+
+/// A node comes that has room for a pod, and the scheduler does not see that this helps. The canary has seen the node.
+const SCENARIO: &str = "
+about: A node comes that nobody hears of.
+nodes:
+  - {name: a, allocatable: {cpu: 1}}
+  - {name: b, labels: {disk: ssd}}
+pods:
+  - {name: p, requests: {cpu: 2}, expect: failed}
+  - {name: canary, spec: {nodeSelector: {disk: ssd}}, expect: failed}
+steps:
+  - create: node/b
+    expect: {canary: {bound: b}}
+";
+
+#[test]
+fn a_pod_that_no_event_wakes_is_tried_again_after_five_minutes() {
+    // Every 30 seconds it is seen who has waited for longer than that.
+    for (seconds, tried) in [(295, false), (335, true)] {
+        hold(waits(seconds, tried));
+    }
+}
+
+fn waits(seconds: u64, tried: bool) -> Result<()> {
+    let mut steps = format!("  - elapse: {}\n", seconds * 1000);
+    if tried {
+        steps.push_str("  - expect: {p: {bound: b}}\n");
+    }
+    let scenario = Scenario::parse("flush", &format!("{SCENARIO}{steps}"))?;
+    let config = Arc::new(alterations::deaf_to_nodes(&*memory::config()?)?);
+    let (memory, embedded) = Memory::start(&config)?;
+    run::prepare(&memory)?;
+    let outcome = run::scenario(&memory, &mut Scheduler::Embedded(embedded), &scenario)?;
+    assert!(outcome.stopped.is_none(), "{:?}", outcome.stopped);
+    let PodSeen { node, events, .. } = &outcome.seen["p"];
+    let reasons: Vec<_> = events.iter().map(|event| &*event.reason).collect();
+    if tried {
+        assert_eq!((node.as_deref(), reasons), (Some("b"), vec!["FailedScheduling", "Scheduled"]));
+    } else {
+        assert_eq!((node.as_deref(), reasons), (None, vec!["FailedScheduling"]), "after {seconds} seconds");
+    }
+    let skipped = memory.skipped();
+    assert!(
+        skipped + Duration::from_secs(5) >= Duration::from_secs(seconds),
+        "only {skipped:?} were skipped"
+    );
+    Ok(())
+}
