@@ -341,8 +341,8 @@ fn counts_like(old: &PodInfo, new: &PodInfo) -> bool {
     old.terminating == new.terminating
         && old.priority == new.priority
         && old.requests() == new.requests()
-        && same(&old.labels, &new.labels)
-        && same(&old.annotations, &new.annotations)
+        && old.labels == new.labels
+        && old.annotations == new.annotations
         && same(&old.spec, &new.spec)
         && old.namespace == new.namespace
 }
