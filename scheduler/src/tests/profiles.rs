@@ -112,19 +112,14 @@ fn a_gate_is_looked_at_again_on_what_it_asked_for_in_any_profile() {
 }
 
 #[test]
-fn pods_of_one_template_have_one_signature_unless_they_are_spread_by_default() {
-    assert_eq!(Bed::new().scheduler.signature(Now::default(), &pod("a").build()), None);
-    let unspread = |name: &str| match name {
-        "PodTopologySpread" => json!({"defaultingType": "List"}),
-        _ => json!(null),
-    };
-    let bed = Bed::of(options(configured_plugins(unspread, Vec::new())));
+fn pods_of_one_template_have_one_signature() {
+    let bed = Bed::new();
     let sign = |pod: supercargo_framework::testing::PodBuilder| {
         bed.scheduler.signature(Now::default(), &pod.build())
     };
-    let first = sign(pod("a").request("cpu", "1"));
+    let first = sign(pod("a").request("cpu", "1").label("unique", "a"));
     assert!(first.is_some());
-    assert_eq!(first, sign(pod("b").uid("x").priority(7).request("cpu", "1")));
+    assert_eq!(first, sign(pod("b").uid("x").priority(7).request("cpu", "1").label("unique", "b")));
     assert_ne!(first, sign(pod("a").request("cpu", "2")));
     assert_eq!(sign(pod("a").scheduler("stranger")), None);
 }
