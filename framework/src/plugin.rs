@@ -518,7 +518,9 @@ pub trait IncrementalPlugin: Send + Sync + 'static {
     ) -> Applied {
         Applied::Rebuild
     }
-    /// A node became feasible or stopped being so; of use where PreScore depends on the feasible nodes.
+    /// A node became feasible or stopped being so; of use where PreScore depends on the feasible nodes. Called after all
+    /// other changes, with the node as it is by then. A node that comes is not feasible before this says so, and one that
+    /// goes stops being so without a word.
     fn feasible_changed(&self, _: &mut CycleState, _pod: &PodInfo, _: &NodeInfo, _feasible: bool) -> Applied {
         Applied::Rebuild
     }

@@ -191,6 +191,10 @@ impl PreScorePlugin for NodeAffinity {
             Status::success()
         }
     }
+
+    fn depends_on_nodes(&self) -> bool {
+        false
+    }
 }
 
 impl ScorePlugin for NodeAffinity {

@@ -149,6 +149,10 @@ impl PreScorePlugin for BalancedAllocation {
             Status::success()
         }
     }
+
+    fn depends_on_nodes(&self) -> bool {
+        false
+    }
 }
 
 impl ScorePlugin for BalancedAllocation {

@@ -258,6 +258,10 @@ impl PreScorePlugin for NodeResourcesFit {
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         Status::success()
     }
+
+    fn depends_on_nodes(&self) -> bool {
+        false
+    }
 }
 
 impl ScorePlugin for NodeResourcesFit {

@@ -115,6 +115,10 @@ impl PreScorePlugin for VolumeBinding {
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         if self.shape.is_some() { Status::success() } else { Status::skip() }
     }
+
+    fn depends_on_nodes(&self) -> bool {
+        false
+    }
 }
 
 impl ScorePlugin for VolumeBinding {
