@@ -248,7 +248,7 @@ impl Api {
         match &result {
             Ok(_) => place.learn(Load::Fine),
             Err(Failure::Busy(CallError { retry_after: Some(wait), .. })) => {
-                place.learn(Load::TooMuch(*wait))
+                place.learn(Load::TooMuch(*wait));
             }
             Err(Failure::Failed(error)) if error.status.is_some_and(is_overload) => {
                 place.learn(Load::TooMuch(Duration::ZERO));

@@ -222,7 +222,7 @@ fn refuses_some(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Futu
     Box::pin(async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
         while let Some(Ok((_, mut respond))) = connection.accept().await {
-            if notes.requests.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+            if notes.requests.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
                 respond.send_reset(h2::Reason::REFUSED_STREAM);
             } else {
                 let mut body = respond.send_response(http::Response::new(()), false).unwrap();
