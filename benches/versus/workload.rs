@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::library::{Library, Op, Params};
+use supercargo_benches::workload::{Library, Op, Params};
 
 /// A workload that is run: nodes, pods that are bound from the beginning, and pods that are to be scheduled.
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ impl Workload {
                     count,
                     node_template,
                     label_node_prepare_strategy,
-                    csi_node_template: None,
-                } => {
+                    csi_node_allocatable,
+                } if csi_node_allocatable.is_empty() => {
                     let label = label_node_prepare_strategy.clone();
                     nodes.push(Nodes {
                         count: count.of(params)?,
@@ -107,7 +107,7 @@ impl Workload {
                     persistent_volume_template: None,
                     persistent_volume_claim_template: None,
                     collect_metrics,
-                    deletions_per_second: 0,
+                    delete_pods_per_second: 0,
                     ..
                 } => {
                     let template = library.template(pod_template)?;
