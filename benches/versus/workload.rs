@@ -211,13 +211,13 @@ fn enlarge(pod: &mut Value) {
         |i: usize| json!({"name": format!("SETTING_{i:02}"), "value": format!("value-{i:02}-of-a-setting")});
     let sidecar = json!({
         "name": "sidecar", "image": "registry.example/sidecar:1.27",
-        "env": (0..20).map(variable).collect::<Vec<_>>(),
+        "env": (0..22).map(variable).collect::<Vec<_>>(),
         "readinessProbe": probe("/ready"),
         "volumeMounts": [{"name": "cache", "mountPath": "/cache"}, {"name": "info", "mountPath": "/info"}],
     });
     if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
         if let Some(first) = containers.first_mut() {
-            first["env"] = (20..40).map(variable).collect();
+            first["env"] = (22..45).map(variable).collect();
             first["livenessProbe"] = probe("/live");
             first["readinessProbe"] = probe("/ready");
         }
