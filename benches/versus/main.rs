@@ -7,9 +7,7 @@ mod api;
 mod checks;
 mod cluster;
 mod contender;
-#[path = "../perf/workload.rs"]
-#[allow(dead_code, reason = "it is the other benchmark's too, which uses more of it")]
-mod library;
+mod figures;
 mod process;
 mod proto;
 mod report;
@@ -79,6 +77,9 @@ struct Args {
     /// A supercargo that is there already [default: built from here]
     #[arg(long, value_name = "FILE")]
     supercargo: Option<PathBuf>,
+    /// Write figures into this folder, where more than one workload is run
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
     /// What the result is written as
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -183,13 +184,18 @@ impl Versus {
             let result = self.workload(workload, &mut way).await.with_context(|| workload.name.clone())?;
             self.progress.clear();
             failures.extend(result.failures());
-            match self.args.output {
-                Output::Table => println!("{}", result.table()),
-                Output::Json => results.push(result.to_json()),
+            if self.args.output == Output::Table {
+                println!("{}", result.table());
             }
+            results.push(result);
         }
         if self.args.output == Output::Json {
-            println!("{:#}", Value::Array(results));
+            println!("{:#}", results.iter().map(report::Result::to_json).collect::<Value>());
+        }
+        if let Some(dir) = &self.args.figures {
+            for path in figures::write(&results, dir)? {
+                eprintln!("wrote {}", path.display());
+            }
         }
         Ok(failures)
     }
@@ -268,7 +274,9 @@ impl Versus {
             numbers.map(|n| (Way { wire: Wire::Http1, in_flight: *n }, Encoding::Protobuf)).collect();
         // The best number first, and then the other ways with that one.
         for others in [true, false] {
-            for (way, encoding) in std::mem::take(&mut ways) {
+            let tried = std::mem::take(&mut ways);
+            // Twice, because once may have been disturbed.
+            for (way, encoding) in tried.repeat(2) {
                 let bare = Bare { script: script.clone(), way, encoding };
                 let said = bare.to_string();
                 let names = names(pods.min(ENOUGH));

@@ -29,15 +29,15 @@ pub(crate) struct Result {
 }
 
 /// Something measured, in the unit that is shown.
-struct Measure {
-    name: &'static str,
+pub(crate) struct Measure {
+    pub(crate) name: &'static str,
     key: &'static str,
     of: fn(&Outcome) -> Option<f64>,
 }
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
-const THROUGHPUT: Measure = Measure {
+pub(crate) const THROUGHPUT: Measure = Measure {
     name: "bindings, pods/s",
     key: "podsPerSecond",
     of: |outcome| Some(rate(outcome, outcome.bound)),
@@ -57,7 +57,7 @@ const STARTING: Measure = Measure {
     key: "cpuSecondsToFirstBinding",
     of: |outcome| Some(outcome.scheduler?.starting.as_secs_f64()),
 };
-const SCHEDULING: Measure = Measure {
+pub(crate) const SCHEDULING: Measure = Measure {
     name: "scheduler CPU, ms/pod",
     key: "cpuMillisecondsPerPod",
     of: |outcome| Some(per_pod(outcome, outcome.scheduler?.scheduling)),
@@ -67,7 +67,7 @@ const SERVER: Measure = Measure {
     key: "serverCpuMillisecondsPerPod",
     of: |outcome| Some(per_pod(outcome, outcome.server_cpu)),
 };
-const STEADY: Measure = Measure {
+pub(crate) const STEADY: Measure = Measure {
     name: "steady RSS, MiB",
     key: "steadyMebibytes",
     of: |outcome| memory(outcome, |cost| cost.memory.resident),
@@ -93,7 +93,7 @@ fn memory(outcome: &Outcome, of: fn(&Cost) -> u64) -> Option<f64> {
 }
 
 impl Measure {
-    fn values(&self, outcomes: &[Outcome]) -> Vec<f64> {
+    pub(crate) fn values(&self, outcomes: &[Outcome]) -> Vec<f64> {
         outcomes.iter().filter_map(self.of).collect()
     }
 }

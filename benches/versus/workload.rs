@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::library::{Library, Op, Params};
+use supercargo_benches::workload::{Library, Op, Params};
 
 /// A workload that is run: nodes, pods that are bound from the beginning, and pods that are to be scheduled.
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ impl Workload {
                     count,
                     node_template,
                     label_node_prepare_strategy,
-                    csi_node_template: None,
-                } => {
+                    csi_node_allocatable,
+                } if csi_node_allocatable.is_empty() => {
                     let label = label_node_prepare_strategy.clone();
                     nodes.push(Nodes {
                         count: count.of(params)?,
@@ -107,7 +107,7 @@ impl Workload {
                     persistent_volume_template: None,
                     persistent_volume_claim_template: None,
                     collect_metrics,
-                    deletions_per_second: 0,
+                    delete_pods_per_second: 0,
                     ..
                 } => {
                     let template = library.template(pod_template)?;
@@ -211,13 +211,13 @@ fn enlarge(pod: &mut Value) {
         |i: usize| json!({"name": format!("SETTING_{i:02}"), "value": format!("value-{i:02}-of-a-setting")});
     let sidecar = json!({
         "name": "sidecar", "image": "registry.example/sidecar:1.27",
-        "env": (0..20).map(variable).collect::<Vec<_>>(),
+        "env": (0..22).map(variable).collect::<Vec<_>>(),
         "readinessProbe": probe("/ready"),
         "volumeMounts": [{"name": "cache", "mountPath": "/cache"}, {"name": "info", "mountPath": "/info"}],
     });
     if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
         if let Some(first) = containers.first_mut() {
-            first["env"] = (20..40).map(variable).collect();
+            first["env"] = (22..45).map(variable).collect();
             first["livenessProbe"] = probe("/live");
             first["readinessProbe"] = probe("/ready");
         }
