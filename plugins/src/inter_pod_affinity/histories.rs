@@ -30,7 +30,7 @@ fn any_template() -> impl Strategy<Value = Vec<PodInfo>> {
     let incoming = prop_oneof![any_pod(2, 1), any_pod(1, 1), any_pod(0, 1), any_pod(0, 0)];
     (incoming, vec((any_pod(0, 0), any::<bool>()), 2)).prop_map(|(first, others)| {
         let like_first = |(other, labelled): (PodInfo, bool)| {
-            let labels = if labelled { other.labels } else { Arc::clone(&first.labels) };
+            let labels = if labelled { other.labels } else { first.labels.clone() };
             let namespace = Arc::clone(&first.namespace);
             PodInfo { labels, namespace, spec: Arc::clone(&first.spec), ..pod("other").build() }
         };

@@ -27,7 +27,7 @@ fn any_template() -> impl Strategy<Value = Vec<PodInfo>> {
     let incoming = prop_oneof![3 => any_incoming(), 1 => any_pod()];
     (incoming, vec((any_pod(), any::<bool>()), 2)).prop_map(|(first, others)| {
         let like_first = |(other, labelled): (PodInfo, bool)| {
-            let labels = if labelled { other.labels } else { Arc::clone(&first.labels) };
+            let labels = if labelled { other.labels } else { first.labels.clone() };
             PodInfo { labels, spec: Arc::clone(&first.spec), ..pod("other").build() }
         };
         others.into_iter().map(like_first).chain([first.clone()]).collect()
