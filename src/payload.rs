@@ -39,7 +39,7 @@ impl Payload for Binding<'_> {
 
     fn protobuf(&self) -> Vec<u8> {
         let mut metadata = Message::default();
-        metadata.text(1, &self.pod.name).text(3, &self.pod.namespace).text(5, &self.uid.0);
+        metadata.text(1, &self.pod.name).text(3, &self.pod.namespace).text(5, &self.uid.text());
         let mut target = Message::default();
         target.text(1, "Node").text(3, self.node);
         let mut binding = Message::default();
