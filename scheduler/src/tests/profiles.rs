@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{ActionType, EventResource, Now, Plugin, Status};
 
-use super::bed::{Bed, big, configured_plugins, options, plugins};
+use super::bed::{Bed, big, options, plugins};
 use super::fake::{Fake, Log};
 use crate::{BuildError, Options, Place, PluginLists, ProfileError, ProfileSpec, Scheduler};
 
