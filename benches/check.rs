@@ -161,7 +161,9 @@ impl Cluster {
             (!within).then(|| format!("{} holds {holds:?} and offers {offers:?}", node.name))
         };
         let over: Vec<_> = self.nodes.iter().filter_map(over).collect();
-        over.into_iter().for_each(|violation| self.report(violation));
+        for violation in over {
+            self.report(violation);
+        }
     }
 
     fn check_node_affinity(&mut self, at: usize) {
@@ -176,7 +178,9 @@ impl Cluster {
             .filter(wrong)
             .map(|node| format!("{} is no node for pods like {}", self.nodes[*node].name, kind.labels))
             .collect();
-        found.into_iter().for_each(|violation| self.report(violation));
+        for violation in found {
+            self.report(violation);
+        }
     }
 
     fn check_pod_affinity(&mut self, at: usize) {
@@ -241,7 +245,9 @@ impl Cluster {
                 wrong.push(format!("{}: {others} others in the {key} of a pod that says {term}", node.name));
             }
         }
-        wrong.into_iter().for_each(|violation| self.report(violation));
+        for violation in wrong {
+            self.report(violation);
+        }
     }
 
     fn check_spread(&mut self, at: usize) {

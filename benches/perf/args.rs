@@ -172,7 +172,9 @@ impl Args {
         let mut params = workload.scaled(&size.params, nodes, pods);
         if self.test && workload.nodes(&size.params) == 0 {
             // What does not go with the nodes is not much either.
-            params.values_mut().for_each(|count| *count = (*count).min(100));
+            for count in params.values_mut() {
+                *count = (*count).min(100);
+            }
         }
         if self.million {
             // The pods are those that are measured.

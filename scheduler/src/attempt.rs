@@ -141,6 +141,10 @@ impl Scheduler {
             let profile = (queued.profile, profile);
             tables.answer(&cluster, profile, &queued.pod, &promised, &mut verdict, state)
         });
+        #[cfg(test)]
+        if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &kept, &self.tables) {
+            witness.compare(&cycle, answer, tables, queued.profile);
+        }
         let (found, passed) = match kept {
             Some(Answer::Node(node)) => (Ok(node), 0),
             Some(Answer::None(diagnosis)) => {

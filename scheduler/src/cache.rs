@@ -287,7 +287,12 @@ impl Cache {
             fresh.set_node(Arc::clone(info.node()));
         }
         for cached in &self.pods {
-            fresh.place(Arc::clone(&cached.pod), Arc::clone(cached.node()), cached.is_assumed(), Notice::None);
+            fresh.place(
+                Arc::clone(&cached.pod),
+                Arc::clone(cached.node()),
+                cached.is_assumed(),
+                Notice::None,
+            );
         }
         fresh
     }

@@ -51,15 +51,23 @@ impl Cursor {
 const KEPT: usize = 1 << 16;
 
 /// The latest changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ChangeLog {
     changes: VecDeque<Change>,
     end: u64,
+    /// How many are kept.
+    pub(crate) kept: usize,
+}
+
+impl Default for ChangeLog {
+    fn default() -> Self {
+        Self { changes: VecDeque::new(), end: 0, kept: KEPT }
+    }
 }
 
 impl ChangeLog {
     pub(crate) fn push(&mut self, change: Change) {
-        if self.changes.len() == KEPT {
+        if self.changes.len() >= self.kept {
             self.changes.pop_front();
         }
         self.changes.push_back(change);

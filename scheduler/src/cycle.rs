@@ -71,6 +71,18 @@ impl Cycle<'_> {
     }
 
     fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
+        match self.feasible(state, passed)?[..] {
+            [only] => Ok(only),
+            ref feasible => self.best(state, feasible),
+        }
+    }
+
+    /// The nodes that the pod can run on: at least one.
+    pub(crate) fn feasible(
+        &self,
+        state: &mut CycleState,
+        passed: &mut usize,
+    ) -> Result<Vec<NodeIndex>, FailureKind> {
         let all_nodes = self.cx.nodes().len();
         if all_nodes == 0 {
             return Err(FailureKind::no_nodes());
@@ -80,11 +92,10 @@ impl Cycle<'_> {
             Prepared::Nodes(names) => self.find_feasible(names, state, &mut diagnosis, passed)?,
             Prepared::Rejected => Vec::new(),
         };
-        match feasible[..] {
-            [] => Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis }))),
-            [only] => Ok(only),
-            _ => self.best(state, &feasible),
+        if feasible.is_empty() {
+            return Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis })));
         }
+        Ok(feasible)
     }
 
     /// Runs PreFilter.

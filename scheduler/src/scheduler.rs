@@ -81,6 +81,9 @@ pub struct Scheduler {
     pub(crate) next_start_node: usize,
     /// `None` when every pod is evaluated from scratch.
     pub(crate) tables: Option<Tables>,
+    /// Compares what tables say with the plain path.
+    #[cfg(test)]
+    pub(crate) witness: Option<crate::tables::Witness>,
     pub(crate) draining: bool,
     /// What a plugin said that panicked during the last call of the queue.
     pub(crate) contained_panic: Option<String>,
@@ -99,6 +102,8 @@ impl Scheduler {
             heard,
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             tables: (!options.plain).then(|| Tables::new(options.profiles.len(), options.table_memory)),
+            #[cfg(test)]
+            witness: None,
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,

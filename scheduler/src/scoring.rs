@@ -29,7 +29,11 @@ impl Cycle<'_> {
     }
 
     /// The weighted sum of all plugins' normalised scores, per feasible node.
-    fn scores(&self, state: &mut CycleState, feasible: &[NodeIndex]) -> Result<Vec<i64>, FailureKind> {
+    pub(crate) fn scores(
+        &self,
+        state: &mut CycleState,
+        feasible: &[NodeIndex],
+    ) -> Result<Vec<i64>, FailureKind> {
         if self.profile.score.is_empty() && !self.extenders.are_configured {
             return Ok(vec![1; feasible.len()]);
         }

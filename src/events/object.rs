@@ -94,7 +94,11 @@ impl Payload for Whole<'_> {
         let mut metadata = Message::default();
         metadata.text(1, name).text(3, &event.pod.namespace);
         let mut regarding = Message::default();
-        regarding.text(1, "Pod").text(2, &event.pod.namespace).text(3, &event.pod.name).text(4, &event.uid.text());
+        regarding
+            .text(1, "Pod")
+            .text(2, &event.pod.namespace)
+            .text(3, &event.pod.name)
+            .text(4, &event.uid.text());
         regarding.text(5, "v1").text(6, &event.resource_version);
         let mut body = Message::default();
         body.message(1, &metadata).micros(2, *created);

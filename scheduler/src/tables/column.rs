@@ -336,11 +336,7 @@ impl Column {
         change: &Change,
         again: &mut Again,
     ) {
-        let kept_per_node = [
-            self.verdicts.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_))),
-            self.scores.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_))),
-        ];
-        if kept_per_node == [false, false] {
+        if !self.keeps_rows() {
             return;
         }
         for node in nodes_of(change) {
@@ -352,6 +348,12 @@ impl Column {
                 }
             }
         }
+    }
+
+    /// Whether there are answers by node.
+    fn keeps_rows(&self) -> bool {
+        self.verdicts.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_)))
+            || self.scores.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_)))
     }
 
     fn touch(&mut self, at: Cursor, index: NodeIndex) {
@@ -370,7 +372,7 @@ impl Column {
     }
 
     fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge, again: Again) -> Result<(), Refusal> {
-        if again.all {
+        if again.all && self.keeps_rows() {
             self.version += 1;
             self.touched.clear();
             self.touched_from = view.log.end();

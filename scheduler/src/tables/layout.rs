@@ -44,9 +44,14 @@ impl Layout {
             });
             domains[domain].push(rank as u32);
         }
+        Self::of_ranks(&domains, nodes.order(), nodes.columns().len())
+    }
+
+    /// `domains` has the places in visiting order of each one's nodes.
+    fn of_ranks(domains: &[Vec<u32>], order: &[NodeIndex], slot_count: usize) -> Self {
         let ranks: Vec<u32> = domains.iter().flatten().copied().collect();
-        let slots: Vec<u32> = ranks.iter().map(|rank| nodes.order()[*rank as usize].0).collect();
-        let mut leaves = vec![NONE; nodes.columns().len()];
+        let slots: Vec<u32> = ranks.iter().map(|rank| order[*rank as usize].0).collect();
+        let mut leaves = vec![NONE; slot_count];
         for (leaf, slot) in slots.iter().enumerate() {
             leaves[*slot as usize] = leaf as u32;
         }
@@ -58,6 +63,18 @@ impl Layout {
         });
         let domains = domains.collect();
         Self { slots, leaves, ranks, domains }
+    }
+
+    /// Nodes of these domains, in visiting order.
+    #[cfg(test)]
+    pub(super) fn of_domains(domains: &[usize]) -> Self {
+        let order: Vec<NodeIndex> = (0..domains.len() as u32).map(NodeIndex).collect();
+        let of = |domain| (0..domains.len() as u32).filter(move |node| domains[*node as usize] == domain);
+        let mut known: Vec<usize> = domains.to_vec();
+        known.sort_unstable();
+        known.dedup();
+        let ranks: Vec<Vec<u32>> = known.into_iter().map(|domain| of(domain).collect()).collect();
+        Self::of_ranks(&ranks, &order, domains.len())
     }
 
     /// By leaf, the node.
@@ -85,6 +102,12 @@ impl Layout {
         self.domains.iter().map(|range| range.start as usize..range.end as usize)
     }
 
+    /// The nodes of a domain.
+    pub(super) fn domain_slots(&self, domain: usize) -> &[u32] {
+        let range = &self.domains[domain];
+        &self.slots[range.start as usize..range.end as usize]
+    }
+
     /// The domain of a leaf, and its place there.
     pub(super) fn place(&self, leaf: usize) -> (usize, usize) {
         let domain = self.domains.partition_point(|range| range.end as usize <= leaf);
@@ -103,11 +126,24 @@ struct Version {
 type ByValue = FxHashMap<Arc<str>, SmallVec<[NodeIndex; 2]>>;
 
 /// Layouts and domains, shared by all tables and made anew when nodes come, go or get other labels.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Topology {
     version: Version,
+    /// So many domains at most does a coarse key have.
+    pub(super) coarse: usize,
     layouts: Vec<(Keys, Arc<Layout>)>,
     domains: FxHashMap<Arc<str>, ByValue>,
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        Self {
+            version: Version::default(),
+            coarse: COARSE,
+            layouts: Vec::new(),
+            domains: FxHashMap::default(),
+        }
+    }
 }
 
 impl Topology {
@@ -149,7 +185,7 @@ impl Topology {
 
     /// Whether the key has few domains.
     pub(super) fn is_coarse(&mut self, nodes: &Nodes, key: &Arc<str>) -> bool {
-        self.by_value(nodes, key).len() <= COARSE
+        self.by_value(nodes, key).len() <= self.coarse
     }
 
     /// The nodes that have this value of the key.

@@ -17,6 +17,8 @@ mod rule;
 mod select;
 mod table;
 mod tournament;
+#[cfg(test)]
+mod witness;
 
 use std::ops::Range;
 
@@ -31,6 +33,8 @@ pub use self::rule::Rule;
 use self::rule::Rules;
 use self::select::DomainVerdicts;
 use self::table::{ColumnIds, Columns, Table};
+#[cfg(test)]
+pub(crate) use self::witness::Witness;
 use crate::cache::Cache;
 use crate::cycle::{Running, SkippedFilters};
 use crate::diagnosis::Diagnosis;
@@ -87,6 +91,8 @@ pub(crate) struct Tables {
     topology: Topology,
     rules: Rules,
     limit: usize,
+    /// What was counted last, and what was made since; columns may be in it several times.
+    bytes_at_most: usize,
     clock: u64,
     stats: TableStats,
     /// Room for signatures.
@@ -121,6 +127,7 @@ impl Tables {
             topology: Topology::default(),
             rules: Rules::default(),
             limit: if limit == 0 { DEFAULT_LIMIT } else { limit },
+            bytes_at_most: 0,
             clock: 0,
             stats: TableStats::default(),
             signer: Signer::default(),
@@ -213,12 +220,13 @@ impl Tables {
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                of_profile.tables.insert(signature.into(), table);
                 if is_hit {
                     self.stats.hits += 1;
                 } else {
                     self.stats.builds += 1;
+                    self.bytes_at_most += signature.len() + of_profile.bytes_of(&table);
                 }
+                of_profile.tables.insert(signature.into(), table);
                 Some(answer)
             }
             (Err(refusal), table) => {
@@ -254,9 +262,15 @@ impl Tables {
     /// Gives back what has not been used for longest, a quarter at a time, when there is too much.
     fn evict(&mut self) {
         // Counting costs as much as there are tables, so it is not done every time.
-        if !self.clock.is_multiple_of(64) || self.bytes() <= self.limit {
+        if self.bytes_at_most <= self.limit && !self.clock.is_multiple_of(64) {
             return;
         }
+        self.bytes_at_most = self.bytes();
+        if self.bytes_at_most <= self.limit {
+            return;
+        }
+        // Columns that no table has come of go first.
+        self.profiles.iter_mut().for_each(|of_profile| of_profile.forget_until(0));
         let mut used: Vec<u64> =
             self.profiles.iter().flat_map(|it| it.tables.values()).map(|it| it.last_used).collect();
         used.sort_unstable();
@@ -267,13 +281,21 @@ impl Tables {
                 of_profile.forget_until(newest_to_go);
             }
         }
+        self.bytes_at_most = self.bytes();
     }
 }
 
 impl OfProfile {
     fn bytes(&self) -> usize {
         let tables: usize = self.tables.iter().map(|(key, table)| key.len() + table.bytes()).sum();
-        tables + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
+        let keys: usize = self.numbers.keys().map(|(_, signed)| signed.len()).sum();
+        tables + keys + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
+    }
+
+    /// What a table and its columns take.
+    fn bytes_of(&self, table: &Table) -> usize {
+        let columns = table.columns.iter().map(|id| table::column(&self.columns, *id).bytes());
+        table.bytes() + columns.sum::<usize>()
     }
 
     /// The answer, and whether it needed no table to be made.
@@ -323,10 +345,17 @@ impl OfProfile {
                 }
             }
         }
-        let verdicts = table.domain_verdicts(view, judges, &self.columns)?;
-        table.settle_own(view, judges, &self.columns, &verdicts)?;
+        let mut verdicts = table.domain_verdicts(view, judges, &self.columns)?;
+        if table.settle_own(view, judges, &self.columns, &verdicts)? {
+            verdicts = table.domain_verdicts(view, judges, &self.columns)?;
+        }
+        table.settle_greatest(view, judges, &self.columns, &verdicts)?;
         let answer = match table.select(view, judges, &self.columns, &verdicts)? {
-            Some(index) => Answer::Node(index),
+            Some(index) => {
+                #[cfg(test)]
+                table.note_totals(view, judges, &self.columns, &verdicts)?;
+                Answer::Node(index)
+            }
             None => {
                 state.absorb(&self.states(judges, table));
                 Answer::None(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?))

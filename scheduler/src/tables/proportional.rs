@@ -2,6 +2,8 @@
 
 use supercargo_framework::plugin::MAX_NODE_SCORE;
 
+use super::layout::Layout;
+
 /// The node is not feasible, so its score does not count.
 const ABSENT: i64 = i64::MIN;
 
@@ -10,24 +12,46 @@ const ABSENT: i64 = i64::MIN;
 pub(super) struct Proportional {
     pub(super) judge: usize,
     reverse: bool,
+    /// What scores are in proportion to.
     greatest: i64,
-    /// How many feasible nodes have it.
-    with_greatest: usize,
     /// By node, the raw score of a feasible one; nothing as long as all are 0, which is the rule.
     raw: Vec<i64>,
+    /// By domain. Filters that are asked by domain rule all of it out or nothing.
+    tops: Vec<Top>,
+}
+
+/// The greatest raw score of a domain's feasible nodes, and how many have it.
+#[derive(Clone, Copy, Debug)]
+struct Top {
+    raw: i64,
+    nodes: usize,
+}
+
+impl Top {
+    fn of(raw: &[i64], slots: &[u32]) -> Self {
+        let raw_at = |slot: &u32| raw.get(*slot as usize).copied().unwrap_or(ABSENT);
+        let greatest = slots.iter().map(raw_at).max().unwrap_or(ABSENT);
+        Self { raw: greatest, nodes: slots.iter().filter(|slot| raw_at(slot) == greatest).count() }
+    }
 }
 
 impl Proportional {
-    pub(super) fn new(judge: usize, reverse: bool, rows: &[i64], feasible: &[bool]) -> Self {
-        let of_feasible = |(raw, feasible): (&i64, &bool)| if *feasible { *raw } else { ABSENT };
-        let greatest = rows.iter().zip(feasible).map(of_feasible).max().filter(|max| *max != ABSENT);
-        let greatest = greatest.unwrap_or(0);
-        let is_flat =
-            greatest == 0 && rows.iter().zip(feasible).all(|(raw, feasible)| !feasible || *raw == 0);
-        let raw: Vec<i64> =
-            if is_flat { Vec::new() } else { rows.iter().zip(feasible).map(of_feasible).collect() };
-        let with_greatest = raw.iter().filter(|raw| **raw == greatest).count();
-        Self { judge, reverse, greatest, with_greatest, raw }
+    pub(super) fn new(judge: usize, reverse: bool, rows: &[i64], feasible: &[bool], layout: &Layout) -> Self {
+        let is_flat = rows.iter().zip(feasible).all(|(raw, feasible)| !feasible || *raw == 0);
+        let mut made = Self { judge, reverse, greatest: 0, raw: Vec::new(), tops: Vec::new() };
+        if !is_flat {
+            let of_feasible = |(raw, feasible): (&i64, &bool)| if *feasible { *raw } else { ABSENT };
+            made.raw = rows.iter().zip(feasible).map(of_feasible).collect();
+            made.tops = layout.domains().map(|leaves| Top::of(&made.raw, &layout.slots()[leaves])).collect();
+            made.settle(std::iter::repeat(true));
+        }
+        made
+    }
+
+    /// Whether a raw score counts for what it is in proportion to. One that is greater belongs to a node of a domain that
+    /// is ruled out.
+    pub(super) fn covers(&self, raw: i64) -> bool {
+        raw <= self.greatest
     }
 
     /// The score of a raw score (upstream's DefaultNormalizeScore).
@@ -36,24 +60,44 @@ impl Proportional {
         if self.reverse { MAX_NODE_SCORE - share } else { share }
     }
 
-    /// Takes the raw score of a node, `None` when it is not feasible; `false` when the greatest is another now.
-    pub(super) fn set(&mut self, slot: usize, raw: Option<i64>) -> bool {
+    /// Takes the raw score of a node, `None` when it is not feasible; `false` when this is to be made anew.
+    pub(super) fn set(&mut self, layout: &Layout, leaf: usize, raw: Option<i64>) -> bool {
         if self.raw.is_empty() {
             return raw.is_none_or(|raw| raw == 0);
         }
+        let slot = layout.slots()[leaf] as usize;
         let raw = raw.unwrap_or(ABSENT);
         if self.raw.len() <= slot {
             self.raw.resize(slot + 1, ABSENT);
         }
         let old = std::mem::replace(&mut self.raw[slot], raw);
-        self.with_greatest += usize::from(raw == self.greatest);
-        self.with_greatest -= usize::from(old == self.greatest);
-        raw <= self.greatest && self.with_greatest > 0
+        let (domain, _) = layout.place(leaf);
+        let top = &mut self.tops[domain];
+        if raw > top.raw {
+            *top = Top { raw, nodes: 1 };
+            return true;
+        }
+        top.nodes += usize::from(raw == top.raw);
+        top.nodes -= usize::from(old == top.raw);
+        if top.nodes == 0 {
+            *top = Top::of(&self.raw, layout.domain_slots(domain));
+        }
+        true
+    }
+
+    /// Takes which domains are not ruled out; `false` when the greatest raw score is another now, and so all scores are.
+    pub(super) fn settle(&mut self, passes: impl IntoIterator<Item = bool>) -> bool {
+        let tops = self.tops.iter().zip(passes).filter(|(_, passes)| *passes).map(|(top, _)| top.raw);
+        match tops.max().filter(|greatest| *greatest != ABSENT) {
+            Some(greatest) => std::mem::replace(&mut self.greatest, greatest) == greatest,
+            // No node is feasible, or all have 0.
+            None => true,
+        }
     }
 
     /// How many bytes it takes, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.raw.capacity() * size_of::<i64>()
+        self.raw.capacity() * size_of::<i64>() + self.tops.capacity() * size_of::<Top>()
     }
 }
 
@@ -64,25 +108,43 @@ mod tests {
     use super::*;
     use crate::scoring::by_max;
 
+    /// Where the nodes of some domains are: node by node, its domain.
+    fn layout(domains: &[usize]) -> Layout {
+        Layout::of_domains(domains)
+    }
+
     proptest! {
-        /// As long as it says that the greatest is the same, scores are what normalising anew gives.
+        /// Scores are what normalising anew gives, whatever changes and whichever domains are ruled out.
         #[test]
         fn scores_are_as_normalised_anew(
-            mut rows in proptest::collection::vec(0..4_i64, 1..8),
-            mut feasible in proptest::collection::vec(any::<bool>(), 8),
+            mut nodes in proptest::collection::vec((0..4_i64, any::<bool>(), 0..3_usize), 1..8),
             reverse in any::<bool>(),
-            changes in proptest::collection::vec((0..8_usize, 0..5_i64, any::<bool>()), 0..8),
+            changes in proptest::collection::vec(
+                ((0..8_usize, 0..5_i64, any::<bool>()), proptest::collection::vec(any::<bool>(), 3)),
+                0..8,
+            ),
         ) {
-            feasible.truncate(rows.len());
-            let mut kept = Proportional::new(0, reverse, &rows, &feasible);
-            for (slot, raw, now_feasible) in changes {
-                let slot = slot % rows.len();
-                (rows[slot], feasible[slot]) = (raw, now_feasible);
-                if !kept.set(slot, now_feasible.then_some(raw)) {
-                    kept = Proportional::new(0, reverse, &rows, &feasible);
+            let layout = layout(&nodes.iter().map(|(.., domain)| *domain).collect::<Vec<_>>());
+            let made = |nodes: &[(i64, bool, usize)]| {
+                let rows: Vec<i64> = nodes.iter().map(|(raw, ..)| *raw).collect();
+                let feasible: Vec<bool> = nodes.iter().map(|(_, feasible, _)| *feasible).collect();
+                Proportional::new(0, reverse, &rows, &feasible, &layout)
+            };
+            let mut kept = made(&nodes);
+            for ((slot, raw, feasible), passes) in changes {
+                let slot = slot % nodes.len();
+                (nodes[slot].0, nodes[slot].1) = (raw, feasible);
+                let leaf = layout.leaf(supercargo_framework::NodeIndex(slot as u32)).unwrap();
+                if !kept.set(&layout, leaf, feasible.then_some(raw)) {
+                    kept = made(&nodes);
                 }
-                let counted = rows.iter().zip(&feasible).filter(|(_, feasible)| **feasible);
-                let raw: Vec<i64> = counted.map(|(raw, _)| *raw).collect();
+                let passed = |slot: usize| {
+                    let leaf = layout.leaf(supercargo_framework::NodeIndex(slot as u32)).unwrap();
+                    passes[layout.place(leaf).0]
+                };
+                kept.settle(passes.iter().copied());
+                let counted = nodes.iter().enumerate().filter(|(slot, (_, feasible, _))| *feasible && passed(*slot));
+                let raw: Vec<i64> = counted.map(|(_, (raw, ..))| *raw).collect();
                 let mut scores = raw.clone();
                 by_max(&mut scores, reverse);
                 prop_assert_eq!(raw.iter().map(|raw| kept.score(*raw)).collect::<Vec<_>>(), scores);

@@ -100,16 +100,16 @@ impl Table {
         Ok(found)
     }
 
-    /// Tells the plugins whose scores depend on it which nodes are feasible.
+    /// Tells the plugins whose scores depend on it which nodes are feasible. Answers whether nodes are in other domains now.
     pub(super) fn settle_own(
         &mut self,
         view: &mut View<'_>,
         judges: &[Judge],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if self.own.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let unsettled = self.take_unsettled(verdicts.iter().map(Option::is_none));
         let mut owns = std::mem::take(&mut self.own);
@@ -122,7 +122,7 @@ impl Table {
             own.settle(view, &judges[own.judge], filter_state, feasible, unsettled.iter().copied())?;
         }
         self.own = owns;
-        Ok(())
+        self.lay_out_own(view, judges, columns)
     }
 
     /// The best node; `None` when no node is feasible.
@@ -270,6 +270,18 @@ impl Table {
         late: &[&Late<'_>],
         offsets: &[Option<i64>],
     ) -> Result<Option<usize>, Refusal> {
+        let (leaves, totals) = self.totals_of_all(view, late, offsets)?;
+        let best = totals.iter().copied().max();
+        Ok(best.and_then(|best| totals.iter().position(|total| *total == best)).map(|place| leaves[place]))
+    }
+
+    /// The feasible leaves and their totals, in visiting order.
+    fn totals_of_all(
+        &self,
+        view: &View<'_>,
+        late: &[&Late<'_>],
+        offsets: &[Option<i64>],
+    ) -> Result<(Vec<usize>, Vec<i64>), Refusal> {
         let mut leaves: Vec<usize> = Vec::new();
         let mut totals: Vec<i64> = Vec::new();
         for ((sums, domain), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
@@ -306,7 +318,25 @@ impl Table {
                 *total += score * late.weight;
             }
         }
-        let best = totals.iter().copied().max();
-        Ok(best.and_then(|best| totals.iter().position(|total| *total == best)).map(|place| leaves[place]))
+        Ok((leaves, totals))
+    }
+
+    /// Keeps the totals behind an answer, for comparison.
+    #[cfg(test)]
+    pub(super) fn note_totals(
+        &mut self,
+        view: &View<'_>,
+        judges: &[Judge],
+        columns: &Columns,
+        verdicts: &DomainVerdicts,
+    ) -> Result<(), Refusal> {
+        let (leaves, totals) = {
+            let late = self.late(judges, columns);
+            let (by_domain, by_node): (Vec<&Late<'_>>, Vec<&Late<'_>>) =
+                late.iter().partition(|late| late.is_by_domain());
+            self.totals_of_all(view, &by_node, &self.offsets(view, &by_domain, verdicts)?)?
+        };
+        self.totals = leaves.iter().map(|leaf| self.layout.node(*leaf)).zip(totals).collect();
+        Ok(())
     }
 }

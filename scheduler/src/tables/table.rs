@@ -12,6 +12,7 @@ use super::layout::{Keys, Layout};
 use super::own::Own;
 use super::proportional::Proportional;
 use super::rule::Rule;
+use super::select::DomainVerdicts;
 use super::tournament::{OUT, Tournament};
 use crate::changes::Cursor;
 use crate::profile::Judge;
@@ -36,6 +37,8 @@ pub(super) struct Table {
     proportional: SmallVec<[Proportional; 2]>,
     /// The plugins whose scores depend on which nodes are feasible.
     pub(super) own: Vec<Own>,
+    /// The keys of those scores that are kept by domain.
+    own_keys: Keys,
     /// The nodes that may have become feasible, or stopped being so, since those were told.
     unsettled: Vec<NodeIndex>,
     /// By domain, whether its nodes could pass when they were told.
@@ -43,6 +46,9 @@ pub(super) struct Table {
     /// Nodes that are out of the race in this cycle only, for pods that have been promised them.
     disturbed: Vec<NodeIndex>,
     pub(super) last_used: u64,
+    /// The total scores behind the last answer.
+    #[cfg(test)]
+    pub(super) totals: Vec<(NodeIndex, i64)>,
 }
 
 pub(super) fn column(columns: &Columns, id: u32) -> &Column {
@@ -80,10 +86,13 @@ impl Table {
             sums: Vec::new(),
             proportional: SmallVec::new(),
             own: Vec::new(),
+            own_keys: Keys::new(),
             unsettled: Vec::new(),
             passed: SmallVec::new(),
             disturbed: Vec::new(),
             last_used: 0,
+            #[cfg(test)]
+            totals: Vec::new(),
         };
         table.rebuild(view, judges, columns)?;
         Ok(table)
@@ -93,6 +102,9 @@ impl Table {
         self.cursor = view.log.end();
         self.disturbed.clear();
         self.versions = self.columns.iter().map(|id| column(columns, *id).version).collect();
+        if self.own_keys.iter().any(|key| !view.topology.is_coarse(view.nodes, key)) {
+            self.own_keys.clear();
+        }
         self.keys = self.shared_keys(columns);
         self.layout = view.topology.layout(view.nodes, &self.keys);
         self.add_up(view, judges, columns)?;
@@ -106,9 +118,30 @@ impl Table {
         Ok(())
     }
 
+    /// Sees to it that the domains are fine enough for scores that depend on the feasible nodes; whether they were not.
+    pub(super) fn lay_out_own(
+        &mut self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        columns: &Columns,
+    ) -> Result<bool, Refusal> {
+        let scores = self.own.iter().filter_map(|own| own.scores.as_ref());
+        let mut missing =
+            scores.flat_map(|scores| scores.answers.keys()).filter(|key| !self.keys.contains(key));
+        if missing.next().is_none() {
+            return Ok(false);
+        }
+        let scores = self.own.iter().filter_map(|own| own.scores.as_ref());
+        self.own_keys = scores.flat_map(|scores| scores.answers.keys()).cloned().collect();
+        self.keys = self.shared_keys(columns);
+        self.layout = view.topology.layout(view.nodes, &self.keys);
+        self.add_up(view, judges, columns)?;
+        Ok(true)
+    }
+
     /// The keys of all columns that are kept by domain.
     fn shared_keys(&self, columns: &Columns) -> Keys {
-        let mut keys = Keys::new();
+        let mut keys = self.own_keys.clone();
         for id in &self.columns {
             let column = column(columns, *id);
             let filter = column.verdicts.as_ref().map(|verdicts| verdicts.answers.keys());
@@ -143,32 +176,60 @@ impl Table {
     /// Adds up all columns for all nodes.
     fn add_up(&mut self, view: &View<'_>, judges: &[Judge], columns: &Columns) -> Result<(), Refusal> {
         let feasible = self.feasible(view, columns);
+        self.proportional = Self::summed(&self.columns, judges, columns)
+            .filter_map(|Summed { judge, rows, reverse, .. }| {
+                Some(Proportional::new(judge, reverse?, rows, &feasible, &self.layout))
+            })
+            .collect();
+        self.sum_up(judges, columns, &feasible)
+    }
+
+    /// Sees to it that scores are in proportion to the greatest of a node in a domain that is not ruled out.
+    pub(super) fn settle_greatest(
+        &mut self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        columns: &Columns,
+        verdicts: &DomainVerdicts,
+    ) -> Result<(), Refusal> {
+        let mut same = true;
+        for share in &mut self.proportional {
+            same &= share.settle(verdicts.iter().map(Option::is_none));
+        }
+        if !same && view.rules.follow(Rule::Greatest) {
+            let feasible = self.feasible(view, columns);
+            self.sum_up(judges, columns, &feasible)?;
+        }
+        Ok(())
+    }
+
+    /// Adds up for all nodes, in proportion to what is known to be the greatest.
+    fn sum_up(&mut self, judges: &[Judge], columns: &Columns, feasible: &[bool]) -> Result<(), Refusal> {
         let mut sums = vec![0_i64; feasible.len()];
-        let mut proportional = SmallVec::new();
         for Summed { judge, rows, weight, reverse } in Self::summed(&self.columns, judges, columns) {
             let mut out_of_range = false;
             match reverse {
                 None => {
-                    for ((sum, raw), feasible) in sums.iter_mut().zip(rows).zip(&feasible) {
+                    for ((sum, raw), feasible) in sums.iter_mut().zip(rows).zip(feasible) {
                         out_of_range |= *feasible & !(0..=MAX_NODE_SCORE).contains(raw);
                         *sum = sum.wrapping_add(raw.wrapping_mul(weight));
                     }
                 }
-                Some(reverse) => {
-                    let share = Proportional::new(judge, reverse, rows, &feasible);
-                    for ((sum, raw), feasible) in sums.iter_mut().zip(rows).zip(&feasible) {
+                Some(_) => {
+                    let share = self.proportional.iter().find(|share| share.judge == judge);
+                    let share = share.ok_or(Refusal::Passing)?;
+                    for ((sum, raw), feasible) in sums.iter_mut().zip(rows).zip(feasible) {
                         let score = share.score(*raw);
-                        out_of_range |= *feasible & !(0..=MAX_NODE_SCORE).contains(&score);
+                        let counts = *feasible & share.covers(*raw);
+                        out_of_range |= counts & !(0..=MAX_NODE_SCORE).contains(&score);
                         *sum = sum.wrapping_add(score.wrapping_mul(weight));
                     }
-                    proportional.push(share);
                 }
             }
             if out_of_range {
                 return Err(Refusal::Passing);
             }
         }
-        self.proportional = proportional;
         let layout = &self.layout;
         let sum_of = |leaf: usize| {
             let slot = layout.node(leaf).0 as usize;
@@ -256,15 +317,14 @@ impl Table {
             self.unsettled.extend_from_slice(rows);
         }
         for index in rows {
-            if !self.add_up_row(view, judges, columns, *index)? && view.rules.follow(Rule::Greatest) {
+            if !self.add_up_row(view, judges, columns, *index)? {
                 return self.add_up(view, judges, columns);
             }
         }
         Ok(())
     }
 
-    /// Adds up the answers about one node; `false` when the greatest raw score of some plugin is another now, and so all
-    /// sums are.
+    /// Adds up the answers about one node; `false` when everything is to be added up anew.
     fn add_up_row(
         &mut self,
         view: &View<'_>,
@@ -287,8 +347,12 @@ impl Table {
                 Some(_) => {
                     let share = self.proportional.iter_mut().find(|share| share.judge == judge);
                     let Some(share) = share else { return Ok(false) };
-                    if !share.set(slot, feasible.then_some(raw)) {
+                    if !share.set(&self.layout, leaf, feasible.then_some(raw)) {
                         return Ok(false);
+                    }
+                    if !share.covers(raw) {
+                        // All is about to be summed up, or the node is in a domain that is ruled out.
+                        continue;
                     }
                     share.score(raw)
                 }

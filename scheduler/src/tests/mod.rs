@@ -12,6 +12,7 @@ mod preemption;
 mod profiles;
 mod queueing;
 mod record;
+mod tables;
 mod trials;
 mod uncertain;
 mod volumes;

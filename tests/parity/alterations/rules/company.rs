@@ -1,7 +1,5 @@
 //! Which pods keep each other company, and which keep apart.
 
-use std::sync::Arc;
-
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::plugin::Normalize;

@@ -1,0 +1,133 @@
+//! What tables say beside what the plain path says, for tests.
+
+use std::collections::BTreeMap;
+
+use supercargo_framework::{CycleState, NodeIndex, Status};
+
+use super::{Answer, Tables};
+use crate::cycle::Cycle;
+use crate::diagnosis::Diagnosis;
+use crate::failure::FailureKind;
+use crate::profile::{ProfileIndex, Scorer};
+
+/// Compares every answer of a table with the plain path's.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    /// How many answers have been compared.
+    pub(crate) compared: u64,
+    /// How many of those found no node.
+    pub(crate) without_node: u64,
+    /// Where they differ.
+    pub(crate) disagreements: Vec<String>,
+}
+
+/// What one path says of a pod.
+#[derive(Debug, PartialEq)]
+enum Word {
+    /// The best node, and the total score of each feasible one.
+    Node(NodeIndex, Vec<(NodeIndex, i64)>),
+    /// Why there is none: the status of each node, in order, and who is to blame.
+    None { by_node: Vec<(NodeIndex, Status)>, rest: String },
+    /// Something went wrong.
+    Failure(String),
+}
+
+impl Word {
+    fn of_diagnosis(diagnosis: &Diagnosis) -> Self {
+        let Diagnosis { statuses, unschedulable_plugins, pending_plugins, .. } = diagnosis;
+        let (absent, message) = (&statuses.absent, &diagnosis.pre_filter_message);
+        let rest = format!("{absent:?} {message} {unschedulable_plugins:?} {pending_plugins:?}");
+        Self::None { by_node: statuses.by_node.clone(), rest }
+    }
+
+    fn of_plain_path(cycle: &Cycle<'_>) -> Self {
+        let mut state = CycleState::new();
+        let feasible = match cycle.feasible(&mut state, &mut 0) {
+            Ok(feasible) => feasible,
+            Err(FailureKind::Fit(error)) => return Self::of_diagnosis(&error.diagnosis),
+            Err(error) => return Self::Failure(error.to_string()),
+        };
+        let (best, totals) = (cycle.best(&mut state, &feasible), cycle.scores(&mut state, &feasible));
+        match (best, totals) {
+            (Ok(best), Ok(totals)) => Self::Node(best, feasible.into_iter().zip(totals).collect()),
+            (Err(error), _) | (_, Err(error)) => Self::Failure(error.to_string()),
+        }
+    }
+}
+
+impl Witness {
+    /// Takes note of an answer.
+    pub(crate) fn compare(
+        &mut self,
+        cycle: &Cycle<'_>,
+        answer: &Answer,
+        tables: &Tables,
+        profile: ProfileIndex,
+    ) {
+        let totals = tables.totals(profile);
+        let table = match answer {
+            Answer::Node(best) => Word::Node(*best, totals.to_vec()),
+            Answer::None(diagnosis) => Word::of_diagnosis(diagnosis),
+        };
+        let plain = Word::of_plain_path(cycle);
+        self.compared += 1;
+        self.without_node += u64::from(matches!(answer, Answer::None(_)));
+        if table != plain {
+            let nodes = cycle.cx.nodes();
+            let names: Vec<_> = nodes.iter().map(|(index, node)| (index.0, node.name())).collect();
+            let pod = cycle.pod.key();
+            let (kept, fresh) = (tables.kept_scores(cycle, profile), fresh_scores(cycle));
+            self.disagreements.push(format!(
+                "{pod}: a table says\n{table:?}, the plain path\n{plain:?}; {names:?}\nraw scores kept {kept:#?}\n\
+                 of all nodes anew {fresh:#?}"
+            ));
+        }
+    }
+}
+
+/// The raw scores of all plugins, by name.
+type RawScores = BTreeMap<&'static str, String>;
+
+/// What plugins that score say of every node.
+fn fresh_scores(cycle: &Cycle<'_>) -> RawScores {
+    let mut state = CycleState::new();
+    let Ok(feasible) = cycle.feasible(&mut state, &mut 0) else { return RawScores::new() };
+    if cycle.scores(&mut state, &feasible).is_err() {
+        return RawScores::new();
+    }
+    let scorers = cycle.profile.score.iter();
+    let raw = |index: &NodeIndex, scorer: &Scorer| {
+        (index.0, scorer.plugin.score(cycle.cx, &state, cycle.pod, cycle.cx.node(*index)).ok())
+    };
+    let scores = |scorer: &Scorer| feasible.iter().map(|index| raw(index, scorer)).collect::<Vec<_>>();
+    scorers.map(|scorer| (scorer.name, format!("{:?}", scores(scorer)))).collect()
+}
+
+impl Tables {
+    /// What the table of the last answer has of each plugin that scores.
+    fn kept_scores(&self, cycle: &Cycle<'_>, profile: ProfileIndex) -> RawScores {
+        let of_profile = &self.profiles[profile.0];
+        let table = of_profile.tables.get(self.signer.bytes());
+        let (Some(table), Some(judges)) = (table, &cycle.profile.judges) else { return RawScores::new() };
+        let mut scores = RawScores::new();
+        for (number, judge) in judges.iter().enumerate() {
+            let own = table.own.iter().find(|own| own.judge == number).map(|own| &own.scores);
+            let column = super::table::column(&of_profile.columns, table.columns[number]);
+            let kept = own.unwrap_or(&column.scores).as_ref().map(|scores| &scores.answers);
+            let whose = if own.is_some() { "own" } else { "" };
+            scores.insert(judge.name, format!("{whose} {kept:?}"));
+        }
+        scores
+    }
+
+    /// The total scores behind the last answer that was a node.
+    pub(crate) fn totals(&self, profile: ProfileIndex) -> &[(NodeIndex, i64)] {
+        let table = self.profiles[profile.0].tables.get(self.signer.bytes());
+        table.map_or(&[], |table| &table.totals)
+    }
+
+    /// Makes keys with more than so many domains fine ones.
+    pub(crate) fn set_coarse(&mut self, domains: usize) {
+        self.topology.coarse = domains;
+    }
+}

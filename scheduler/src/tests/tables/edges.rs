@@ -1,0 +1,282 @@
+//! Where tables must not answer, or must forget.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use supercargo_framework::context::Command;
+use supercargo_framework::plugin::{
+    ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, ScorePlugin, SignPlugin,
+};
+use supercargo_framework::signature::{Signer, Unsignable};
+use supercargo_framework::testing::{NodeBuilder, node, pod};
+use supercargo_framework::{Context, CycleState, NodeInfo, Plugin, PodInfo, Status};
+
+use super::templates::ZONE;
+use crate::tests::bed::{Bed, options, plugins};
+use crate::{Options, TableStats};
+
+type Judgement = dyn Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync;
+
+/// A plugin that signs every pod alike, and filters by a closure.
+struct Probe {
+    judge: Box<Judgement>,
+    /// What PreFilter prepares, if it takes part: the number of pods on all nodes.
+    prepares: bool,
+    signs: bool,
+    /// Every raw score.
+    score: Option<i64>,
+}
+
+/// The number of pods on all nodes.
+#[derive(Clone)]
+struct Pods(usize);
+
+impl Probe {
+    fn new(judge: impl Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync + 'static) -> Self {
+        Self { judge: Box::new(judge), prepares: false, signs: true, score: None }
+    }
+
+    /// A bed with three nodes and this plugin beside those in the tree; with tables and without.
+    fn beds(self) -> [Bed; 2] {
+        let plugin: Arc<Self> = Arc::new(self);
+        [false, true].map(|plain| {
+            let plugin: Arc<dyn Plugin> = Arc::clone(&plugin) as _;
+            let mut bed = Bed::of(Options { plain, ..options(plugins(vec![plugin])) });
+            for name in ["n1", "n2", "n3"] {
+                bed.node(big(name));
+            }
+            bed
+        })
+    }
+}
+
+impl Plugin for Probe {
+    fn name(&self) -> &'static str {
+        "Probe"
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        let mut points = ExtensionPoints::new().filter(&self);
+        if self.prepares {
+            points = points.pre_filter(&self);
+        }
+        if self.signs {
+            points = points.sign(&self);
+        }
+        if self.score.is_some() {
+            points = points.score(&self);
+        }
+        points
+    }
+}
+
+impl PreFilterPlugin for Probe {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo) -> PreFilter {
+        state.write(Pods(cx.nodes().iter().map(|(_, node)| node.pods().len()).sum()));
+        PreFilter::AllNodes
+    }
+}
+
+impl FilterPlugin for Probe {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
+        (self.judge)(cx, state, node)
+    }
+}
+
+impl ScorePlugin for Probe {
+    fn score(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &NodeInfo) -> Result<i64, Status> {
+        Ok(self.score.unwrap_or(0))
+    }
+}
+
+impl SignPlugin for Probe {
+    fn sign(&self, _: &Context<'_>, _: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
+        Ok(())
+    }
+}
+
+fn big(name: &str) -> NodeBuilder {
+    node(name).allocatable("cpu", "64").label(ZONE, "z")
+}
+
+/// Six equal pods come and are tried; the same becomes of them with tables and without. The tables' statistics.
+fn try_equal_pods(beds: &mut [Bed; 2]) -> TableStats {
+    try_pods(beds, 0, 6)
+}
+
+fn try_pods(beds: &mut [Bed; 2], from: usize, pods: usize) -> TableStats {
+    for number in from..from + pods {
+        let said = beds.each_mut().map(|bed| {
+            bed.pod(pod(&format!("p{number}")).request("cpu", "100m"));
+            while bed.cycle() {}
+            bed.said()
+        });
+        assert_eq!(said[0], said[1]);
+    }
+    beds[0].scheduler.table_stats()
+}
+
+/// No cycle was answered by a table.
+fn assert_plain(stats: &TableStats) {
+    assert_eq!((stats.hits, stats.builds, stats.tables), (0, 0, 0), "{stats:?}");
+    assert!(stats.plain >= 6, "{stats:?}");
+}
+
+#[test]
+fn a_plugin_that_signs_has_its_answers_kept() {
+    let stats = try_equal_pods(&mut Probe::new(|_, _, _| Status::success()).beds());
+    assert_eq!((stats.hits, stats.builds, stats.plain), (5, 1, 0));
+}
+
+#[test]
+fn a_plugin_that_does_not_sign_is_asked_each_time() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let probe = Probe::new(move |_, _, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Status::success()
+    });
+    assert_plain(&try_equal_pods(&mut Probe { signs: false, ..probe }.beds()));
+    assert_eq!(asked.load(Ordering::Relaxed), 2 * 6 * 3, "two schedulers, six pods, three nodes");
+}
+
+#[test]
+fn what_was_judged_by_time_or_by_waiting_pods_or_by_other_nodes_is_not_kept() {
+    let early = Probe::new(|cx, _, _| {
+        let is_early = cx.now().monotonic.as_secs() < 100;
+        if is_early { Status::unschedulable("it is early") } else { Status::success() }
+    });
+    let mut beds = early.beds();
+    try_pods(&mut beds, 0, 1);
+    assert_eq!(beds.each_ref().map(|bed| bed.node_of("p0")), [None; 2]);
+    for bed in &mut beds {
+        bed.pass_seconds(400);
+    }
+    assert_plain(&try_pods(&mut beds, 1, 6));
+    assert!(beds.each_ref().iter().all(|bed| bed.node_of("p1").is_some()));
+
+    let idle = Probe::new(|cx, _, _| {
+        if cx.waiting_pods().is_empty() { Status::success() } else { Status::unschedulable("others wait") }
+    });
+    assert_plain(&try_equal_pods(&mut idle.beds()));
+
+    let fair = Probe::new(|cx, _, node| {
+        let least = cx.nodes().iter().map(|(_, node)| node.pods().len()).min();
+        if least == Some(node.pods().len()) {
+            Status::success()
+        } else {
+            Status::unschedulable("it has more")
+        }
+    });
+    let mut beds = fair.beds();
+    assert_plain(&try_equal_pods(&mut beds));
+    for info in beds[0].scheduler.cache().nodes().iter().map(|(_, info)| info) {
+        assert_eq!(info.pods().len(), 2, "on {}", info.name());
+    }
+}
+
+#[test]
+fn a_plugin_that_asks_for_something_while_it_judges_is_asked_each_time() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let probe = Probe::new(move |cx, _, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        cx.command(Command::Activate(Vec::new()));
+        Status::success()
+    });
+    assert_plain(&try_equal_pods(&mut probe.beds()));
+    // The first time tables ask too, and what they are told to do is not done.
+    assert_eq!(asked.load(Ordering::Relaxed), 2 * 6 * 3 + 3);
+}
+
+#[test]
+fn a_state_that_does_not_follow_changes_is_prepared_each_time() {
+    let probe = Probe::new(|_, state, node| {
+        let Some(Pods(pods)) = state.read() else { return Status::error("not prepared") };
+        // One node after the other, two pods each.
+        let turn = pods / 2 + 1;
+        if **node.name() == *format!("n{turn}") {
+            Status::success()
+        } else {
+            Status::unschedulable("not its turn")
+        }
+    });
+    let mut beds = Probe { prepares: true, ..probe }.beds();
+    assert_plain(&try_equal_pods(&mut beds));
+    let nodes = ["p0", "p1", "p2", "p3", "p4", "p5"].map(|pod| beds[0].node_of(pod).unwrap().to_owned());
+    assert_eq!(nodes, ["n1", "n1", "n2", "n2", "n3", "n3"]);
+}
+
+#[test]
+fn a_plugin_that_panics_takes_everything_that_was_kept_with_it() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&panics);
+    let mut beds = Probe::new(move |_, _, _| {
+        assert!(!flag.load(Ordering::Relaxed), "it broke");
+        Status::success()
+    })
+    .beds();
+    let before = try_equal_pods(&mut beds);
+    assert_eq!((before.hits, before.builds), (5, 1));
+    panics.store(true, Ordering::Relaxed);
+    let broken = try_pods(&mut beds, 6, 1);
+    assert_eq!(beds.each_ref().map(|bed| bed.node_of("p6")), [None; 2]);
+    assert_eq!((broken.hits, broken.builds, broken.plain), (5, 1, 0), "nobody has answered");
+    panics.store(false, Ordering::Relaxed);
+    let after = try_pods(&mut beds, 7, 6);
+    // The pod that failed is still waiting for its backoff to end.
+    assert_eq!((after.hits, after.builds, after.tables), (10, 2, 1), "all was made anew, once");
+    assert!(beds.iter().all(|bed| bed.node_of("p12").is_some()));
+}
+
+#[test]
+fn the_plain_path_has_the_last_word_on_errors() {
+    let fails = Probe::new(|_, _, node| {
+        if **node.name() == *"n2" { Status::error("n2 is not to be judged") } else { Status::success() }
+    });
+    let mut beds = fails.beds();
+    let stats = try_equal_pods(&mut beds);
+    assert_eq!((stats.hits, stats.builds), (0, 0), "{stats:?}");
+    assert!(beds.iter().all(|bed| bed.node_of("p0").is_none()));
+
+    let exaggerates = Probe { score: Some(101), ..Probe::new(|_, _, _| Status::success()) };
+    let mut beds = exaggerates.beds();
+    let stats = try_equal_pods(&mut beds);
+    assert_eq!((stats.hits, stats.builds), (0, 0), "{stats:?}");
+    assert!(beds.iter().all(|bed| bed.node_of("p0").is_none()), "the score is out of range");
+}
+
+#[test]
+fn what_is_kept_stays_within_its_bounds_and_is_right() {
+    const LIMIT: usize = 120_000;
+    let mut beds = [false, true].map(|plain| {
+        let mut bed = Bed::of(Options { plain, table_memory: LIMIT, ..options(plugins(Vec::new())) });
+        for number in 0..20 {
+            bed.node(big(&format!("n{number}")));
+        }
+        bed
+    });
+    let mut largest = 0;
+    let (mut fewest, mut most) = (usize::MAX, 0);
+    for number in 0..400_usize {
+        // A few that come often, and many that come once or twice.
+        let kind = if number.is_multiple_of(4) { number % 3 } else { 3 + number % 170 };
+        let said = beds.each_mut().map(|bed| {
+            bed.pod(pod(&format!("p{number}")).request("cpu", &format!("{}m", 10 + kind)));
+            while bed.cycle() {}
+            bed.said()
+        });
+        assert_eq!(said[0], said[1]);
+        let stats = beds[0].scheduler.table_stats();
+        if number == 0 {
+            largest = stats.bytes;
+        }
+        assert!(stats.bytes <= LIMIT + largest, "{stats:?}, one of them takes {largest}");
+        if number > 200 {
+            (fewest, most) = (fewest.min(stats.tables), most.max(stats.tables));
+        }
+    }
+    let stats = beds[0].scheduler.table_stats();
+    assert!(stats.hits > 70 && stats.builds > 200, "{stats:?}");
+    assert!(fewest > 0 && fewest < most, "a part is given back at a time: {fewest} to {most} tables");
+}

@@ -1,0 +1,181 @@
+//! Histories.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+use super::steps::{Step, first_nodes, palette, step};
+use super::templates::Shape;
+use super::twins::{Difference, Setting, Twins};
+use crate::Rule;
+
+/// How often each rule must apply in the histories of continuous integration. It must apply 1,000 times where there are
+/// enough more.
+const LEAST: u64 = 25;
+
+/// What a run has been through.
+#[derive(Clone, Debug, Default)]
+struct Coverage {
+    cycles: u64,
+    hits: u64,
+    builds: u64,
+    plain: u64,
+    replays: u64,
+    compared: u64,
+    without_node: u64,
+    applied: BTreeMap<Rule, u64>,
+}
+
+impl Coverage {
+    /// Enough was gone through to mean something.
+    fn check(&self, scale: u64) {
+        assert_eq!(self.compared, self.hits + self.builds);
+        assert!(
+            self.hits * 10 >= self.cycles * 7,
+            "most cycles are answered by a table that was kept: {self:#?}"
+        );
+        assert!(self.without_node * 10 >= self.compared, "often there is no node: {self:#?}");
+        for rule in Rule::ALL {
+            let least = (LEAST * scale).min(1000);
+            assert!(self.applied[&rule] >= least, "{rule:?} applies at least {least} times: {self:#?}");
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { cycles, hits, builds, plain, replays, without_node, .. } = self;
+        format!(
+            "{cycles} cycles: {hits} hits, {builds} builds, {plain} plain, {replays} replays, {without_node} without a node"
+        )
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.cycles += other.cycles;
+        self.hits += other.hits;
+        self.builds += other.builds;
+        self.plain += other.plain;
+        self.replays += other.replays;
+        self.compared += other.compared;
+        self.without_node += other.without_node;
+        for (rule, count) in &other.applied {
+            *self.applied.entry(*rule).or_default() += count;
+        }
+    }
+
+    fn take(&mut self, twins: &Twins) {
+        let (scheduler, stats) = (twins.scheduler(), twins.scheduler().table_stats());
+        self.cycles += twins.cycles;
+        self.hits += stats.hits;
+        self.builds += stats.builds;
+        self.plain += stats.plain;
+        self.replays += stats.replays;
+        if let Some(witness) = &scheduler.witness {
+            self.compared += witness.compared;
+            self.without_node += witness.without_node;
+        }
+        for rule in Rule::ALL {
+            *self.applied.entry(rule).or_default() += scheduler.applied(rule);
+        }
+    }
+}
+
+/// What a history is made of.
+#[derive(Clone, Debug)]
+struct History {
+    palette: Vec<usize>,
+    nodes: Vec<Shape>,
+    steps: Vec<Step>,
+}
+
+impl History {
+    fn any(Setting { nodes, zones, .. }: Setting) -> impl Strategy<Value = Self> {
+        let steps = prop::collection::vec(step(nodes * 5 / 4, zones), 40..140);
+        (palette(), first_nodes(nodes, zones), steps).prop_map(|(palette, nodes, steps)| Self {
+            palette,
+            nodes,
+            steps,
+        })
+    }
+
+    fn begin(&self, twins: &mut Twins) -> Result<(), Difference> {
+        twins.begin_objects()?;
+        self.nodes.iter().enumerate().try_for_each(|(number, shape)| {
+            twins.shape_node(number, *shape)?;
+            twins.set_csi_node(number)
+        })
+    }
+
+    /// Goes through it, to the first difference.
+    fn live(&self, setting: Setting, coverage: &RefCell<Coverage>) -> Result<(), Difference> {
+        let mut twins = Twins::new(setting, self.palette.clone());
+        let result =
+            self.begin(&mut twins).and_then(|()| self.steps.iter().try_for_each(|step| twins.make(step)));
+        coverage.borrow_mut().take(&twins);
+        result
+    }
+}
+
+/// Goes through so many histories of a setting, the same ones each time; a difference that is found is made small first.
+fn go_through(
+    setting: Setting,
+    histories: u32,
+    shrinks: u32,
+    coverage: &RefCell<Coverage>,
+) -> Result<(), String> {
+    let config = Config {
+        cases: histories,
+        failure_persistence: None,
+        max_shrink_iters: shrinks,
+        ..Config::default()
+    };
+    let seed = [setting.nodes as u8; 32];
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+    let found = runner
+        .run(&History::any(setting), |history| history.live(setting, coverage).map_err(TestCaseError::fail));
+    found.map_err(|error| format!("{setting:?}: {error}"))
+}
+
+const SETTINGS: [Setting; 5] = [
+    SMALL,
+    Setting { nodes: 20, coarse: 2, ..SMALL },
+    Setting { nodes: 10, zones: 4, coarse: 4, kept: 60, with_tallies: true, ..SMALL },
+    Setting { nodes: 9, with_tallies: true, ..SMALL },
+    Setting { nodes: 90, zones: 80, ..SMALL },
+];
+
+const SMALL: Setting =
+    Setting { nodes: 8, zones: 3, coarse: 64, kept: 1 << 16, with_tallies: false, off: None };
+
+/// How many times as many histories are gone through as in continuous integration: `TABLE_HISTORIES`.
+fn scale() -> u32 {
+    std::env::var("TABLE_HISTORIES").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn tables_decide_as_the_plain_path_does() {
+    let all = RefCell::new(Coverage::default());
+    for setting in SETTINGS {
+        let coverage = RefCell::new(Coverage::default());
+        let histories = if setting.nodes > 64 { 2 } else { 12 };
+        if let Err(error) = go_through(setting, histories * scale(), 2000, &coverage) {
+            panic!("{error}");
+        }
+        println!("{setting:?}: {}", coverage.borrow().line());
+        all.borrow_mut().add(&coverage.borrow());
+    }
+    let all = all.into_inner();
+    println!("{all:#?}");
+    all.check(u64::from(scale()));
+}
+
+#[test]
+fn without_any_one_rule_they_do_not() {
+    let coverage = RefCell::new(Coverage::default());
+    let shows = |off| {
+        let fails = |setting| go_through(Setting { off: Some(off), ..setting }, 40, 0, &coverage).is_err();
+        SETTINGS[..4].iter().any(|setting| fails(*setting))
+    };
+    let redundant: Vec<Rule> = Rule::ALL.into_iter().filter(|rule| !shows(*rule)).collect();
+    assert_eq!(redundant, [], "nothing shows that these are needed");
+}

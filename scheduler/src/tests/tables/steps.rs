@@ -1,0 +1,374 @@
+//! What can happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::{PodInfo, Status, Uid};
+
+use super::tally::APP;
+use super::templates::{OBJECTS, Shape, TEMPLATES, of_kind, of_shape, of_template};
+use super::twins::{Difference, Twins};
+use crate::tests::bed::failed;
+use crate::{Eviction, Input, Notification};
+
+/// What is particular about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Particular {
+    Nothing,
+    /// No other pod has its labels.
+    UniqueLabel,
+    Priority(i32),
+    Gated,
+    /// It has been promised a node by somebody, and does not fit anywhere.
+    Promised {
+        node: usize,
+    },
+}
+
+/// What becomes of a pod.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PodChange {
+    Delete,
+    Terminate,
+    Ungate,
+    Touch,
+    Relabel,
+    Nominate { node: usize },
+}
+
+/// What a node changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NodeChange {
+    Zone(usize),
+    Cpu(usize),
+    Taint(usize),
+    Cordon,
+    Ssd,
+    Images(usize),
+    Pods(usize),
+    Remove,
+}
+
+/// One step of a history. Numbers choose among what there is.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Pods of one template of the history's come and are tried, and bound if `confirmed`.
+    Wave {
+        template: usize,
+        particular: Particular,
+        pods: usize,
+        confirmed: bool,
+    },
+    /// Pods that somebody else has bound.
+    Bound {
+        template: usize,
+        node: usize,
+        pods: usize,
+    },
+    Pod {
+        which: usize,
+        change: PodChange,
+    },
+    Reap {
+        which: usize,
+        pods: usize,
+    },
+    Node {
+        which: usize,
+        change: NodeChange,
+    },
+    NewNode {
+        number: usize,
+        shape: Shape,
+    },
+    Object {
+        kind: usize,
+        node: usize,
+        version: Option<usize>,
+    },
+    /// Calls are answered.
+    Answers {
+        refused: bool,
+    },
+    Pass(u64),
+}
+
+fn particular() -> impl Strategy<Value = Particular> {
+    prop_oneof![
+        24 => Just(Particular::Nothing),
+        6 => Just(Particular::UniqueLabel),
+        3 => (1..4_i32).prop_map(|priority| Particular::Priority(priority * 10)),
+        1 => Just(Particular::Gated),
+        2 => (0..64_usize).prop_map(|node| Particular::Promised { node }),
+    ]
+}
+
+fn shape(zones: usize) -> impl Strategy<Value = Shape> {
+    let taint = prop_oneof![6 => Just(0_usize), 2 => Just(1), 1 => Just(2), 1 => Just(3), 1 => Just(4)];
+    let flags = (prop::bool::weighted(0.1), any::<bool>());
+    (0..=zones, 2..12_usize, taint, flags, 0..8_usize, 3..14_usize).prop_map(
+        |(zone, cpu, taint, (is_unschedulable, has_ssd), images, pods)| Shape {
+            zone,
+            cpu,
+            taint,
+            is_unschedulable,
+            has_ssd,
+            images,
+            pods,
+        },
+    )
+}
+
+/// The templates that the pods of a history are of.
+pub(super) fn palette() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0..TEMPLATES, 7)
+}
+
+pub(super) fn first_nodes(nodes: usize, zones: usize) -> impl Strategy<Value = Vec<Shape>> {
+    prop::collection::vec(shape(zones), nodes)
+}
+
+/// `nodes` may there be at most.
+pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
+    let (which, node, template) = (0..1000_usize, 0..nodes, 0..TEMPLATES);
+    let pod_change = prop_oneof![
+        4 => Just(PodChange::Delete),
+        2 => Just(PodChange::Terminate),
+        1 => Just(PodChange::Ungate),
+        2 => Just(PodChange::Touch),
+        2 => Just(PodChange::Relabel),
+        1 => node.clone().prop_map(|node| PodChange::Nominate { node }),
+    ];
+    let node_change = prop_oneof![
+        2 => (0..=zones).prop_map(NodeChange::Zone),
+        3 => (2..12_usize).prop_map(NodeChange::Cpu),
+        4 => (0..5_usize).prop_map(NodeChange::Taint),
+        2 => Just(NodeChange::Cordon),
+        2 => Just(NodeChange::Ssd),
+        4 => (0..8_usize).prop_map(NodeChange::Images),
+        1 => (3..14_usize).prop_map(NodeChange::Pods),
+        4 => Just(NodeChange::Remove),
+    ];
+    let kind = prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize];
+    let version = prop_oneof![3 => (0..2_usize).prop_map(Some), 1 => Just(None)];
+    prop_oneof![
+        30 => (template.clone(), particular(), 1..9_usize, prop::bool::weighted(0.8)).prop_map(
+            |(template, particular, pods, confirmed)| Step::Wave { template, particular, pods, confirmed }
+        ),
+        3 => (template, node.clone(), 1..4_usize)
+            .prop_map(|(template, node, pods)| Step::Bound { template, node, pods }),
+        6 => (which.clone(), pod_change).prop_map(|(which, change)| Step::Pod { which, change }),
+        8 => (which.clone(), 1..20_usize).prop_map(|(which, pods)| Step::Reap { which, pods }),
+        6 => (which, node_change).prop_map(|(which, change)| Step::Node { which, change }),
+        4 => (node.clone(), shape(zones)).prop_map(|(number, shape)| Step::NewNode { number, shape }),
+        11 => (kind, node, version)
+            .prop_map(|(kind, node, version)| Step::Object { kind, node, version }),
+        4 => prop::bool::weighted(0.2).prop_map(|refused| Step::Answers { refused }),
+        4 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
+    ]
+}
+
+impl Twins {
+    pub(super) fn make(&mut self, step: &Step) -> Result<(), Difference> {
+        match *step {
+            Step::Wave { template, particular, pods, confirmed } => {
+                for _ in 0..pods {
+                    let pod = self.new_pod(template, particular);
+                    self.add_pod(pod)?;
+                    self.try_all()?;
+                    if confirmed {
+                        self.answer(false)?;
+                    }
+                }
+                Ok(())
+            }
+            Step::Bound { template, node, pods } => {
+                for _ in 0..pods {
+                    let mut pod = self.new_pod(template, Particular::Nothing);
+                    pod.node_name = Some(format!("n{node}").into());
+                    self.add_pod(pod)?;
+                }
+                self.try_all()
+            }
+            Step::Pod { which, change } => {
+                let uid = self.pods.keys().nth(which % self.pods.len().max(1)).cloned();
+                uid.map_or(Ok(()), |uid| self.change(&uid, change))?;
+                self.try_all()
+            }
+            Step::Reap { which, pods } => self.reap(which, pods),
+            Step::Node { which, change } => {
+                let number = self.nodes.keys().nth(which % self.nodes.len().max(1)).copied();
+                number.map_or(Ok(()), |number| self.alter_node(number, change))?;
+                self.try_all()
+            }
+            Step::NewNode { number, shape } => {
+                self.shape_node(number, shape)?;
+                self.try_all()
+            }
+            Step::Object { kind, node, version } => {
+                self.set_object(kind, node, version)?;
+                self.try_all()
+            }
+            Step::Answers { refused } => {
+                self.answer(refused)?;
+                self.try_all()
+            }
+            Step::Pass(millis) => {
+                self.pass(Duration::from_millis(millis))?;
+                self.try_all()
+            }
+        }
+    }
+
+    /// Tries pods until there are none left to try.
+    fn try_all(&mut self) -> Result<(), Difference> {
+        // A pod that preempts may be tried again at once, and so on.
+        for _ in 0..20 {
+            if !self.cycle()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn new_pod(&mut self, template: usize, particular: Particular) -> PodInfo {
+        let version = self.version();
+        let template = self.palette[template % self.palette.len()];
+        let pod = of_template(template, &format!("p{version}"))
+            .resource_version(&version.to_string())
+            .uid(&format!("{version:06}"));
+        let pod = match particular {
+            Particular::Nothing => pod,
+            Particular::UniqueLabel => pod.label("unique", &version.to_string()),
+            Particular::Priority(priority) => pod.priority(priority),
+            Particular::Gated => pod.gate("gate"),
+            Particular::Promised { node } => pod
+                .request("cpu", "2")
+                .priority(5)
+                .nominated(&format!("n{node}"))
+                .node_selector("none", "such"),
+        };
+        pod.build()
+    }
+
+    fn change(&mut self, uid: &Uid, change: PodChange) -> Result<(), Difference> {
+        match change {
+            PodChange::Delete => self.delete_pod(uid),
+            PodChange::Terminate => self.change_pod(uid, |pod| pod.terminating = true),
+            PodChange::Ungate => self.change_pod(uid, |pod| pod.scheduling_gates = Box::default()),
+            PodChange::Touch => self.change_pod(uid, |pod| pod.generation += 1),
+            PodChange::Relabel => self.change_pod(uid, |pod| {
+                let other = if pod.labels.get(APP).is_some_and(|app| **app == *"a") { "b" } else { "a" };
+                let rest = pod.labels.iter().filter(|(key, _)| ***key != *APP);
+                let rest = rest.map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+                pod.labels = rest.chain([(APP.into(), other.into())]).collect();
+            }),
+            PodChange::Nominate { node } => self.change_pod(uid, |pod| {
+                if !pod.is_assigned() {
+                    pod.status.nominated_node_name = Some(format!("n{node}").into());
+                }
+            }),
+        }
+    }
+
+    /// Lets pods end: those that terminate, and some others.
+    fn reap(&mut self, which: usize, pods: usize) -> Result<(), Difference> {
+        let ends = |pod: &&Arc<PodInfo>| pod.terminating && pod.is_assigned();
+        let mut gone: Vec<Uid> = self.pods.values().filter(ends).map(|pod| pod.uid.clone()).collect();
+        let spare = self.pods.len().saturating_sub(4 * self.setting.nodes);
+        let from = which % self.pods.len().max(1);
+        // Those that wait for too long are given up.
+        let waits = |pod: &&Arc<PodInfo>| !pod.is_assigned();
+        let waiting: Vec<Uid> = self.pods.values().filter(waits).map(|pod| pod.uid.clone()).collect();
+        gone.extend_from_slice(&waiting[..waiting.len() / 2]);
+        gone.extend(self.pods.keys().skip(from).take(pods).cloned());
+        gone.extend(self.pods.keys().take(spare).cloned());
+        gone.iter().try_for_each(|uid| self.delete_pod(uid))?;
+        self.try_all()
+    }
+
+    pub(super) fn shape_node(&mut self, number: usize, shape: Shape) -> Result<(), Difference> {
+        let version = self.version();
+        self.shapes.insert(number, shape);
+        self.set_node(number, of_shape(number, version, shape, self.setting.zones))
+    }
+
+    fn alter_node(&mut self, number: usize, change: NodeChange) -> Result<(), Difference> {
+        let Some(mut shape) = self.shapes.get(&number).copied() else { return Ok(()) };
+        match change {
+            NodeChange::Zone(zone) => shape.zone = zone,
+            NodeChange::Cpu(cpu) => shape.cpu = cpu,
+            NodeChange::Taint(taint) => shape.taint = taint,
+            NodeChange::Cordon => shape.is_unschedulable = !shape.is_unschedulable,
+            NodeChange::Ssd => shape.has_ssd = !shape.has_ssd,
+            NodeChange::Images(images) => shape.images = images,
+            NodeChange::Pods(pods) => shape.pods = pods,
+            NodeChange::Remove => return self.delete_node(number),
+        }
+        self.shape_node(number, shape)
+    }
+
+    fn set_object(&mut self, kind: usize, node: usize, version: Option<usize>) -> Result<(), Difference> {
+        // Resource versions rise; what an object says has two versions.
+        let rising = 2 * self.version() + version.unwrap_or(0);
+        let new = Arc::new(of_kind(kind, rising, node));
+        let old = self.scheduler().objects().from_api(&new.resource, &new.key).cloned();
+        match (old, version) {
+            (None, None) => Ok(()),
+            (Some(old), None) => self.handle(Input::Object(Notification::Deleted(old))),
+            (Some(old), Some(_)) => self.handle(Input::Object(Notification::Updated { old, new })),
+            (None, Some(_)) => self.handle(Input::Object(Notification::Added(new))),
+        }
+    }
+
+    /// Some objects are there from the start.
+    pub(super) fn begin_objects(&mut self) -> Result<(), Difference> {
+        [2, 3, 12].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
+    }
+
+    /// Every node takes some disks.
+    pub(super) fn set_csi_node(&mut self, number: usize) -> Result<(), Difference> {
+        self.set_object(4, number, Some(number % 2))
+    }
+
+    /// Answers every call.
+    fn answer(&mut self, refused: bool) -> Result<(), Difference> {
+        for pod in std::mem::take(&mut self.pre_binds) {
+            let status = if refused { Status::error("it broke") } else { Status::success() };
+            self.handle(Input::PreBound { pod, status: status.by("VolumeBinding") })?;
+        }
+        for (uid, node) in std::mem::take(&mut self.binds) {
+            let exists = self.pods.get(&uid).is_some_and(|pod| !pod.is_assigned() && !pod.terminating);
+            let outcome = if refused || !exists {
+                failed(Certainty::Refused, "refused")
+            } else {
+                self.change_pod(&uid, |pod| {
+                    pod.node_name = Some(Arc::clone(&node));
+                    pod.status.nominated_node_name = None;
+                })?;
+                BindOutcome::Bound
+            };
+            self.handle(Input::Bound { pod: uid, by: "DefaultBinder".into(), outcome })?;
+        }
+        for (preemption, victims) in std::mem::take(&mut self.evictions) {
+            let mut outcomes = Vec::new();
+            for victim in victims {
+                outcomes.push(if self.pods.contains_key(&victim.uid) {
+                    Eviction::Deleted
+                } else {
+                    Eviction::Gone
+                });
+                // Some go at once, others have a while to go.
+                if refused {
+                    self.change_pod(&victim.uid, |pod| pod.terminating = true)?;
+                } else {
+                    self.delete_pod(&victim.uid)?;
+                }
+            }
+            self.handle(Input::Evicted { preemption, outcomes })?;
+        }
+        Ok(())
+    }
+}

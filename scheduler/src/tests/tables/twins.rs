@@ -1,0 +1,251 @@
+//! Two schedulers that are told the same: one with tables, one without.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::plugin::{Nomination, Normalize};
+use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Uid};
+
+use super::tally::{How, Tally};
+use super::templates::{HOST, Shape, ZONE};
+use crate::tables::Witness;
+use crate::tests::bed::{WALL, all_plugins, options};
+use crate::{Effect, Input, NoCalls, Notification, Options, Rule, Scheduler, VictimEviction};
+
+/// Where the two differ.
+pub(super) type Difference = String;
+
+/// What kind of cluster it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// The number of nodes to begin with.
+    pub(super) nodes: usize,
+    pub(super) zones: usize,
+    /// So many domains at most does a coarse key have.
+    pub(super) coarse: usize,
+    /// So many changes are kept.
+    pub(super) kept: usize,
+    /// Whether plugins that make use of all that tables offer take part.
+    pub(super) with_tallies: bool,
+    pub(super) off: Option<Rule>,
+}
+
+/// The two, and the truth that they are told of.
+pub(super) struct Twins {
+    pub(super) setting: Setting,
+    pub(super) palette: Vec<usize>,
+    with_tables: Scheduler,
+    plain: Scheduler,
+    pub(super) now: Now,
+    pub(super) pods: BTreeMap<Uid, Arc<PodInfo>>,
+    pub(super) nodes: BTreeMap<usize, Arc<NodeRecord>>,
+    pub(super) shapes: BTreeMap<usize, Shape>,
+    /// Bindings that have not been answered.
+    pub(super) binds: Vec<(Uid, Arc<str>)>,
+    pub(super) pre_binds: Vec<Uid>,
+    pub(super) evictions: Vec<(u64, Vec<VictimEviction>)>,
+    versions: usize,
+    /// The number of cycles.
+    pub(super) cycles: u64,
+}
+
+fn tallies() -> Vec<Arc<dyn Plugin>> {
+    let how = How { name: "", key: Some(ZONE), limit: None, score: None, counts_feasible: false };
+    vec![
+        Arc::new(Tally::<0>(How { name: "FewPerZone", limit: Some(9), ..how })),
+        Arc::new(Tally::<1>(How { name: "FewPerHost", key: Some(HOST), limit: Some(5), ..how })),
+        Arc::new(Tally::<2>(How { name: "FewInAll", key: None, limit: Some(40), ..how })),
+        Arc::new(Tally::<3>(How { name: "ByZone", score: Some(Normalize::None), ..how })),
+        Arc::new(Tally::<4>(How {
+            name: "ByHost",
+            key: Some(HOST),
+            score: Some(Normalize::ByMax { reverse: true }),
+            ..how
+        })),
+        Arc::new(Tally::<5>(How {
+            name: "InRange",
+            score: Some(Normalize::ByRange),
+            counts_feasible: true,
+            ..how
+        })),
+        Arc::new(Tally::<6>(How {
+            name: "Custom",
+            key: None,
+            score: Some(Normalize::Custom),
+            counts_feasible: true,
+            ..how
+        })),
+    ]
+}
+
+fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
+    let more = if setting.with_tallies { tallies() } else { Vec::new() };
+    let mut scheduler = Scheduler::new(Options { plain, ..options(all_plugins(more)) }).unwrap();
+    scheduler.cache.changes.kept = setting.kept;
+    if let Some(tables) = &mut scheduler.tables {
+        tables.set_coarse(setting.coarse);
+        scheduler.witness = Some(Witness::default());
+    }
+    if let Some(off) = setting.off {
+        scheduler.switch_off(off);
+    }
+    scheduler
+}
+
+impl Twins {
+    pub(super) fn new(setting: Setting, palette: Vec<usize>) -> Self {
+        Self {
+            with_tables: scheduler(&setting, false),
+            plain: scheduler(&setting, true),
+            setting,
+            palette,
+            now: Now { wall: WALL, monotonic: Duration::ZERO },
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            shapes: BTreeMap::new(),
+            binds: Vec::new(),
+            pre_binds: Vec::new(),
+            evictions: Vec::new(),
+            versions: 0,
+            cycles: 0,
+        }
+    }
+
+    /// The one with tables.
+    pub(super) fn scheduler(&self) -> &Scheduler {
+        &self.with_tables
+    }
+
+    /// A resource version.
+    pub(super) fn version(&mut self) -> usize {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// Tells both.
+    pub(super) fn handle(&mut self, input: Input) -> Result<(), Difference> {
+        self.with_tables.handle(self.now, input.clone());
+        self.plain.handle(self.now, input);
+        self.compare()
+    }
+
+    /// Lets both try a pod; `false` when there was none.
+    pub(super) fn cycle(&mut self) -> Result<bool, Difference> {
+        let tried = self.with_tables.schedule_one(self.now, &mut NoCalls);
+        let plain_tried = self.plain.schedule_one(self.now, &mut NoCalls);
+        self.cycles += u64::from(tried);
+        let witness = self.with_tables.witness.as_mut();
+        if let Some(difference) = witness.and_then(|witness| witness.disagreements.pop()) {
+            return Err(difference);
+        }
+        if tried != plain_tried {
+            return Err(format!("tried a pod: {tried} with tables, {plain_tried} without"));
+        }
+        self.compare()?;
+        Ok(tried)
+    }
+
+    /// Both want the same to be done, which is carried out where it asks for no answer.
+    fn compare(&mut self) -> Result<(), Difference> {
+        let effects = self.with_tables.take_effects();
+        let expected = self.plain.take_effects();
+        let lines = |effects: &[Effect]| effects.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>();
+        let (lines, expected) = (lines(&effects), lines(&expected));
+        if lines != expected {
+            return Err(format!("with tables\n{lines:#?}\nwithout\n{expected:#?}"));
+        }
+        let lengths = (self.with_tables.queue_lengths(), self.plain.queue_lengths());
+        if lengths.0 != lengths.1 {
+            return Err(format!("the queues differ: {lengths:?}"));
+        }
+        for effect in effects {
+            self.carry_out(effect)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Result<(), Difference> {
+        match effect {
+            Effect::Bind { pod, node, .. } => self.binds.push((pod.uid.clone(), node)),
+            Effect::StartPreBind { pod, .. } => self.pre_binds.push(pod.uid.clone()),
+            Effect::Evict { preemption, victims } => self.evictions.push((preemption, victims)),
+            Effect::PatchPodStatus(patch) => {
+                return self.change_pod(&patch.uid.clone(), |pod| {
+                    if let Some(condition) = &patch.condition {
+                        pod.status.pod_scheduled = Some(condition.clone());
+                    }
+                    if let Nomination::Override(node) = &patch.nomination {
+                        pod.status.nominated_node_name.clone_from(node);
+                    }
+                });
+            }
+            Effect::ReadPod { .. } | Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
+        }
+        Ok(())
+    }
+
+    /// A pod is new.
+    pub(super) fn add_pod(&mut self, pod: PodInfo) -> Result<(), Difference> {
+        let pod = Arc::new(pod);
+        self.pods.insert(pod.uid.clone(), Arc::clone(&pod));
+        let is_assigned = pod.is_assigned();
+        let added = Notification::Added(pod);
+        self.handle(if is_assigned { Input::AssignedPod(added) } else { Input::QueuedPod(added) })
+    }
+
+    /// A pod is changed by somebody.
+    pub(super) fn change_pod(
+        &mut self,
+        uid: &Uid,
+        change: impl FnOnce(&mut PodInfo),
+    ) -> Result<(), Difference> {
+        let Some(old) = self.pods.get(uid).cloned() else { return Ok(()) };
+        let mut new = (*old).clone();
+        change(&mut new);
+        if new == *old {
+            return Ok(());
+        }
+        new.resource_version = self.version().to_string().into();
+        let new = Arc::new(new);
+        self.pods.insert(uid.clone(), Arc::clone(&new));
+        match (old.is_assigned(), new.is_assigned()) {
+            (false, true) => {
+                self.handle(Input::AssignedPod(Notification::Added(new)))?;
+                self.handle(Input::QueuedPod(Notification::Deleted(old)))
+            }
+            (true, _) => self.handle(Input::AssignedPod(Notification::Updated { old, new })),
+            (false, false) => self.handle(Input::QueuedPod(Notification::Updated { old, new })),
+        }
+    }
+
+    pub(super) fn delete_pod(&mut self, uid: &Uid) -> Result<(), Difference> {
+        let Some(old) = self.pods.remove(uid) else { return Ok(()) };
+        let is_assigned = old.is_assigned();
+        let deleted = Notification::Deleted(old);
+        self.handle(if is_assigned { Input::AssignedPod(deleted) } else { Input::QueuedPod(deleted) })
+    }
+
+    /// A node comes or changes.
+    pub(super) fn set_node(&mut self, number: usize, node: NodeRecord) -> Result<(), Difference> {
+        let new = Arc::new(node);
+        let old = self.nodes.insert(number, Arc::clone(&new));
+        self.handle(Input::Node(match old {
+            Some(old) => Notification::Updated { old, new },
+            None => Notification::Added(new),
+        }))
+    }
+
+    pub(super) fn delete_node(&mut self, number: usize) -> Result<(), Difference> {
+        match self.nodes.remove(&number) {
+            Some(old) => self.handle(Input::Node(Notification::Deleted(old))),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets time pass.
+    pub(super) fn pass(&mut self, time: Duration) -> Result<(), Difference> {
+        self.now = Now { wall: self.now.wall.plus(time), monotonic: self.now.monotonic + time };
+        self.handle(Input::Tick)
+    }
+}
