@@ -221,13 +221,17 @@ impl Table {
                 return Ok(None);
             }
             let mut raw: SmallVec<[i64; MOST_DIFFERENT]> = SmallVec::new();
-            for (slot, _, _) in self.competitors(offsets) {
+            let mut too_many = false;
+            self.each_competitor(offsets, |slot, _, _| {
                 if !raw.contains(&rows[slot]) {
-                    if raw.len() == MOST_DIFFERENT {
-                        return Ok(None);
+                    too_many = raw.len() == MOST_DIFFERENT;
+                    if !too_many {
+                        raw.push(rows[slot]);
                     }
-                    raw.push(rows[slot]);
                 }
+            });
+            if too_many {
+                return Ok(None);
             }
             let mut scores = raw.clone();
             late.normalize(view, &mut scores)?;
@@ -237,21 +241,22 @@ impl Table {
         Ok(Some(scales))
     }
 
-    /// The feasible nodes: slot, leaf, and what is scored so far.
-    fn competitors(&self, offsets: &[Option<i64>]) -> impl Iterator<Item = (usize, usize, i64)> {
-        let domains = self.sums.iter().zip(self.layout.domains()).zip(offsets);
-        let competing = domains.filter_map(|((sums, leaves), offset)| Some((sums, leaves, (*offset)?)));
-        competing.flat_map(|(sums, leaves, offset)| {
+    /// Visits the feasible nodes: slot, leaf, and what is scored so far.
+    fn each_competitor(&self, offsets: &[Option<i64>], mut visit: impl FnMut(usize, usize, i64)) {
+        for ((sums, leaves), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
+            let Some(offset) = offset else { continue };
             let slots = &self.layout.slots()[leaves.clone()];
-            let numbered = sums.leaves().iter().zip(slots).zip(leaves);
-            let feasible = numbered.filter(|((sum, _), _)| **sum != OUT);
-            feasible.map(move |((sum, slot), leaf)| (*slot as usize, leaf, *sum + offset))
-        })
+            for ((sum, slot), leaf) in sums.leaves().iter().zip(slots).zip(leaves) {
+                if *sum != OUT {
+                    visit(*slot as usize, leaf, sum + offset);
+                }
+            }
+        }
     }
 
     fn best_by_scales(&self, scales: &[Scale<'_>], offsets: &[Option<i64>]) -> Option<usize> {
         let mut best: Option<(i64, usize)> = None;
-        for (slot, leaf, sum) in self.competitors(offsets) {
+        self.each_competitor(offsets, |slot, leaf, sum| {
             let total = sum + scales.iter().map(|scale| scale.score(slot)).sum::<i64>();
             let is_better = |(most, first): (i64, usize)| {
                 total > most || (total == most && self.layout.rank(leaf) < self.layout.rank(first))
@@ -259,7 +264,7 @@ impl Table {
             if best.is_none_or(is_better) {
                 best = Some((total, leaf));
             }
-        }
+        });
         best.map(|(_, leaf)| leaf)
     }
 
