@@ -4,6 +4,7 @@
 //! (`-- --save-baseline before`, `-- --baseline before`), never a lone time.
 
 pub mod check;
+pub mod figure;
 pub mod plan;
 mod progress;
 pub mod workload;

@@ -248,7 +248,7 @@ impl Api {
         match &result {
             Ok(_) => place.learn(Load::Fine),
             Err(Failure::Busy(CallError { retry_after: Some(wait), .. })) => {
-                place.learn(Load::TooMuch(*wait))
+                place.learn(Load::TooMuch(*wait));
             }
             Err(Failure::Failed(error)) if error.status.is_some_and(is_overload) => {
                 place.learn(Load::TooMuch(Duration::ZERO));
@@ -310,7 +310,7 @@ fn unknown(message: String) -> CallError {
 fn no_answer(error: &(dyn std::error::Error + 'static)) -> Failure {
     let message = full_text(error);
     match fate(error) {
-        Fate::NotConnected => {
+        Fate::NotSent => {
             let connection_refused = is_connection_refused(error);
             Failure::Failed(CallError { connection_refused, ..refused(message) })
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::owner::{Mailbox, Message};
 
 /// While so much waits, no more pods are scheduled: they keep their place in the queue, where a newer cluster decides about them,
-/// instead of holding room on a node. Five times what is under way at most, and more than a second's work for an API server.
+/// instead of holding room on a node. Ten times what is under way at most, and about a second's work for an API server.
 pub(crate) const MOST: usize = 1_000;
 
 /// Counts.

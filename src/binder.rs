@@ -110,7 +110,7 @@ impl Binder {
             let path = pod_path(&pod, "");
             let call = Call { method: Method::GET, path: &path, content_type: JSON, body: &Value::Null };
             let read = match binder.api.call(call).await {
-                Ok(body) if body["metadata"]["uid"] != *uid.0 => PodRead::Gone,
+                Ok(body) if body["metadata"]["uid"] != *uid.text() => PodRead::Gone,
                 Ok(body) => PodRead::Exists(
                     body["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()).map(Into::into),
                 ),

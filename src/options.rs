@@ -20,6 +20,7 @@ pub fn scheduler_options(config: &Config) -> Options {
             ..QueueOptions::default()
         },
         features: config.features.clone(),
+        ..Options::default()
     }
 }
 

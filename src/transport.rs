@@ -181,8 +181,8 @@ impl Service<Request<Full<Bytes>>> for Wire {
 /// What is known of a request that was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// There was no connection: nobody listens, or somebody else does.
-    NotConnected,
+    /// There was no connection: nobody listens, or somebody else does. Or there was nothing to say who asks.
+    NotSent,
     /// The server said that it has not looked at it and will not: it is safe to send it again.
     Unprocessed,
     /// It may have been carried out.
@@ -191,8 +191,9 @@ pub(crate) enum Fate {
 
 /// What an error says of the request.
 pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
-    if is_connection_refused(error) || find(error, legacy::Error::is_connect) {
-        return Fate::NotConnected;
+    let has_no_credentials = find(error, |_: &kube::client::AuthError| true);
+    if has_no_credentials || is_connection_refused(error) || find(error, legacy::Error::is_connect) {
+        return Fate::NotSent;
     }
     // GOAWAY fails those streams only that are beyond the last one it names; the others go on, or break with the connection.
     let is_left_out = |error: &h2::Error| {

@@ -1,5 +1,6 @@
 //! The command line, and what is to be run by it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -10,6 +11,8 @@ use supercargo_benches::workload::{Library, MEASURED, Params, Workload};
 
 /// The size that the goals are set for.
 const GOAL: &str = "OneBoundPodPerNode";
+/// What is run to see that it works.
+const TESTED: &[Signatures] = &[Signatures::Identical, Signatures::Many(100), Signatures::UniqueLabels];
 /// What is run on a million nodes.
 const MILLION: [&str; 3] = ["SchedulingBasic", "SchedulingNodeAffinity", "TopologySpreading"];
 
@@ -37,20 +40,27 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "million")]
     pub(crate) goals: bool,
     /// A million nodes, and a million pods for them; Basic, NodeAffinity and TopologySpreading unless others are named
-    #[arg(long, conflicts_with_all = ["nodes", "go"])]
+    #[arg(long, conflicts_with_all = ["nodes", "go", "plain"])]
     pub(crate) million: bool,
+    /// Measure our scheduler without evaluation tables, too
+    #[arg(long)]
+    pub(crate) plain: bool,
     /// Measure upstream's scheduler beside ours, with percentageOfNodesToScore at its default and at 100
     #[arg(long)]
     pub(crate) go: bool,
-    /// How often each is run, in turn; 3 with --go and else once if not given. Medians are shown
+    /// How often each is run, in turn; 3 with --go or --plain and else once if not given. Medians are shown
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// For how many seconds upstream's scheduler is measured at most, each time
+    /// For how many seconds the plain path and upstream's scheduler are measured at most, each time
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) budget: u64,
     /// Where the random order begins
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Write figures into this folder: cost against the size of the cluster and against signatures, where several are
+    /// measured
+    #[arg(long, value_name = "DIR")]
+    pub(crate) figures: Option<PathBuf>,
     /// What the result is written as
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
@@ -93,11 +103,17 @@ fn signatures(text: &str) -> Result<Signatures, String> {
 
 impl Args {
     pub(crate) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.go && !self.test { 3 } else { 1 })
+        self.rounds.unwrap_or(if (self.go || self.plain) && !self.test { 3 } else { 1 })
     }
 
     pub(crate) fn budget(&self) -> Duration {
         Duration::from_secs(self.budget)
+    }
+
+    /// How much time passes with each cycle, as the scheduler sees it. With few pods more has to pass for anything to happen
+    /// meanwhile.
+    pub(crate) fn step(&self) -> Duration {
+        Duration::from_millis(if self.test { 50 } else { 1 })
     }
 
     /// What is to be run, in order.
@@ -105,7 +121,7 @@ impl Args {
         let mut tasks = Vec::new();
         for workload in library.workloads()?.iter().filter(|workload| self.wants(workload)) {
             for &nodes in &self.node_counts(workload)? {
-                for &signatures in &self.signatures {
+                for &signatures in if self.test { TESTED } else { &self.signatures } {
                     tasks.push(self.task(workload, nodes, signatures)?);
                 }
             }
@@ -154,6 +170,10 @@ impl Args {
             () => self.pods,
         };
         let mut params = workload.scaled(&size.params, nodes, pods);
+        if self.test && workload.nodes(&size.params) == 0 {
+            // What does not go with the nodes is not much either.
+            params.values_mut().for_each(|count| *count = (*count).min(100));
+        }
         if self.million {
             // The pods are those that are measured.
             let before = |name: &str| name != MEASURED && name.ends_with("Pods");

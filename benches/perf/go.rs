@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use supercargo_benches::Progress;
+use supercargo_benches::plan::{GroupKind, Plan};
 use supercargo_controlplane::{Assets, Program};
 
 use crate::run::Meanwhile;
-use supercargo_benches::plan::{GroupKind, Plan};
 
 /// The program.
 pub(crate) struct Upstream {

@@ -6,23 +6,26 @@
 //! upstream's scheduler is given the same objects in the same run. Machines are noisy: compare ratios of one run.
 
 mod args;
+mod figures;
 mod go;
 mod memory;
 mod report;
 mod run;
 mod world;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, ensure};
 use clap::Parser as _;
 use supercargo_benches::Progress;
-
-use args::{Args, Output, Task};
-use go::Upstream;
-use report::{Ours, Row};
-use run::Outcome;
 use supercargo_benches::check::violations;
 use supercargo_benches::plan::Plan;
 use supercargo_benches::workload::Library;
+
+use args::{Args, Output, Task};
+use go::Upstream;
+use report::Row;
+use run::Outcome;
 use world::World;
 
 fn main() -> Result<()> {
@@ -35,6 +38,11 @@ fn main() -> Result<()> {
         rows.push(row(&args, &library, &task, upstream.as_ref(), progress)?);
     }
     progress.clear();
+    if let Some(dir) = &args.figures {
+        for file in figures::write(&rows, dir)? {
+            eprintln!("perf: {file}");
+        }
+    }
     match args.output {
         Output::Table => print!("{}", report::table(&rows)),
         Output::Json => println!("{:#}", report::to_json(&rows)),
@@ -53,11 +61,13 @@ fn row(
     let plan = Plan::new(library, &task.workload, &task.params, task.signatures, args.seed)?;
     let mut row = Row::new(task, &plan);
     for _ in 0..args.rounds() {
-        let (outcome, world) = run::run(&plan, World::new()?, progress)?;
-        ensure!(outcome.decisions > 0, "{}: no pod was scheduled", plan.label);
-        check(&plan, &outcome, &world, args.test)?;
-        drop(world);
-        row.ours.push(Ours::new(outcome));
+        let (outcome, placed) = ours(args, &plan, false, progress)?;
+        row.tables.push(outcome);
+        if args.plain || args.test {
+            let (outcome, plainly) = ours(args, &plan, true, progress)?;
+            row.plain.push(outcome);
+            ensure!(placed == plainly, "{}: the plain path puts pods elsewhere", plan.label);
+        }
         if let Some(upstream) = upstream {
             row.upstream_default.push(upstream.run(&plan, 0, args.budget(), progress)?);
             row.upstream_all.push(upstream.run(&plan, 100, args.budget(), progress)?);
@@ -65,6 +75,21 @@ fn row(
     }
     Ok(row)
 }
+
+/// Runs a plan on our scheduler. Says which pod is where, if this is a test.
+fn ours(args: &Args, plan: &Plan, plain: bool, progress: Progress) -> Result<(Outcome, Placements)> {
+    let budget = (plain && !args.test).then(|| args.budget());
+    let (outcome, world) = run::run(plan, World::new(plain, args.step())?, budget, progress)?;
+    ensure!(outcome.decisions > 0, "{}: no pod was scheduled", plan.label);
+    progress.at(&plan.label, "checking", 0, 1);
+    check(plan, &outcome, &world, args.test)?;
+    let placed = world.placed().filter(|_| args.test);
+    let placements = placed.map(|placed| (placed.pod.to_owned(), placed.node.to_owned())).collect();
+    Ok((outcome, placements))
+}
+
+/// Nodes by pod.
+type Placements = BTreeMap<String, String>;
 
 /// Fails unless every pod is where it may be.
 fn check(plan: &Plan, outcome: &Outcome, world: &World, thoroughly: bool) -> Result<()> {

@@ -4,7 +4,16 @@ use std::fs;
 
 /// What this process has in memory, in bytes, where Linux says so.
 pub(crate) fn resident() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// The most that it has ever had.
+pub(crate) fn peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+fn status(field: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 use supercargo_benches::Progress;
-
-use crate::memory::resident;
-use crate::world::{Spent, World};
 use supercargo_benches::plan::{CHURN, Churn, GroupKind, Plan, SCHEDULER, identified};
 use supercargo_benches::workload::ChurnMode;
+use supercargo_scheduler::TableStats;
+
+use crate::memory::{peak, resident};
+use crate::world::{Spent, World};
 
 /// What a run came to.
 pub(crate) struct Outcome {
@@ -18,15 +19,24 @@ pub(crate) struct Outcome {
     /// How many did not.
     pub(crate) unscheduled: usize,
     pub(crate) spent: Spent,
+    /// How the tables did.
+    pub(crate) stats: TableStats,
     /// What the whole process had in the end, the objects included, in bytes.
     pub(crate) resident: Option<u64>,
+    /// The most that it has had in all its runs.
+    pub(crate) peak: Option<u64>,
 }
 
-/// After so many milliseconds of the world's time in which no measured pod found a node the rest is given up.
+/// After so many steps in which no measured pod found a node the rest is given up: minutes of the world's time.
 const PATIENCE: u64 = 5 * 60 * 1000;
 
-/// Runs a plan. The world is given back to be looked at.
-pub(crate) fn run(plan: &Plan, mut world: World, progress: Progress) -> Result<(Outcome, World)> {
+/// Runs a plan, at most for so long as far as it is measured. The world is given back to be looked at.
+pub(crate) fn run(
+    plan: &Plan,
+    mut world: World,
+    budget: Option<Duration>,
+    progress: Progress,
+) -> Result<(Outcome, World)> {
     set_up(plan, &mut world, progress)?;
     let total = plan.measured();
     let mut waiting = Vec::with_capacity(total);
@@ -40,7 +50,8 @@ pub(crate) fn run(plan: &Plan, mut world: World, progress: Progress) -> Result<(
     world.enqueue(waiting)?;
     let mut meanwhile = Meanwhile::new(plan);
     let (mut decisions, mut idle) = (0, 0);
-    while decisions < total && idle < PATIENCE {
+    let mut used = Duration::ZERO;
+    while decisions < total && idle < PATIENCE && budget.is_none_or(|budget| used <= budget) {
         progress.at(&plan.label, "scheduling", decisions, total);
         for (object, deleted) in meanwhile.until(world.elapsed()) {
             world.tell(&object, deleted)?;
@@ -48,15 +59,18 @@ pub(crate) fn run(plan: &Plan, mut world: World, progress: Progress) -> Result<(
         if world.step(|pod| plan.is_measured(&pod.name))? {
             decisions += 1;
             idle = 0;
+            used += world.spent.last_cycle();
         } else {
             idle += 1;
         }
     }
     let outcome = Outcome {
         decisions,
-        unscheduled: total - decisions,
-        spent: world.spent.clone(),
+        unscheduled: if idle < PATIENCE { 0 } else { total - decisions },
+        spent: std::mem::take(&mut world.spent),
+        stats: world.scheduler.table_stats(),
         resident: resident(),
+        peak: peak(),
     };
     Ok((outcome, world))
 }
@@ -112,21 +126,16 @@ impl<'a> Meanwhile<'a> {
     }
 }
 
-impl Churn {
-    /// What happens the `turn`-th time.
-    fn turn(&self, turn: usize) -> Vec<(Value, bool)> {
-        let (at, deleted) = match self.mode {
-            ChurnMode::Create => (turn, false),
-            ChurnMode::Recreate => {
-                let within = turn % (2 * self.number);
-                (within % self.number, within >= self.number)
-            }
-        };
-        self.templates
-            .iter()
-            .map(|template| (churning(template, at, turn / (2 * self.number)), deleted))
-            .collect()
-    }
+/// What happens the `turn`-th time.
+fn turn(churn: &Churn, turn: usize) -> Vec<(Value, bool)> {
+    let (at, deleted, life) = match churn.mode {
+        ChurnMode::Create => (turn, false, 0),
+        ChurnMode::Recreate => {
+            let within = turn % (2 * churn.number);
+            (within % churn.number, within >= churn.number, turn / (2 * churn.number))
+        }
+    };
+    churn.templates.iter().map(|template| (churning(template, at, life), deleted)).collect()
 }
 
 /// An object of a template, of a name of its own; when it comes again it is another one.

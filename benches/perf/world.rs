@@ -13,11 +13,8 @@ use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{Now, PodInfo, Timestamp};
-use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Scheduler, StatusPatch};
+use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Options, Scheduler, StatusPatch};
 
-/// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs
-/// and the like go by this, and so by how much has been scheduled and not by how fast.
-const STEP: Duration = Duration::from_millis(1);
 /// How often the scheduler is told that time has passed, in steps.
 const STEPS_PER_TICK: u64 = 100;
 /// A scheduler and the time.
@@ -27,6 +24,9 @@ pub(crate) struct World {
     nodes: NodeKind,
     objects: Vec<ObjectKind>,
     now: Now,
+    /// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs and
+    /// the like go by this, and so by how much has been scheduled and not by how fast.
+    step: Duration,
     steps: u64,
     pub(crate) spent: Spent,
 }
@@ -52,6 +52,10 @@ impl Spent {
         self.cycles.iter().map(|nanoseconds| Duration::from_nanos((*nanoseconds).into())).sum()
     }
 
+    pub(crate) fn last_cycle(&self) -> Duration {
+        Duration::from_nanos(self.cycles.last().copied().unwrap_or_default().into())
+    }
+
     /// All that the scheduler was busy with.
     pub(crate) fn total(&self) -> Duration {
         self.adding + self.in_cycles() + self.other_cycles + self.confirming + self.telling
@@ -59,16 +63,18 @@ impl Spent {
 }
 
 impl World {
-    pub(crate) fn new() -> Result<Self> {
+    /// A scheduler as it runs in production, or one without tables.
+    pub(crate) fn new(plain: bool, step: Duration) -> Result<Self> {
         let config = Config::default_with(&Catalog::in_tree())
             .map_err(|errors| anyhow!("the default configuration is wrong: {errors}"))?;
         let no_annotations: [&str; 0] = [];
         Ok(Self {
-            scheduler: Scheduler::new(scheduler_options(&config))?,
+            scheduler: Scheduler::new(Options { plain, ..scheduler_options(&config) })?,
             pods: PodKind::new(no_annotations),
             nodes: NodeKind::new(no_annotations),
             objects: Vec::new(),
             now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
+            step,
             steps: 0,
             spent: Spent::default(),
         })
@@ -76,7 +82,7 @@ impl World {
 
     /// How far the clock of this world has come.
     pub(crate) fn elapsed(&self) -> Duration {
-        STEP * u32::try_from(self.steps).unwrap_or(u32::MAX)
+        self.step * u32::try_from(self.steps).unwrap_or(u32::MAX)
     }
 
     /// Where pods are, as it was told.
@@ -152,7 +158,7 @@ impl World {
     /// measured.
     pub(crate) fn step(&mut self, is_measured: impl Fn(&PodInfo) -> bool) -> Result<bool> {
         self.steps += 1;
-        self.now = Now { wall: self.now.wall.plus(STEP), monotonic: self.now.monotonic + STEP };
+        self.now = Now { wall: self.now.wall.plus(self.step), monotonic: self.now.monotonic + self.step };
         if self.steps.is_multiple_of(STEPS_PER_TICK) {
             let started = Instant::now();
             self.handle(Input::Tick);

@@ -2,15 +2,16 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 /// Data that a plugin keeps from one extension point of a cycle to the next.
 ///
 /// Implemented for every `Clone + Send + Sync + 'static` type; the clone is what a trial (nominated pods, a dry run of
-/// preemption) works on.
+/// preemption) works on. It is made when a trial first changes the data.
 pub trait StateData: Any + Send + Sync {
-    /// A copy for a trial.
+    /// A copy for a trial that changes the data.
     fn boxed_clone(&self) -> Box<dyn StateData>;
     /// For downcasting.
     fn as_any(&self) -> &dyn Any;
@@ -38,7 +39,7 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 /// than a hash map. Use a private type per plugin and point: the type is the key.
 #[derive(Default)]
 pub struct CycleState {
-    slots: SmallVec<[Box<dyn StateData>; 8]>,
+    slots: SmallVec<[Arc<dyn StateData>; 8]>,
 }
 
 impl CycleState {
@@ -50,8 +51,8 @@ impl CycleState {
     /// Stores `data`, replacing what was stored under its type.
     pub fn write<T: StateData>(&mut self, data: T) {
         match self.position::<T>() {
-            Some(i) => self.slots[i] = Box::new(data),
-            None => self.slots.push(Box::new(data)),
+            Some(i) => self.slots[i] = Arc::new(data),
+            None => self.slots.push(Arc::new(data)),
         }
     }
 
@@ -62,7 +63,12 @@ impl CycleState {
 
     /// What was stored under `T`, to change it.
     pub fn read_mut<T: StateData>(&mut self) -> Option<&mut T> {
-        self.slots.iter_mut().find_map(|slot| (**slot).as_any_mut().downcast_mut())
+        let i = self.position::<T>()?;
+        let slot = &mut self.slots[i];
+        if Arc::get_mut(slot).is_none() {
+            *slot = (**slot).boxed_clone().into();
+        }
+        Arc::get_mut(slot)?.as_any_mut().downcast_mut()
     }
 
     /// Stores copies of everything that is in another state, each replacing what was stored under its type.
@@ -70,8 +76,8 @@ impl CycleState {
         for slot in &other.slots {
             let of_type = (**slot).as_any().type_id();
             match self.slots.iter().position(|own| (**own).as_any().type_id() == of_type) {
-                Some(i) => self.slots[i] = (**slot).boxed_clone(),
-                None => self.slots.push((**slot).boxed_clone()),
+                Some(i) => self.slots[i] = Arc::clone(slot),
+                None => self.slots.push(Arc::clone(slot)),
             }
         }
     }
@@ -83,7 +89,7 @@ impl CycleState {
 
 impl Clone for CycleState {
     fn clone(&self) -> Self {
-        Self { slots: self.slots.iter().map(|slot| (**slot).boxed_clone()).collect() }
+        Self { slots: self.slots.clone() }
     }
 }
 

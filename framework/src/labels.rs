@@ -4,12 +4,25 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// An immutable set of labels (or annotations), sorted by key.
+/// A label: key and value.
+pub type Label = (Arc<str>, Arc<str>);
+
+/// An immutable set of labels (or annotations), sorted by key. Clones share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "Vec<(Arc<str>, Arc<str>)>")]
-pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+#[serde(from = "Vec<Label>")]
+pub struct Labels(Arc<[Label]>);
 
 impl Labels {
+    /// The set that `share` makes of the labels when they are in order: perhaps one that others have already.
+    pub fn shared(labels: Vec<Label>, share: impl FnOnce(Vec<Label>) -> Arc<[Label]>) -> Self {
+        Self(share(sorted(labels)))
+    }
+
+    /// Whether both are one copy.
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Arc<str>> {
         self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &self.0[i].1)
@@ -36,11 +49,16 @@ impl Labels {
     }
 }
 
-impl From<Vec<(Arc<str>, Arc<str>)>> for Labels {
-    fn from(mut labels: Vec<(Arc<str>, Arc<str>)>) -> Self {
-        labels.sort_by(|a, b| a.0.cmp(&b.0));
-        labels.dedup_by(|later, earlier| later.0 == earlier.0);
-        Self(labels.into_boxed_slice())
+/// In the order of their keys; of labels with one key the first counts.
+fn sorted(mut labels: Vec<Label>) -> Vec<Label> {
+    labels.sort_by(|a, b| a.0.cmp(&b.0));
+    labels.dedup_by(|later, earlier| later.0 == earlier.0);
+    labels
+}
+
+impl From<Vec<Label>> for Labels {
+    fn from(labels: Vec<Label>) -> Self {
+        Self(sorted(labels).into())
     }
 }
 

@@ -27,9 +27,9 @@ pub struct NodeRecord {
     /// `metadata.resourceVersion`.
     pub resource_version: Arc<str>,
     /// `metadata.labels`.
-    pub labels: Arc<Labels>,
+    pub labels: Labels,
     /// Those of `metadata.annotations` that a plugin declared.
-    pub annotations: Arc<Labels>,
+    pub annotations: Labels,
     /// `spec.unschedulable`: the node is cordoned.
     pub unschedulable: bool,
     /// `spec.taints`.
@@ -39,7 +39,7 @@ pub struct NodeRecord {
     /// `status.images`, one entry per name, sorted by name.
     pub images: Arc<[NodeImage]>,
     /// `status.conditions` as type and status, sorted by type; heartbeats are left out.
-    pub conditions: Arc<Labels>,
+    pub conditions: Labels,
     /// `status.declaredFeatures`, sorted.
     pub declared_features: Arc<[Arc<str>]>,
     /// The whole node in JSON, where something outside (an extender) needs it.

@@ -181,10 +181,9 @@ mod tests {
     #[test]
     fn flagged_slots_are_found_wherever_they_are() {
         let flagged = [3, 63, 64, 200];
-        let mut columns = NodeColumns::default();
-        columns.flags = (0..201)
-            .map(|i| if flagged.contains(&i) { NodeFlags::PORTS } else { NodeFlags::FEATURES })
-            .collect();
+        let flags =
+            (0..201).map(|i| if flagged.contains(&i) { NodeFlags::PORTS } else { NodeFlags::FEATURES });
+        let columns = NodeColumns { flags: flags.collect(), ..NodeColumns::default() };
         let found = |flags| columns.with_flags(flags).map(|index| index.0).collect::<Vec<_>>();
         assert_eq!(found(NodeFlags::PORTS), flagged);
         assert_eq!(found(NodeFlags::PORTS | NodeFlags::SCALARS), flagged);

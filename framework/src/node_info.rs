@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::node::NodeRecord;
 use crate::pod::{PodInfo, Uid};
@@ -10,6 +11,25 @@ use crate::ports::HostPort;
 use crate::requests::PodRequests;
 use crate::resource::Resource;
 use crate::volume::VolumeSource;
+
+/// What a number of pods on a node request together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodTotals {
+    /// How many there are.
+    pub pods: usize,
+    /// The sum of their requests.
+    pub requested: Resource,
+}
+
+/// The pods of one priority on a node: how many there are, and the sums of the requests that nearly all pods have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OfPriority {
+    priority: i32,
+    pods: u32,
+    milli_cpu: i64,
+    memory: i64,
+    ephemeral_storage: i64,
+}
 
 /// A node, the pods on it (bound and assumed), and their sums.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +40,8 @@ pub struct NodeInfo {
     pods_with_required_anti_affinity: Vec<Arc<PodInfo>>,
     claims: FxHashMap<(Arc<str>, Arc<str>), u32>,
     used_ports: Vec<HostPort>,
+    /// By priority, ascending. There are few on a node.
+    by_priority: SmallVec<[OfPriority; 1]>,
     requested: Resource,
     non_zero_milli_cpu: i64,
     non_zero_memory: i64,
@@ -73,6 +95,74 @@ impl NodeInfo {
         &self.used_ports
     }
 
+    /// How many of the pods have a lower priority than this.
+    pub fn pods_below(&self, priority: i32) -> usize {
+        self.below(priority).map(|sums| sums.pods as usize).sum()
+    }
+
+    /// All pods.
+    pub fn totals(&self) -> PodTotals {
+        PodTotals { pods: self.pods.len(), requested: self.requested.clone() }
+    }
+
+    /// The pods of at least this priority. Does not look at the pods, unless some of them request scalar resources.
+    pub fn totals_from(&self, priority: i32) -> PodTotals {
+        let mut totals = self.totals();
+        for sums in self.below(priority) {
+            totals.pods -= sums.pods as usize;
+            totals.requested.milli_cpu -= sums.milli_cpu;
+            totals.requested.memory -= sums.memory;
+            totals.requested.ephemeral_storage -= sums.ephemeral_storage;
+        }
+        if !totals.requested.scalars().is_empty() {
+            for pod in self.pods.iter().filter(|pod| pod.priority < priority) {
+                totals.requested.subtract_scalars(&pod.requests().resource);
+            }
+        }
+        totals
+    }
+
+    fn below(&self, priority: i32) -> impl Iterator<Item = &OfPriority> {
+        self.by_priority.iter().take_while(move |sums| sums.priority < priority)
+    }
+
+    /// The node with only those of its pods.
+    pub fn with_pods_that(&self, stays: impl Fn(&PodInfo) -> bool) -> Self {
+        let mut node = Self::new(Arc::clone(&self.node));
+        for pod in self.pods.iter().filter(|pod| stays(pod)) {
+            node.add_pod(Arc::clone(pod));
+        }
+        node
+    }
+
+    /// Works a pod into the sums of its priority, or out of them.
+    fn sum_up(&mut self, pod: &PodInfo, comes: bool) {
+        let requested = &pod.requests().resource;
+        let place = match self.by_priority.binary_search_by_key(&pod.priority, |sums| sums.priority) {
+            Ok(place) => place,
+            Err(place) => {
+                let none = OfPriority {
+                    priority: pod.priority,
+                    pods: 0,
+                    milli_cpu: 0,
+                    memory: 0,
+                    ephemeral_storage: 0,
+                };
+                self.by_priority.insert(place, none);
+                place
+            }
+        };
+        let sums = &mut self.by_priority[place];
+        let change: fn(i64, i64) -> i64 = if comes { i64::saturating_add } else { i64::saturating_sub };
+        sums.milli_cpu = change(sums.milli_cpu, requested.milli_cpu);
+        sums.memory = change(sums.memory, requested.memory);
+        sums.ephemeral_storage = change(sums.ephemeral_storage, requested.ephemeral_storage);
+        sums.pods = if comes { sums.pods + 1 } else { sums.pods.saturating_sub(1) };
+        if sums.pods == 0 {
+            self.by_priority.remove(place);
+        }
+    }
+
     /// What the node offers.
     pub fn allocatable(&self) -> &Resource {
         &self.node.allocatable
@@ -113,6 +203,7 @@ impl NodeInfo {
     pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
         let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
         self.requested.add(resource);
+        self.sum_up(&pod, true);
         self.non_zero_milli_cpu += non_zero_milli_cpu;
         self.non_zero_memory += non_zero_memory;
         self.used_ports.extend(pod.spec.host_ports.iter().cloned());
@@ -132,8 +223,10 @@ impl NodeInfo {
 
     /// Removes a pod; `None` when it is not here.
     pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
-        let position = self.pods.iter().position(|pod| pod.uid == *uid)?;
+        // In a trial it is often the last one that came.
+        let position = self.pods.iter().rposition(|pod| pod.uid == *uid)?;
         let pod = self.pods.swap_remove(position);
+        self.sum_up(&pod, false);
         let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
         self.requested.subtract(resource);
         self.non_zero_milli_cpu -= non_zero_milli_cpu;
@@ -191,6 +284,32 @@ mod tests {
         assert!(info.requested().is_zero() && info.used_ports().is_empty() && info.pods().is_empty());
         assert_eq!((info.non_zero_milli_cpu(), info.non_zero_memory()), (0, 0));
         assert!(info.remove_pod(&first.uid).is_none());
+    }
+
+    #[test]
+    fn pods_are_summed_up_by_priority() {
+        let mut info = NodeInfo::new(Arc::new(node("n1").build()));
+        let pods =
+            [(5, "a", "1"), (-1, "b", "2"), (5, "c", "3"), (7, "d", "4")].map(|(priority, name, cpus)| {
+                let pod = pod(name).priority(priority).request("cpu", cpus).request("memory", "1");
+                Arc::new(pod.request("ephemeral-storage", "2").request("example.com/gpu", cpus).build())
+            });
+        for pod in &pods {
+            info.add_pod(Arc::clone(pod));
+        }
+        let by_hand =
+            |info: &NodeInfo, priority| info.with_pods_that(|pod| pod.priority >= priority).totals();
+        for gone in [None, Some("c"), Some("b"), Some("a"), Some("d")] {
+            if let Some(gone) = gone {
+                info.remove_pod(&gone.into());
+            }
+            for priority in [i32::MIN, -1, 0, 5, 6, 8] {
+                assert_eq!(info.totals_from(priority), by_hand(&info, priority), "from {priority}");
+                let below = info.pods().iter().filter(|pod| pod.priority < priority).count();
+                assert_eq!(info.pods_below(priority), below);
+            }
+        }
+        assert!(info.by_priority.is_empty());
     }
 
     #[test]

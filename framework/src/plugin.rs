@@ -17,7 +17,7 @@ use crate::context::{Context, QueueContext};
 use crate::cycle_state::CycleState;
 use crate::event::EventRegistration;
 use crate::node::NodeRecord;
-use crate::node_info::NodeInfo;
+use crate::node_info::{NodeInfo, PodTotals};
 use crate::nodes::{NodeIndex, Nodes};
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
@@ -189,6 +189,20 @@ pub trait FilterPlugin: Send + Sync + 'static {
         Scope::Node
     }
 
+    /// The verdict on the node if the pods on it were others, which are known only by what they request together; `None`
+    /// where the verdict depends on more of them than that. For preemption, which need not try a node that is too small
+    /// whoever goes.
+    fn filter_totals(
+        &self,
+        _cx: &Context<'_>,
+        _state: &CycleState,
+        _pod: &PodInfo,
+        _node: &NodeInfo,
+        _totals: &PodTotals,
+    ) -> Option<Status> {
+        None
+    }
+
     /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false` and leaves the others
     /// as they are; slots without a node may become anything. Answers `false` itself where it cannot, with nothing set.
     /// The point is to answer from [`Nodes::columns`] and look only at the few nodes about which they do not tell all.
@@ -217,9 +231,20 @@ impl NodeStatuses {
     /// How often each reason is given among so many nodes, sorted as strings: upstream's histogram.
     pub fn histogram(&self, all_nodes: usize) -> Vec<String> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        // Mostly the same reason again and again.
+        let mut run: Option<(&str, usize)> = None;
         for reason in self.by_node.iter().flat_map(|(_, status)| status.reasons()) {
-            *counts.entry(reason).or_default() += 1;
+            match &mut run {
+                Some((known, count)) if **reason == **known => *count += 1,
+                _ => {
+                    let (ended, count) = run.replace((reason, 1)).unwrap_or_default();
+                    *counts.entry(ended).or_default() += count;
+                }
+            }
         }
+        let (ended, count) = run.unwrap_or_default();
+        *counts.entry(ended).or_default() += count;
+        counts.retain(|_, count| *count > 0);
         let others = all_nodes.saturating_sub(self.by_node.len());
         for reason in self.absent.iter().flat_map(Status::reasons).filter(|_| others > 0) {
             *counts.entry(reason).or_default() += others;
@@ -251,6 +276,21 @@ pub struct Candidate {
 pub trait RunFilters {
     /// Runs every filter of the profile on a node as it would be, nominated pods included.
     fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
+    /// The same for a node on which the filters succeeded with other pods: leaves out those that the pods on the node do not
+    /// matter to.
+    fn run_filters_again(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        self.run_filters(state, pod, node)
+    }
+    /// What [`run_filters`](Self::run_filters) would say of the node if its pods were others, known only by what they
+    /// request together; `None` when that does not tell. Only for trials that no state follows.
+    fn filter_totals(&self, _: &CycleState, _pod: &PodInfo, _: &NodeInfo, _: &PodTotals) -> Option<Status> {
+        None
+    }
+    /// Whether any plugin's state follows the pods of a trial. If not, `add_pod` and `remove_pod` need not be called, and a
+    /// trial needs no state of its own.
+    fn follow_pods(&self) -> bool {
+        true
+    }
     /// Tells every PreFilter plugin that a pod is now on a node of the trial.
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status;
     /// Tells every PreFilter plugin that a pod is no longer on a node of the trial.
@@ -478,7 +518,9 @@ pub trait IncrementalPlugin: Send + Sync + 'static {
     ) -> Applied {
         Applied::Rebuild
     }
-    /// A node became feasible or stopped being so; of use where PreScore depends on the feasible nodes.
+    /// A node became feasible or stopped being so; of use where PreScore depends on the feasible nodes. Called after all
+    /// other changes, with the node as it is by then. A node that comes is not feasible before this says so, and one that
+    /// goes stops being so without a word.
     fn feasible_changed(&self, _: &mut CycleState, _pod: &PodInfo, _: &NodeInfo, _feasible: bool) -> Applied {
         Applied::Rebuild
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -16,21 +17,7 @@ use crate::time::Timestamp;
 use crate::topology_spread::TopologySpreadConstraint;
 use crate::volume::Volume;
 
-/// The identity of a pod: its UID, never used again for another pod.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Uid(pub Arc<str>);
-
-impl fmt::Display for Uid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl From<&str> for Uid {
-    fn from(uid: &str) -> Self {
-        Self(uid.into())
-    }
-}
+pub use crate::uid::{Uid, UidText};
 
 /// What a scheduling decision can depend on of `spec`, as one shared value.
 ///
@@ -94,19 +81,43 @@ pub struct PodCondition {
     pub message: Arc<str>,
     /// The generation of the spec it speaks of.
     pub observed_generation: Option<i64>,
-    /// When the status last changed.
+    /// When the status last changed; of what the server says it is kept for `False` alone.
     pub last_transition: Option<Timestamp>,
 }
 
-/// The parts of `status` that scheduling reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The parts of `status` that scheduling reads: when the pod started, and, read through it, the [`SharedStatus`] that many pods
+/// share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStatus {
+    /// `startTime`.
+    pub start_time: Option<Timestamp>,
+    /// The rest.
+    #[serde(flatten)]
+    pub shared: Arc<SharedStatus>,
+}
+
+impl Deref for PodStatus {
+    type Target = SharedStatus;
+
+    fn deref(&self) -> &SharedStatus {
+        &self.shared
+    }
+}
+
+/// Whoever else has the value keeps it as it was.
+impl DerefMut for PodStatus {
+    fn deref_mut(&mut self) -> &mut SharedStatus {
+        Arc::make_mut(&mut self.shared)
+    }
+}
+
+/// How far a pod has come: what of `status` is equal for nearly all pods that are on nodes, and for many that wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SharedStatus {
     /// Whether the phase is Succeeded or Failed. The informer's selector keeps such pods away.
     pub terminal: bool,
     /// `nominatedNodeName`.
     pub nominated_node_name: Option<Arc<str>>,
-    /// `startTime`.
-    pub start_time: Option<Timestamp>,
     /// The `PodScheduled` condition.
     pub pod_scheduled: Option<PodCondition>,
     /// The reason of a `DisruptionTarget=True` condition.
@@ -131,9 +142,9 @@ pub struct PodInfo {
     /// Whether `metadata.deletionTimestamp` is set.
     pub terminating: bool,
     /// `metadata.labels`.
-    pub labels: Arc<Labels>,
+    pub labels: Labels,
     /// Those of `metadata.annotations` that a plugin declared.
-    pub annotations: Arc<Labels>,
+    pub annotations: Labels,
     /// The controlling owner.
     pub controller: Option<Arc<OwnerRef>>,
     /// `spec.nodeName`.

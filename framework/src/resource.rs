@@ -107,6 +107,13 @@ impl Resource {
         self.combine(other, i64::saturating_sub);
     }
 
+    /// Subtracts another vector's scalar resources.
+    pub fn subtract_scalars(&mut self, other: &Self) {
+        for (name, amount) in &other.scalars {
+            self.set_scalar(name, self.scalar(name).saturating_sub(*amount));
+        }
+    }
+
     /// Raises each amount to the other vector's where that is larger.
     pub fn set_max(&mut self, other: &Self) {
         self.combine(other, i64::max);

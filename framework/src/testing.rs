@@ -24,8 +24,8 @@ pub fn pod(name: &str) -> PodBuilder {
             resource_version: "1".into(),
             generation: 1,
             terminating: false,
-            labels: Arc::default(),
-            annotations: Arc::default(),
+            labels: Labels::default(),
+            annotations: Labels::default(),
             controller: None,
             raw: None,
             node_name: None,
@@ -134,7 +134,7 @@ impl PodBuilder {
         spec.host_ports = ports.into();
         spec.image_containers = images.len();
         spec.images = images.into();
-        pod.labels = Arc::new(Labels::from(labels));
+        pod.labels = Labels::from(labels);
         pod.spec = Arc::new(spec);
         pod
     }
@@ -158,7 +158,7 @@ impl PodBuilder {
 
     /// The UID.
     pub fn uid(self, uid: &str) -> Self {
-        self.with(|pod| pod.uid = Uid(uid.into()))
+        self.with(|pod| pod.uid = Uid::from(uid))
     }
 
     /// The resource version.
@@ -312,9 +312,9 @@ impl NodeBuilder {
     pub fn build(self) -> NodeRecord {
         let Self { mut node, labels, annotations, conditions, taints, mut images, allocatable } = self;
         images.sort_by(|a, b| a.name.cmp(&b.name));
-        node.labels = Arc::new(labels.into());
-        node.annotations = Arc::new(annotations.into());
-        node.conditions = Arc::new(conditions.into());
+        node.labels = labels.into();
+        node.annotations = annotations.into();
+        node.conditions = conditions.into();
         node.taints = taints.into();
         node.images = images.into();
         node.allocatable = Arc::new(allocatable);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-use crate::key::ObjectKey;
+use crate::key::{KeyMap, ObjectKey};
 use crate::kind::GroupVersionResource;
 use crate::resource_version::compare_rv;
 use crate::store::Store;
@@ -62,7 +62,7 @@ pub enum ConsistencyError {
 #[derive(Default)]
 pub struct ConsistencyStore {
     stores: FxHashMap<GroupVersionResource, Version>,
-    writes: Mutex<FxHashMap<ObjectKey, Writes>>,
+    writes: Mutex<KeyMap<Writes>>,
 }
 
 /// Reads the version that a store corresponds to.
@@ -163,7 +163,7 @@ mod tests {
 
     impl Told {
         fn new() -> Self {
-            Self(Store::new(crate::Indexers::new()))
+            Self(Store::new(std::sync::Arc::new(Typed::<Pod>::new()), crate::Indexers::new()))
         }
 
         fn is_at(&self, version: &str) {

@@ -120,7 +120,7 @@ impl<K: Kind> Controller<K> {
         handler: impl EventHandler<K::Object>,
         mut options: ControllerOptions<K::Object>,
     ) -> Arc<Self> {
-        let store = options.queue.store(std::mem::take(&mut options.indexers));
+        let store = options.queue.store(Arc::clone(&kind), std::mem::take(&mut options.indexers));
         let setup = Setup { source: Arc::new(source), handler: Box::new(handler), options };
         Arc::new(Self {
             kind,

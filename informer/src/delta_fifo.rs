@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::delta::{Batch, Delta, Replacement};
-use crate::key::{Deleted, ObjectKey};
+use crate::key::{Deleted, KeyMap, KeySet, ObjectKey};
 use crate::queue::{Content, Fifo, Population};
 use crate::store::Store;
 
@@ -16,7 +14,7 @@ pub(crate) type DeltaFifo<T> = Fifo<ByKey<T>>;
 
 /// Changes by object, objects in the order of their first change. A batch is all there is of one object.
 pub(crate) struct ByKey<T> {
-    deltas: FxHashMap<ObjectKey, Vec<Delta<T>>>,
+    deltas: KeyMap<Vec<Delta<T>>>,
     /// The keys of `deltas`.
     order: VecDeque<ObjectKey>,
     population: Population,
@@ -33,7 +31,7 @@ impl<T: Send + Sync + 'static> DeltaFifo<T> {
 
 impl<T> ByKey<T> {
     pub(crate) fn new(known: Store<T>, replaced: bool) -> Self {
-        let (deltas, order, population) = (FxHashMap::default(), VecDeque::new(), Population::default());
+        let (deltas, order, population) = (KeyMap::default(), VecDeque::new(), Population::default());
         Self { deltas, order, population, known, replaced }
     }
 
@@ -49,9 +47,9 @@ impl<T> ByKey<T> {
 
     /// What the list has, then what is gone, with its newest state.
     fn replace(&mut self, list: Replacement<T>) {
-        let listed: FxHashSet<ObjectKey> = list.keys().cloned().collect();
+        let listed: KeySet = list.keys().cloned().collect();
         let replaced = self.replaced;
-        let mut count: FxHashSet<ObjectKey> = FxHashSet::default();
+        let mut count: KeySet = KeySet::default();
         for (key, object) in list.objects {
             count.insert(key.clone());
             let delta = if replaced { Delta::Replaced } else { Delta::Sync };
@@ -64,7 +62,7 @@ impl<T> ByKey<T> {
         }
     }
 
-    fn gone(&self, listed: &FxHashSet<ObjectKey>) -> Vec<(ObjectKey, Option<Arc<T>>)> {
+    fn gone(&self, listed: &KeySet) -> Vec<(ObjectKey, Option<Arc<T>>)> {
         let queued = self.order.iter().filter(|key| !listed.contains(*key));
         let newest = |key| self.deltas.get(key).and_then(|deltas| deltas.last()?.object().cloned());
         let mut gone: Vec<_> = queued.map(|key| (key.clone(), newest(key))).collect();

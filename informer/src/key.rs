@@ -1,6 +1,7 @@
 //! Object keys, `namespace/name` or `name`, and what a handler is told about a deleted object.
 
 use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,12 @@ use crate::kind::Kind;
 /// Cheap to clone, and equal to its text: a map keyed by `ObjectKey` answers look-ups by `&str`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey(Arc<str>);
+
+/// Values by key. Whoever may create objects chooses their names, so where a name goes must not be for them to foresee: the
+/// hash is the standard library's, with a seed of its own for every map.
+pub(crate) type KeyMap<V> = HashMap<ObjectKey, V>;
+/// Keys, likewise.
+pub(crate) type KeySet = HashSet<ObjectKey>;
 
 /// A text that is not an object key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -56,6 +63,17 @@ impl ObjectKey {
     /// A text that is a key already, whatever it looks like; same as client-go's `ExplicitKey`.
     pub fn explicit(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// Whether this is the key's text of an object in `namespace` (see [`new`](Self::new)) with this name.
+    pub fn is_text_of(text: &str, namespace: Option<&str>, name: &str) -> bool {
+        match namespace {
+            Some(namespace) if !namespace.is_empty() => {
+                let rest = text.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
+                rest == Some(name)
+            }
+            _ => text == name,
+        }
     }
 
     /// The namespace, if the key has one.
@@ -167,6 +185,9 @@ mod tests {
             assert_eq!(key.as_str(), text);
             assert_eq!(key.namespace(), namespace.filter(|namespace| !namespace.is_empty()));
             assert_eq!(key.name(), name);
+            assert!(ObjectKey::is_text_of(text, namespace, name));
+            assert!(!ObjectKey::is_text_of(&format!("{text}x"), namespace, name));
+            assert!(!ObjectKey::is_text_of(text, Some("other"), name));
             assert_eq!(ObjectKey::parse(text), Ok(key));
         }
     }

@@ -143,6 +143,12 @@ pub trait Kind: Send + Sync + 'static {
     /// The object's key.
     fn key(&self, object: &Self::Object) -> ObjectKey;
 
+    /// Whether the object's key has this text. Stores ask it of the objects that they look for: a kind that need not make a key
+    /// for the answer should not.
+    fn has_key(&self, object: &Self::Object, key: &str) -> bool {
+        self.key(object).as_str() == key
+    }
+
     /// The object's resource version, empty if it has none.
     fn resource_version<'a>(&self, object: &'a Self::Object) -> &'a str;
 
@@ -187,6 +193,10 @@ where
 
     fn key(&self, object: &K) -> ObjectKey {
         resource_key(object)
+    }
+
+    fn has_key(&self, object: &K, key: &str) -> bool {
+        resource_has_key(object, key)
     }
 
     fn resource_version<'a>(&self, object: &'a K) -> &'a str {
@@ -257,6 +267,10 @@ impl Kind for Dynamic {
         resource_key(object)
     }
 
+    fn has_key(&self, object: &DynamicObject, key: &str) -> bool {
+        resource_has_key(object, key)
+    }
+
     fn resource_version<'a>(&self, object: &'a DynamicObject) -> &'a str {
         object.metadata.resource_version.as_deref().unwrap_or_default()
     }
@@ -271,6 +285,11 @@ impl Kind for Dynamic {
         object.types.get_or_insert_with(|| self.types.clone());
         Ok(object)
     }
+}
+
+fn resource_has_key(object: &impl Resource, key: &str) -> bool {
+    let meta = object.meta();
+    ObjectKey::is_text_of(key, meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 pub(crate) fn resource_key(object: &impl Resource) -> ObjectKey {

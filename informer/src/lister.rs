@@ -138,7 +138,7 @@ mod tests {
 
     /// Objects `a/x`, `a/y` and `b/x`, labelled with their names.
     fn store(indexers: Indexers<ConfigMap>) -> Store<ConfigMap> {
-        let store = Store::new(indexers);
+        let store = Store::new(Arc::new(Typed::<ConfigMap>::new()), indexers);
         let deltas = [("a", "x"), ("a", "y"), ("b", "x")].map(|(namespace, name)| {
             let mut object = ConfigMap::default();
             object.metadata.namespace = Some(namespace.to_owned());
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn who_wants_everything_or_nothing_does_not_look_at_labels() {
         let looks = Arc::<AtomicUsize>::default();
-        let store = Store::new(namespace_indexer());
+        let kind = Arc::new(CountedKind(crate::GroupVersionResource::namespaced("", "v1", "things")));
+        let store = Store::new(Arc::clone(&kind), namespace_indexer());
         let object = Arc::new(Counted(Labels::new(), Arc::clone(&looks)));
-        let kind = CountedKind(crate::GroupVersionResource::namespaced("", "v1", "things"));
-        store.apply(&kind, vec![Delta::Added(ObjectKey::new(Some("a"), "x"), object)]);
+        store.apply(&*kind, vec![Delta::Added(ObjectKey::new(Some("a"), "x"), object)]);
         let lister = Lister::new(store);
         for (selector, selected, looked) in
             [(Selector::everything(), 1, 0), (Selector::nothing(), 0, 0), ("!b".parse().unwrap(), 1, 2)]

@@ -354,7 +354,7 @@ impl<T> Enrolled<T> {
 mod tests {
     use super::*;
     use crate::handler::HandlerFuncs;
-    use crate::queue::tests::{Things, delta};
+    use crate::queue::tests::{Thing, Things, delta};
     use crate::store::Indexers;
     use crate::testing::settle;
 
@@ -362,16 +362,17 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn processor(default_resync: Duration) -> Processor<u8> {
-        Processor::new("pods", Store::new(Indexers::new()), default_resync, mpsc::unbounded_channel().0)
+    fn processor(default_resync: Duration) -> Processor<Thing> {
+        let store = Store::new(Arc::new(Things::new()), Indexers::new());
+        Processor::new("pods", store, default_resync, mpsc::unbounded_channel().0)
     }
 
-    fn add(processor: &Processor<u8>, resync: Duration) {
+    fn add(processor: &Processor<Thing>, resync: Duration) {
         let options = HandlerOptions { resync: Some(resync), ..HandlerOptions::default() };
         processor.add(HandlerFuncs::new(), options).unwrap();
     }
 
-    fn periods(processor: &Processor<u8>) -> Vec<u64> {
+    fn periods(processor: &Processor<Thing>) -> Vec<u64> {
         let state = processor.state.lock();
         state.enrolled.iter().map(|enrolled| enrolled.schedule.period.as_secs()).collect()
     }
@@ -436,7 +437,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_first_list_in_several_batches_has_been_seen_after_the_last() {
-        let (store, panics) = (Store::new(Indexers::new()), mpsc::unbounded_channel().0);
+        let (store, panics) =
+            (Store::new(Arc::new(Things::new()), Indexers::new()), mpsc::unbounded_channel().0);
         let processor = Processor::new("things", store, Duration::ZERO, panics);
         let registration = processor.add(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
         processor.start(Handle::current());

@@ -1,10 +1,13 @@
 //! Queues between the reflector and what processes its news: their kinds, and what they have in common.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::delta::{Batch, Delta, Queue};
 use crate::delta_fifo::DeltaFifo;
+use crate::kind::Kind;
 use crate::real_fifo::RealFifo;
 use crate::store::{Indexers, Store};
 
@@ -48,10 +51,10 @@ impl Default for QueueKind {
 
 impl QueueKind {
     /// The store that goes with such a queue.
-    pub(crate) fn store<T>(self, indexers: Indexers<T>) -> Store<T> {
+    pub(crate) fn store<K: Kind>(self, kind: Arc<K>, indexers: Indexers<K::Object>) -> Store<K::Object> {
         match self {
-            Self::RealFifo { atomic: true } => Store::new(indexers),
-            Self::RealFifo { atomic: false } | Self::DeltaFifo { .. } => Store::unversioned(indexers),
+            Self::RealFifo { atomic: true } => Store::new(kind, indexers),
+            Self::RealFifo { atomic: false } | Self::DeltaFifo { .. } => Store::unversioned(kind, indexers),
         }
     }
 }

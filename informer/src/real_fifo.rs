@@ -1,12 +1,10 @@
 //! The queue that keeps every change in its order over all objects.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::delta::{Batch, Delta, Replacement};
-use crate::key::ObjectKey;
+use crate::key::{KeySet, ObjectKey};
 use crate::queue::{Content, Fifo, Population};
 use crate::store::Store;
 
@@ -53,9 +51,9 @@ impl<T> InOrder<T> {
     /// What is known but not listed, with its newest state: queued objects in order of appearance, then
     /// stored ones.
     fn gone(&self, known: &Store<T>, list: &Replacement<T>) -> Vec<(ObjectKey, Option<Arc<T>>)> {
-        let listed: FxHashSet<_> = list.keys().collect();
+        let listed: HashSet<_> = list.keys().collect();
         let mut order = Vec::new();
-        let mut newest = FxHashMap::default();
+        let mut newest = HashMap::new();
         for delta in &self.deltas {
             if let Some(key) = delta.key()
                 && newest.insert(key, delta).is_none()
@@ -77,12 +75,12 @@ impl<T> InOrder<T> {
 
     /// Shows the stored objects again, save those of which there is news in the queue: it is newer.
     fn sync_each(&mut self, known: &Store<T>) {
-        let queued: FxHashSet<_> = self.deltas.iter().filter_map(Delta::key).collect();
+        let queued: HashSet<_> = self.deltas.iter().filter_map(Delta::key).collect();
         let idle = known.entries_where(|key| !queued.contains(key));
         self.deltas.extend(idle.into_iter().map(|(key, object)| Delta::Sync(key, object)));
     }
 
-    fn joins(&self, seen: &mut FxHashSet<ObjectKey>) -> bool {
+    fn joins(&self, seen: &mut KeySet) -> bool {
         match self.deltas.front() {
             Some(Delta::Bookmark(_)) => true,
             Some(delta) => delta.key().is_some_and(|key| seen.insert(key.clone())),
@@ -123,7 +121,7 @@ impl<T: Send + Sync + 'static> Content for InOrder<T> {
             return self.population.untold();
         };
         let limit = self.population.remaining().map_or(MAX_BATCH, |left| left.min(MAX_BATCH));
-        let mut seen: FxHashSet<ObjectKey> = FxHashSet::default();
+        let mut seen = KeySet::default();
         // Grown by and by it would cost more than all else here.
         seen.reserve(limit.min(self.deltas.len() + 1));
         seen.extend(first.key().cloned());

@@ -104,7 +104,7 @@ impl<K: Kind> SharedInformer<K> {
         options: InformerOptions<K::Object>,
     ) -> Arc<Self> {
         let (panicked, panics) = mpsc::unbounded_channel();
-        let store = options.queue.store(options.indexers);
+        let store = options.queue.store(Arc::clone(&kind), options.indexers);
         let settings = Settings { started: false, transform: None, on_error: None, panics: Some(panics) };
         let requests = Arc::default();
         let label = label(&options.identity, &*kind);

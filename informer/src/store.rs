@@ -1,16 +1,18 @@
 //! The store: what the server has, as far as is known, with indices.
 
-use std::collections::BTreeMap;
-use std::mem;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
 use crate::delta::{Delta, Replacement};
-use crate::key::{Deleted, ObjectKey};
+use crate::key::{Deleted, KeySet, ObjectKey};
 use crate::kind::Kind;
+
+mod objects;
+
+use objects::Objects;
 
 /// Names, by calling the function that it is given, the values under which an index files an object: none, one or several. Runs
 /// under the store's lock and must not use the store.
@@ -68,7 +70,7 @@ pub enum IndexError {
 pub struct Store<T>(Arc<RwLock<Content<T>>>);
 
 struct Content<T> {
-    objects: FxHashMap<ObjectKey, Arc<T>>,
+    objects: Objects<T>,
     indices: BTreeMap<String, Index<T>>,
     resource_version: String,
     versioned: bool,
@@ -76,7 +78,7 @@ struct Content<T> {
 
 struct Index<T> {
     values_of: IndexFn<T>,
-    keys: FxHashMap<String, FxHashSet<ObjectKey>>,
+    keys: HashMap<String, KeySet>,
     before: Values,
     after: Values,
 }
@@ -96,19 +98,19 @@ impl<T> Clone for Store<T> {
 }
 
 impl<T> Store<T> {
-    pub(crate) fn new(indexers: Indexers<T>) -> Self {
-        Self::with(indexers, true)
+    pub(crate) fn new<K: Kind<Object = T>>(kind: Arc<K>, indexers: Indexers<T>) -> Self {
+        Self::with(kind, indexers, true)
     }
 
     /// A store that is shown lists one object at a time, so that no version is that of its content.
-    pub(crate) fn unversioned(indexers: Indexers<T>) -> Self {
-        Self::with(indexers, false)
+    pub(crate) fn unversioned<K: Kind<Object = T>>(kind: Arc<K>, indexers: Indexers<T>) -> Self {
+        Self::with(kind, indexers, false)
     }
 
-    fn with(indexers: Indexers<T>, versioned: bool) -> Self {
+    fn with<K: Kind<Object = T>>(kind: Arc<K>, indexers: Indexers<T>, versioned: bool) -> Self {
         let indices = indexers.into_iter().map(|(name, values_of)| (name, Index::new(values_of))).collect();
         let resource_version = String::new();
-        let content = Content { objects: FxHashMap::default(), indices, resource_version, versioned };
+        let content = Content { objects: Objects::new(kind), indices, resource_version, versioned };
         Self(Arc::new(RwLock::new(content)))
     }
 
@@ -119,27 +121,27 @@ impl<T> Store<T> {
 
     /// All objects, in no particular order.
     pub fn list(&self) -> Vec<Arc<T>> {
-        self.0.read().objects.values().cloned().collect()
+        self.0.read().objects.iter().cloned().collect()
     }
 
     /// The objects for which `predicate` holds. It runs under the store's read lock: keep it short,
     /// and do not use the store in it.
     pub fn list_where(&self, mut predicate: impl FnMut(&ObjectKey, &T) -> bool) -> Vec<Arc<T>> {
         let content = self.0.read();
-        let passing = content.objects.iter().filter(|(key, object)| predicate(key, object));
+        let passing = content.objects.entries().filter(|(key, object)| predicate(key, object));
         passing.map(|(_, object)| Arc::clone(object)).collect()
     }
 
     /// The objects by key, and the resource version that they correspond to.
     pub(crate) fn snapshot(&self) -> (String, Vec<(ObjectKey, Arc<T>)>) {
         let content = self.0.read();
-        let objects = content.objects.iter().map(|(key, object)| (key.clone(), Arc::clone(object)));
+        let objects = content.objects.entries().map(|(key, object)| (key, Arc::clone(object)));
         (content.resource_version.clone(), objects.collect())
     }
 
     /// All keys, in no particular order.
     pub fn keys(&self) -> Vec<ObjectKey> {
-        self.0.read().objects.keys().cloned().collect()
+        self.0.read().objects.entries().map(|(key, _)| key).collect()
     }
 
     /// How many objects there are.
@@ -167,7 +169,7 @@ impl<T> Store<T> {
         // Keys and objects under one guard: an object replaced in between would go missing.
         let content = self.0.read();
         let keys = content.index(name)?.keys.get(value).into_iter().flatten();
-        Ok(keys.filter_map(|key| content.objects.get(key).cloned()).collect())
+        Ok(keys.filter_map(|key| content.objects.get(key.as_str()).cloned()).collect())
     }
 
     /// The objects that the index `name` files under any of the values it would file `object` under, each
@@ -175,9 +177,12 @@ impl<T> Store<T> {
     pub fn index(&self, name: &str, key: &ObjectKey, object: &T) -> Result<Vec<Arc<T>>, IndexError> {
         let content = self.0.read();
         let index = content.index(name)?;
-        let mut keys = FxHashSet::default();
+        let mut keys = HashSet::new();
         (index.values_of)(key, object, &mut |value| keys.extend(index.keys.get(value).into_iter().flatten()));
-        Ok(keys.into_iter().filter_map(|key| content.objects.get(key).cloned()).collect())
+        Ok(keys
+            .into_iter()
+            .filter_map(|key: &ObjectKey| content.objects.get(key.as_str()).cloned())
+            .collect())
     }
 
     /// The keys filed under `value` in the index `name`.
@@ -198,8 +203,8 @@ impl<T> Store<T> {
         mut predicate: impl FnMut(&ObjectKey) -> bool,
     ) -> Vec<(ObjectKey, Arc<T>)> {
         let content = self.0.read();
-        let passing = content.objects.iter().filter(|(key, _)| predicate(key));
-        let mut entries: Vec<_> = passing.map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
+        let passing = content.objects.entries().filter(|(key, _)| predicate(key));
+        let mut entries: Vec<_> = passing.map(|(key, object)| (key, Arc::clone(object))).collect();
         entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         entries
     }
@@ -217,8 +222,8 @@ impl<T> Store<T> {
         }
         for (name, values_of) in indexers {
             let mut index = Index::new(values_of);
-            for (key, object) in &content.objects {
-                index.refile(key, None, Some(object));
+            for (key, object) in content.objects.entries() {
+                index.refile(&key, None, Some(object));
             }
             content.indices.insert(name, index);
         }
@@ -239,7 +244,7 @@ impl<T> Store<T> {
                 | Delta::Replaced(key, object)
                 | Delta::Sync(key, object) => {
                     content.advance(kind.resource_version(&object));
-                    changes.push(content.upsert(key, object));
+                    changes.push(content.upsert(&key, object));
                 }
                 Delta::Deleted(key, deleted) => {
                     if let Deleted::Known(object) = &deleted {
@@ -248,7 +253,7 @@ impl<T> Store<T> {
                     changes.extend(content.delete(&key, deleted));
                 }
                 Delta::ReplacedAll(replacement) => content.replace(replacement, &mut changes),
-                Delta::SyncAll => changes.extend(content.objects.values().map(|object| {
+                Delta::SyncAll => changes.extend(content.objects.iter().map(|object| {
                     // The same object twice: a resync re-delivers and changes nothing.
                     Change::Updated(Arc::clone(object), Arc::clone(object))
                 })),
@@ -270,22 +275,20 @@ impl<T> Content<T> {
         }
     }
 
-    fn upsert(&mut self, key: ObjectKey, object: Arc<T>) -> Change<T> {
-        // The stored key stays, so that the map is searched once.
-        let old = self.objects.get_mut(&key).map(|stored| mem::replace(stored, Arc::clone(&object)));
+    fn upsert(&mut self, key: &ObjectKey, object: Arc<T>) -> Change<T> {
+        let old = self.objects.insert(key.as_str(), Arc::clone(&object));
         for index in self.indices.values_mut() {
-            index.refile(&key, old.as_deref(), Some(&object));
+            index.refile(key, old.as_deref(), Some(&object));
         }
-        let Some(old) = old else {
-            self.objects.insert(key, Arc::clone(&object));
-            return Change::Added(object);
-        };
-        Change::Updated(old, object)
+        match old {
+            Some(old) => Change::Updated(old, object),
+            None => Change::Added(object),
+        }
     }
 
     /// The deletion of an object that was never here is news too, unless there is nothing to say but a name.
     fn delete(&mut self, key: &ObjectKey, deleted: Deleted<T>) -> Option<Change<T>> {
-        let stored = self.objects.remove(key);
+        let stored = self.objects.remove(key.as_str());
         if let Some(stored) = &stored {
             for index in self.indices.values_mut() {
                 index.refile(key, Some(stored), None);
@@ -300,19 +303,28 @@ impl<T> Content<T> {
         Some(Change::Deleted(deleted))
     }
 
+    /// What is stored and not listed, in the order of keys: the map's own is arbitrary, and handlers should not depend on it.
+    fn missing_from(&self, list: &Replacement<T>) -> Vec<ObjectKey> {
+        if self.objects.is_empty() {
+            return Vec::new();
+        }
+        let listed: HashSet<&ObjectKey> = list.keys().collect();
+        let mut missing: Vec<_> =
+            self.objects.entries().map(|(key, _)| key).filter(|key| !listed.contains(key)).collect();
+        missing.sort_unstable();
+        missing
+    }
+
     fn replace(&mut self, list: Replacement<T>, changes: &mut Vec<Change<T>>) {
-        let listed: FxHashSet<&ObjectKey> = list.keys().collect();
-        let mut gone: Vec<_> = self.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        // The map's order is arbitrary, and handlers should not depend on it.
-        gone.sort_unstable();
+        let gone = self.missing_from(&list);
         changes.reserve(gone.len() + list.objects.len());
         for key in gone {
             let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last: None };
             changes.extend(self.delete(&key, tombstone));
         }
-        self.objects.reserve(list.objects.len().saturating_sub(self.objects.len()));
+        self.objects.reserve(list.objects.len());
         for (key, object) in list.objects {
-            changes.push(self.upsert(key, object));
+            changes.push(self.upsert(&key, object));
         }
         if self.versioned {
             self.resource_version = list.resource_version;
@@ -322,7 +334,7 @@ impl<T> Content<T> {
 
 impl<T> Index<T> {
     fn new(values_of: IndexFn<T>) -> Self {
-        Self { values_of, keys: FxHashMap::default(), before: Values::default(), after: Values::default() }
+        Self { values_of, keys: HashMap::new(), before: Values::default(), after: Values::default() }
     }
 
     fn refile(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&T>) {
@@ -341,7 +353,7 @@ impl<T> Index<T> {
         for value in after.iter().filter(|value| !before.contains(value)) {
             match keys.get_mut(value) {
                 Some(filed) => drop(filed.insert(key.clone())),
-                None => drop(keys.insert(value.to_owned(), FxHashSet::from_iter([key.clone()]))),
+                None => drop(keys.insert(value.to_owned(), KeySet::from([key.clone()]))),
             }
         }
     }

@@ -61,8 +61,8 @@ impl<K: Kind> UndeltaStore<K> {
     ) -> Arc<Self> {
         let setup = Setup { source: Arc::new(source), options, push: Box::new(push) };
         Arc::new(Self {
+            store: Store::new(Arc::clone(&kind), Indexers::new()),
             kind,
-            store: Store::new(Indexers::new()),
             status: Arc::default(),
             synced: Latch::default(),
             setup: Mutex::new(Some(setup)),

@@ -196,7 +196,7 @@ fn code_of(statuses: &NodeStatuses, node: supercargo_framework::NodeIndex) -> Co
 /// version turns it from one attempt to the next.
 fn offset(pod: &PodInfo, nodes: usize) -> usize {
     let mut hasher = FxHasher::default();
-    hasher.write(pod.uid.0.as_bytes());
+    hasher.write(pod.uid.text().as_bytes());
     hasher.write(pod.resource_version.as_bytes());
     let nodes = nodes as u64;
     // Less than a number of nodes, so it is an index.

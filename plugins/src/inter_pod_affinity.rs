@@ -3,6 +3,8 @@
 mod args;
 mod filtering;
 mod hint;
+#[cfg(test)]
+mod histories;
 mod incremental;
 #[cfg(test)]
 mod properties;

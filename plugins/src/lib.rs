@@ -14,6 +14,8 @@ pub mod default_preemption;
 mod domain_counts;
 mod exact;
 mod hint;
+#[cfg(test)]
+mod history;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;

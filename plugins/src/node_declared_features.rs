@@ -202,7 +202,7 @@ mod tests {
         let waiting = needing("p", &["A"]);
         for (name, new, expected) in cases {
             for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
-                let old = needing(&new.uid.0.clone(), &["A"]);
+                let old = needing(&new.uid.text(), &["A"]);
                 let change = pod_updated(old, new.clone());
                 let hint = Driver::new(NAME).hint(EventResource::UnschedulablePod, action, &waiting, &change);
                 assert_eq!(hint, Some(Ok(expected)), "{name}");

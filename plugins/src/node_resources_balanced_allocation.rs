@@ -106,7 +106,7 @@ fn score_of_two(a: UsageColumns<'_>, b: UsageColumns<'_>, scores: &mut [i64]) {
         let gain = after - balance(before_a, before_b);
         // What one resource alone is used to is always in balance.
         let gain = if capacity_a == 0.0 || capacity_b == 0.0 { 0.0 } else { gain };
-        *score = integer(half + floor((half + gain) / 2.0));
+        *score = integer(half + floor((half + gain) * 0.5));
     }
 }
 

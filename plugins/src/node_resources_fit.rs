@@ -20,7 +20,7 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
     ActionType, Code, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeIndex, NodeInfo,
-    Nodes, Plugin, PodInfo, Resource, Status, Text,
+    Nodes, Plugin, PodInfo, PodTotals, Resource, Status, Text,
 };
 
 use crate::unaffected::Unaffected;
@@ -72,11 +72,51 @@ impl NodeResourcesFit {
         ScalarReasons(reasons.collect())
     }
 
+    /// The verdict on a node that offers so much and has so many pods that take so much of it.
+    fn judge(
+        &self,
+        state: &CycleState,
+        pod: &PodInfo,
+        offered: &Resource,
+        pods: usize,
+        taken: &Resource,
+    ) -> Status {
+        let mut shortages = Shortages::default();
+        let wanted = &pod.spec.requests.resource;
+        if pods as i64 >= offered.allowed_pod_number {
+            shortages.add("Too many pods", false);
+        }
+        let basic = [
+            ("Insufficient cpu", wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu),
+            ("Insufficient memory", wanted.memory, offered.memory, taken.memory),
+            (
+                "Insufficient ephemeral-storage",
+                wanted.ephemeral_storage,
+                offered.ephemeral_storage,
+                taken.ephemeral_storage,
+            ),
+        ];
+        for (reason, wanted, offered, taken) in basic {
+            if is_short(wanted, offered, taken) {
+                shortages.add(reason, wanted > offered);
+            }
+        }
+        self.add_scalars(&mut shortages, state, pod, offered, taken);
+        shortages.into_status()
+    }
+
     /// Adds the scalar resources that the node is short of. They come in name order; upstream's order is random.
-    fn add_scalars(&self, shortages: &mut Shortages, state: &CycleState, pod: &PodInfo, node: &NodeInfo) {
+    fn add_scalars(
+        &self,
+        shortages: &mut Shortages,
+        state: &CycleState,
+        pod: &PodInfo,
+        offered: &Resource,
+        taken: &Resource,
+    ) {
         let mut prepared = None;
         for (i, (name, wanted)) in pod.spec.requests.resource.scalars().iter().enumerate() {
-            let (offered, taken) = (node.allocatable().scalar(name), node.requested().scalar(name));
+            let (offered, taken) = (offered.scalar(name), taken.scalar(name));
             if !is_short(*wanted, offered, taken) {
                 continue;
             }
@@ -168,28 +208,18 @@ impl PreFilterPlugin for NodeResourcesFit {
 
 impl FilterPlugin for NodeResourcesFit {
     fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        let mut shortages = Shortages::default();
-        let (wanted, offered, taken) = (&pod.spec.requests.resource, node.allocatable(), node.requested());
-        if node.pods().len() as i64 >= offered.allowed_pod_number {
-            shortages.add("Too many pods", false);
-        }
-        let basic = [
-            ("Insufficient cpu", wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu),
-            ("Insufficient memory", wanted.memory, offered.memory, taken.memory),
-            (
-                "Insufficient ephemeral-storage",
-                wanted.ephemeral_storage,
-                offered.ephemeral_storage,
-                taken.ephemeral_storage,
-            ),
-        ];
-        for (reason, wanted, offered, taken) in basic {
-            if is_short(wanted, offered, taken) {
-                shortages.add(reason, wanted > offered);
-            }
-        }
-        self.add_scalars(&mut shortages, state, pod, node);
-        shortages.into_status()
+        self.judge(state, pod, node.allocatable(), node.pods().len(), node.requested())
+    }
+
+    fn filter_totals(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        totals: &PodTotals,
+    ) -> Option<Status> {
+        Some(self.judge(state, pod, node.allocatable(), totals.pods, &totals.requested))
     }
 
     fn filter_columns(

@@ -5,6 +5,8 @@ mod constraint;
 mod default_selector;
 mod filtering;
 mod hint;
+#[cfg(test)]
+mod histories;
 mod incremental;
 #[cfg(test)]
 mod properties;

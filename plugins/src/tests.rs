@@ -15,8 +15,8 @@ use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{ActionType, EventResource, Features, NodeInfo, PodInfo, TaintEffect};
 
-use crate::testing::{Driver, node_info, nodes};
-use crate::{DEFAULT_PLUGINS, registry};
+use crate::testing::{Driver, claim, node_info, nodes};
+use crate::{DEFAULT_PLUGINS, history, registry};
 
 fn build(name: &str) -> Arc<dyn Plugin> {
     let factory = registry().get(name).expect("every default plugin is registered");
@@ -289,11 +289,12 @@ fn random_pod() -> impl Strategy<Value = PodInfo> {
     })
 }
 
-fn random_node(name: &'static str) -> impl Strategy<Value = NodeInfo> {
+fn random_node(name: impl Into<String>) -> impl Strategy<Value = NodeInfo> {
+    let name = name.into();
     let changes = proptest::collection::vec(proptest::sample::select(NODE_CHANGES), 0..4);
     let pods = proptest::collection::vec(random_pod(), 0..3);
     (changes, pods).prop_map(move |(changes, pods)| {
-        let record = changes.into_iter().fold(node(name), |node, change| change(node));
+        let record = changes.into_iter().fold(node(&name), |node, change| change(node));
         node_info(record.build(), pods)
     })
 }
@@ -357,5 +358,21 @@ proptest! {
         };
         let (plain, other) = (build(pod("one")), build(bystander(pod("two"))));
         prop_assert_eq!(signature(&drivers, &plain), signature(&drivers, &other));
+    }
+}
+
+proptest! {
+    // Every plugin in turn.
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whatever was prepared for one pod, and followed changes, is as good as new for every pod of the signature.
+    #[test]
+    fn states_follow_changes(
+        pods in proptest::collection::vec(random_pod(), 2),
+        steps in history::steps(random_pod, random_node, || Just(claim("default/a", "", "")), 2),
+    ) {
+        for driver in drivers().iter().filter(|driver| driver.points.incremental.is_some()) {
+            history::check(driver, &pods, steps.clone())?;
+        }
     }
 }

@@ -24,6 +24,7 @@ use crate::queue::{QueuedPod, SchedulingQueue};
 use crate::sampling::Sampling;
 use crate::scheduler::Scheduler;
 use crate::tables::{Answer, Cluster};
+use crate::trials::Trials;
 
 /// What Permit left to wait for: plugins and how long each holds the pod at most.
 pub(crate) type Waits = SmallVec<[(Text, Duration); 2]>;
@@ -296,12 +297,13 @@ fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> N
     if plugins.is_empty() {
         return Nomination::Override(None);
     }
+    let trials = Trials::new(cycle, state);
     let mut nomination = Nomination::Keep;
     let mut reasons: Vec<Text> = Vec::new();
     for Named { name, plugin } in plugins {
         cycle.running.set("PostFilter", name);
         let statuses = &error.diagnosis.statuses;
-        let (answer, status) = plugin.post_filter(cycle.cx, state, cycle.pod, statuses, cycle);
+        let (answer, status) = plugin.post_filter(cycle.cx, state, cycle.pod, statuses, &trials);
         match status.code() {
             // The last word: what the plugins before said no longer counts.
             Code::Success | Code::UnschedulableAndUnresolvable => {

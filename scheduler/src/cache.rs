@@ -1,5 +1,7 @@
 //! The scheduler cache: nodes, and the pods on them, bound or assumed.
 
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -26,12 +28,44 @@ pub enum CacheError {
     UnknownNode(Arc<str>),
 }
 
-/// A pod in the cache.
+/// A pod in the cache. There is one for every pod of the cluster, so it has nothing that the pod itself says.
 #[derive(Clone, Debug)]
 struct CachedPod {
     pod: Arc<PodInfo>,
-    node: Arc<str>,
-    assumed: bool,
+    /// Where an assumed pod is.
+    assumed_on: Option<Box<Arc<str>>>,
+}
+
+impl CachedPod {
+    /// The node that the pod is on.
+    fn node(&self) -> &Arc<str> {
+        let named = self.assumed_on.as_deref().or(self.pod.node_name.as_ref());
+        named.expect("a pod that has no node gets in only by being assumed on one")
+    }
+
+    fn is_assumed(&self) -> bool {
+        self.assumed_on.is_some()
+    }
+}
+
+impl PartialEq for CachedPod {
+    fn eq(&self, other: &Self) -> bool {
+        self.pod.uid == other.pod.uid
+    }
+}
+
+impl Eq for CachedPod {}
+
+impl Hash for CachedPod {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.pod.uid.hash(state);
+    }
+}
+
+impl Borrow<Uid> for CachedPod {
+    fn borrow(&self) -> &Uid {
+        &self.pod.uid
+    }
 }
 
 /// The pod as it is on a node, before the API says so.
@@ -54,7 +88,7 @@ pub struct Cache {
     labels_version: u64,
     /// The names of the nodes in the order in which they are visited.
     visited: Vec<Arc<str>>,
-    pods: FxHashMap<Uid, CachedPod>,
+    pods: FxHashSet<CachedPod>,
     /// Pods on nodes that are gone or have not come yet, by node name.
     ghosts: FxHashMap<Arc<str>, NodeInfo>,
     /// What has changed on nodes that are there; and of objects, which the scheduler notes here.
@@ -99,32 +133,32 @@ impl Cache {
 
     /// The node that a pod is on, bound or assumed.
     pub fn node_of(&self, uid: &Uid) -> Option<&Arc<str>> {
-        self.pods.get(uid).map(|cached| &cached.node)
+        self.pods.get(uid).map(CachedPod::node)
     }
 
     /// Whether the pod is assumed.
     pub fn is_assumed(&self, uid: &Uid) -> bool {
-        self.pods.get(uid).is_some_and(|cached| cached.assumed)
+        self.pods.get(uid).is_some_and(CachedPod::is_assumed)
     }
 
     /// Whether an informer has said that the pod has a node.
     pub fn is_confirmed(&self, uid: &Uid) -> bool {
-        self.pods.get(uid).is_some_and(|cached| !cached.assumed)
+        self.pods.get(uid).is_some_and(|cached| !cached.is_assumed())
     }
 
     /// The assumed pods.
     pub(crate) fn assumed(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
-        self.pods.values().filter(|cached| cached.assumed).map(|cached| &cached.pod)
+        self.pods.iter().filter(|cached| cached.is_assumed()).map(|cached| &cached.pod)
     }
 
     /// The number of pods, and how many of them are assumed.
     pub fn pod_counts(&self) -> (usize, usize) {
-        (self.pods.len(), self.pods.values().filter(|cached| cached.assumed).count())
+        (self.pods.len(), self.pods.iter().filter(|cached| cached.is_assumed()).count())
     }
 
     /// Puts a pod on a node before the API server knows of it.
     pub fn assume(&mut self, pod: Arc<PodInfo>, node: Arc<str>) -> Result<(), CacheError> {
-        if self.pods.contains_key(&pod.uid) {
+        if self.pods.contains(&pod.uid) {
             return Err(CacheError::AlreadyKnown(pod.uid.clone()));
         }
         self.place(pod, node, true, Notice::Taken);
@@ -148,7 +182,7 @@ impl Cache {
         };
         let known = self.pods.get(&pod.uid);
         let notice = match known {
-            Some(known) if known.node == node && counts_like(&known.pod, &pod) => Notice::None,
+            Some(known) if *known.node() == node && counts_like(&known.pod, &pod) => Notice::None,
             _ => Notice::Taken,
         };
         self.displace(&pod.uid, notice);
@@ -224,24 +258,25 @@ impl Cache {
             }
             None => self.ghosts.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
         }
-        self.pods.insert(pod.uid.clone(), CachedPod { pod, node, assumed });
+        self.pods.insert(CachedPod { pod, assumed_on: assumed.then(|| Box::new(node)) });
     }
 
     fn displace(&mut self, uid: &Uid, notice: Notice) -> Option<Arc<PodInfo>> {
-        let CachedPod { pod, node, .. } = self.pods.remove(uid)?;
-        if let Some(index) = self.nodes.index_of(&node) {
+        let cached = self.pods.take(uid)?;
+        let node = cached.node();
+        if let Some(index) = self.nodes.index_of(node) {
             self.nodes.update(index, |info| info.remove_pod(uid));
             if notice == Notice::Taken {
-                let node = Arc::clone(self.nodes.at(index).node());
-                self.changes.push(Change::PodRemoved { index, node, pod: Arc::clone(&pod) });
+                let (node, pod) = (Arc::clone(self.nodes.at(index).node()), Arc::clone(&cached.pod));
+                self.changes.push(Change::PodRemoved { index, node, pod });
             }
-        } else if let Some(ghost) = self.ghosts.get_mut(&node) {
+        } else if let Some(ghost) = self.ghosts.get_mut(node) {
             ghost.remove_pod(uid);
             if ghost.pods().is_empty() {
-                self.ghosts.remove(&node);
+                self.ghosts.remove(node);
             }
         }
-        Some(pod)
+        Some(cached.pod)
     }
 
     /// The cache as it would be had it been built from its objects alone: what [`differences`](Self::differences)
@@ -251,8 +286,13 @@ impl Cache {
         for (_, info) in self.nodes.iter() {
             fresh.set_node(Arc::clone(info.node()));
         }
-        for CachedPod { pod, node, assumed } in self.pods.values() {
-            fresh.place(Arc::clone(pod), Arc::clone(node), *assumed, Notice::None);
+        for cached in &self.pods {
+            fresh.place(
+                Arc::clone(&cached.pod),
+                Arc::clone(cached.node()),
+                cached.is_assumed(),
+                Notice::None,
+            );
         }
         fresh
     }
@@ -306,8 +346,8 @@ fn counts_like(old: &PodInfo, new: &PodInfo) -> bool {
     old.terminating == new.terminating
         && old.priority == new.priority
         && old.requests() == new.requests()
-        && same(&old.labels, &new.labels)
-        && same(&old.annotations, &new.annotations)
+        && old.labels == new.labels
+        && old.annotations == new.annotations
         && same(&old.spec, &new.spec)
         && old.namespace == new.namespace
 }

@@ -220,7 +220,7 @@ impl TieBreakers {
 
     fn draw(&mut self, pod: &PodInfo, nodes: &[Arc<NodeRecord>], position: usize) {
         self.0.resize(nodes.len(), 0);
-        self.0[position] = mixed([&pod.uid.0, &nodes[position].name]).max(1);
+        self.0[position] = mixed([&pod.uid.text(), &nodes[position].name]).max(1);
     }
 
     fn draw_all(&mut self, pod: &PodInfo, nodes: &[Arc<NodeRecord>]) {

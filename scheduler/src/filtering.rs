@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters};
+use supercargo_framework::plugin::FilterPlugin;
 use supercargo_framework::{Code, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
 use crate::cycle::{Cycle, SkippedFilters};
@@ -12,7 +12,7 @@ use crate::failure::FailureKind;
 use crate::profile::Named;
 
 /// The filters of one cycle.
-type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
+pub(crate) type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
 
 impl Cycle<'_> {
     /// Filters nodes from `start` on, round, until `wanted` are found. An error ends the search.
@@ -42,7 +42,7 @@ impl Cycle<'_> {
     }
 
     /// The filters that have something to say.
-    fn filters(&self, state: &CycleState) -> Filters<'_> {
+    pub(crate) fn filters(&self, state: &CycleState) -> Filters<'_> {
         let skipped = state.read::<SkippedFilters>();
         let has_a_say = |name: &'static str| skipped.is_none_or(|skipped| !skipped.0.contains(&name));
         self.profile.filter.iter().filter(|filter| has_a_say(filter.name)).collect()
@@ -71,23 +71,36 @@ impl Cycle<'_> {
     }
 
     /// Filters a node as it is and, where pods of at least this pod's priority have been promised it, as it will be.
-    fn filter_with_nominated(
+    pub(crate) fn filter_with_nominated(
         &self,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,
         node: &NodeInfo,
     ) -> Status {
-        if !self.queue.nominator.is_empty() {
-            let mut promised = self.queue.nominated_on(node.name());
-            promised.retain(|pod| self.defers_to(pod));
-            if !promised.is_empty() {
-                let status = self.filter_trial(filters, state, node, &promised);
-                if !status.is_success() {
-                    return status;
-                }
+        let promised = self.promised(node);
+        if !promised.is_empty() {
+            let status = self.filter_trial(filters, state, node, &promised);
+            if !status.is_success() {
+                return status;
             }
         }
         self.filter_node(filters, state, node)
+    }
+
+    /// The pods that have been promised the node and count for this one.
+    fn promised(&self, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
+        let nominator = &self.queue.nominator;
+        if nominator.is_empty() || nominator.on_node(node.name()).is_empty() {
+            return Vec::new();
+        }
+        let mut promised = self.queue.nominated_on(node.name());
+        promised.retain(|pod| self.defers_to(pod));
+        promised
+    }
+
+    /// Whether there are such pods.
+    pub(crate) fn is_promised(&self, node: &NodeInfo) -> bool {
+        !self.promised(node).is_empty()
     }
 
     fn filter_trial(
@@ -100,7 +113,7 @@ impl Cycle<'_> {
         let (mut state, mut node) = (state.clone(), node.clone());
         for pod in promised {
             node.add_pod(Arc::clone(pod));
-            let status = self.add_pod(&mut state, self.pod, pod, &node);
+            let status = self.add_promised(&mut state, pod, &node);
             if !status.is_success() {
                 return status;
             }
@@ -128,59 +141,24 @@ impl Cycle<'_> {
         Status::success()
     }
 
-    /// Tells the PreFilter plugins that have something to say of a trial.
-    fn extend(
-        &self,
-        verb: &str,
-        state: &mut CycleState,
-        call: impl Fn(&dyn PreFilterPlugin, &mut CycleState) -> Status,
-    ) -> Status {
+    /// Tells the PreFilter plugins that have something to say of a pod that is promised the node.
+    fn add_promised(&self, state: &mut CycleState, promised: &PodInfo, node: &NodeInfo) -> Status {
         let skipped = state.read::<SkippedFilters>().cloned().unwrap_or_default();
         for Named { name, plugin } in &self.profile.pre_filter {
-            if skipped.0.contains(name) {
+            let Some(extensions) = plugin.extensions().filter(|_| !skipped.0.contains(name)) else {
                 continue;
-            }
+            };
             self.running.set("PreFilterExtensions", name);
-            let status = call(&**plugin, state);
+            let status = extensions.add_pod(state, self.pod, promised, node);
             if !status.is_success() {
-                let message = status.message();
-                return Status::error(format!("running {verb} on PreFilter plugin {name:?}: {message}"));
+                return named_error("AddPod", name, &status);
             }
         }
         Status::success()
     }
 }
 
-impl RunFilters for Cycle<'_> {
-    fn run_filters(&self, state: &CycleState, _pod: &PodInfo, node: &NodeInfo) -> Status {
-        self.filter_with_nominated(&self.filters(state), state, node)
-    }
-
-    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
-        self.extend("AddPod", state, |plugin, state| match plugin.extensions() {
-            Some(extensions) => extensions.add_pod(state, pod, added, node),
-            None => Status::success(),
-        })
-    }
-
-    fn extend_preemption(
-        &self,
-        pod: &Arc<PodInfo>,
-        candidates: Vec<Candidate>,
-    ) -> Result<Vec<Candidate>, Status> {
-        self.extend_candidates(pod, candidates)
-    }
-
-    fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        removed: &PodInfo,
-        node: &NodeInfo,
-    ) -> Status {
-        self.extend("RemovePod", state, |plugin, state| match plugin.extensions() {
-            Some(extensions) => extensions.remove_pod(state, pod, removed, node),
-            None => Status::success(),
-        })
-    }
+/// A plugin could not follow a trial.
+pub(crate) fn named_error(verb: &str, plugin: &str, status: &Status) -> Status {
+    Status::error(format!("running {verb} on PreFilter plugin {plugin:?}: {}", status.message()))
 }

@@ -69,6 +69,7 @@ mod scoring;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};

@@ -44,7 +44,7 @@ pub(super) fn preemption_args(pod: &PodInfo, candidates: &[Candidate], by_name: 
         text.push_str(":{\"Pods\":");
         push_list(&mut text, victims, |text, victim| {
             if by_name {
-                text.push_str(&json!({ "UID": victim.uid.0 }).to_string());
+                text.push_str(&json!({ "UID": victim.uid }).to_string());
             } else {
                 push_pod(text, victim);
             }
@@ -62,7 +62,7 @@ pub(super) fn binding_args(pod: &PodInfo, node: &str) -> Vec<u8> {
     let args = json!({
         "PodName": pod.name,
         "PodNamespace": pod.namespace,
-        "PodUID": pod.uid.0,
+        "PodUID": pod.uid,
         "Node": node,
     });
     args.to_string().into_bytes()
@@ -103,7 +103,7 @@ fn described_pod(pod: &PodInfo) -> Value {
         "metadata": {
             "name": pod.name,
             "namespace": pod.namespace,
-            "uid": pod.uid.0,
+            "uid": pod.uid,
             "resourceVersion": pod.resource_version,
             "labels": labels(&pod.labels),
         },

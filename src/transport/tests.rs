@@ -222,7 +222,7 @@ fn refuses_some(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Futu
     Box::pin(async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
         while let Some(Ok((_, mut respond))) = connection.accept().await {
-            if notes.requests.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+            if notes.requests.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
                 respond.send_reset(h2::Reason::REFUSED_STREAM);
             } else {
                 let mut body = respond.send_response(http::Response::new(()), false).unwrap();
@@ -394,4 +394,42 @@ async fn the_server_in_memory_is_reached_with_its_token_with_tls_and_without() {
         config.auth_info.token = None;
         assert_eq!(get(&config).await.unwrap().status(), StatusCode::UNAUTHORIZED);
     }
+}
+
+#[tokio::test]
+async fn without_a_token_that_is_still_good_nothing_is_sent() {
+    let (mut config, notes) = server(&["h2"], good).await;
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "secret").unwrap();
+    config.auth_info.token_file = Some(token.display().to_string());
+    post(&api(&config)).await.unwrap();
+    // A plugin that says that its token is over, and has no other.
+    let script = dir.path().join("plugin");
+    let credential = json!({
+        "kind": "ExecCredential",
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "spec": {},
+        "status": { "token": "old", "expirationTimestamp": "2020-01-01T00:00:00Z" },
+    });
+    let text = format!(
+        "#!/bin/sh\n[ -e {0} ] && exit 1\ntouch {0}\ncat <<END\n{credential}\nEND\n",
+        dir.path().join("asked").display()
+    );
+    std::fs::write(&script, text).unwrap();
+    config.auth_info.token_file = None;
+    config.auth_info.exec = Some(
+        serde_json::from_value(json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "/bin/sh",
+            "args": [script.display().to_string()],
+            "interactiveMode": "Never",
+        }))
+        .unwrap(),
+    );
+    let transport = Transport::connect(&config).unwrap();
+    let error = transport.send(Request::get("/x").body(Bytes::new()).unwrap()).await.unwrap_err();
+    assert_eq!(fate(&*error), Fate::NotSent, "{}", full_text(&*error));
+    assert!(full_text(&*error).contains("exec"), "{}", full_text(&*error));
+    assert_eq!(notes.requests(), 1);
 }

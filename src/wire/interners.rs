@@ -4,14 +4,14 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use supercargo_framework::intern::{Fresh, Interner};
-use supercargo_framework::labels::Labels;
+use supercargo_framework::labels::{Label, Labels};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::quantity;
 use supercargo_framework::requests::ResourceList;
 use supercargo_framework::resource::names;
 
 use super::error::{Fault, Misfit};
+use super::intern::{Fresh, Interner};
 use super::json::{Pairs, Str};
 use super::metadata::{DeclaredKeys, OwnerReference};
 
@@ -19,7 +19,7 @@ use super::metadata::{DeclaredKeys, OwnerReference};
 #[derive(Debug, Default)]
 pub(super) struct Interners {
     texts: Interner<str>,
-    label_sets: Interner<Labels>,
+    label_sets: Interner<[Label]>,
     owners: Interner<OwnerRef>,
 }
 
@@ -44,21 +44,16 @@ impl Interners {
         texts.iter().map(|text| self.text(text)).collect()
     }
 
-    /// A set of shared keys and values.
+    /// The shared copy of a label set, made of shared keys and values.
     pub(super) fn labels<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Labels {
         let shared = pairs.map(|(key, value)| (self.text(key), self.text(value)));
-        Labels::from(shared.collect::<Vec<_>>())
-    }
-
-    /// The shared copy of a label set.
-    pub(super) fn label_set<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Arc<Labels> {
-        let labels = self.labels(pairs);
-        share(&mut self.label_sets, labels)
+        let labels = shared.collect();
+        Labels::shared(labels, |labels| self.label_sets.intern(labels))
     }
 
     /// The shared copy of those annotations that a plugin reads.
-    pub(super) fn annotations(&mut self, all: &Pairs<'_>, declared: &DeclaredKeys) -> Arc<Labels> {
-        self.label_set(all.iter().filter(|(key, _)| declared.contains(key)))
+    pub(super) fn annotations(&mut self, all: &Pairs<'_>, declared: &DeclaredKeys) -> Labels {
+        self.labels(all.iter().filter(|(key, _)| declared.contains(key)))
     }
 
     /// A resource list in the units that the scheduler counts in: thousandths for CPU, whole units for all else.

@@ -23,6 +23,10 @@ impl Kind for PodKind {
         ObjectKey::new(Some(&pod.namespace), &pod.name)
     }
 
+    fn has_key(&self, pod: &PodInfo, key: &str) -> bool {
+        ObjectKey::is_text_of(key, Some(&pod.namespace), &pod.name)
+    }
+
     fn resource_version<'a>(&self, pod: &'a PodInfo) -> &'a str {
         &pod.resource_version
     }
@@ -50,6 +54,10 @@ impl Kind for NodeKind {
 
     fn key(&self, node: &NodeRecord) -> ObjectKey {
         ObjectKey::new(None, &node.name)
+    }
+
+    fn has_key(&self, node: &NodeRecord, key: &str) -> bool {
+        ObjectKey::is_text_of(key, None, &node.name)
     }
 
     fn resource_version<'a>(&self, node: &'a NodeRecord) -> &'a str {

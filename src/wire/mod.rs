@@ -11,6 +11,7 @@
 //! another type, no name) is a [`WireError`] that names the object and the field.
 
 mod error;
+mod intern;
 mod interners;
 mod json;
 mod kind;
@@ -26,6 +27,7 @@ mod tests;
 mod volume_source;
 
 pub use error::{Fault, WireError};
+pub use intern::{Fresh, Interner};
 pub use node::NodeKind;
 pub use objects::ObjectKind;
 pub use pod::PodKind;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use supercargo_framework::intern::Interner;
 use supercargo_framework::node::{NodeImage, NodeRecord};
 use supercargo_framework::resource::Resource;
 use supercargo_framework::taint::{Taint, TaintEffect};
 
 use super::error::{Misfit, WireError, parse, parse_protobuf};
+use super::intern::Interner;
 use super::interners::{Interners, share};
 use super::json::{List, Obj, Pairs, Str};
 use super::metadata::{DeclaredKeys, Metadata, required};
@@ -191,13 +191,13 @@ impl Shared {
             name: self.common.text(&metadata.name),
             uid: Arc::from(&*metadata.uid),
             resource_version: Arc::from(&*metadata.resource_version),
-            labels: self.common.label_set(metadata.labels.iter()),
+            labels: self.common.labels(metadata.labels.iter()),
             annotations: self.common.annotations(&metadata.annotations, declared),
             unschedulable: node.spec.unschedulable.unwrap_or_default(),
             taints: self.taints(&node.spec.taints),
             allocatable: self.allocatable(&node.status.allocatable)?,
             images: self.images(&node.status.images),
-            conditions: self.common.label_set(conditions.map(|c| (&*c.kind, &*c.status))),
+            conditions: self.common.labels(conditions.map(|c| (&*c.kind, &*c.status))),
             declared_features: self.features(&node.status.declared_features),
         })
     }

@@ -12,6 +12,7 @@ mod events;
 mod extenders;
 mod outage;
 mod permissions;
+mod pressure;
 mod replay;
 mod restart;
 mod scheduling;

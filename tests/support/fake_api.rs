@@ -164,13 +164,15 @@ fn kubeconfig(address: &str) -> String {
 /// Answers one request after the other.
 fn serve(shared: &Shared, stream: &TcpStream) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
-    while let Some((request, query)) = read_request(&mut reader)? {
+    while let Some((request, query, is_json)) = read_request(&mut reader)? {
         let resource = if request.path.ends_with("/nodes") { "nodes" } else { "pods" };
         if request.method == "GET" && query.contains("watch=true") {
             watch(shared, stream, resource, &query)?;
             return stream.shutdown(Shutdown::Both);
         }
-        let (status, body) = answer(shared, request, resource);
+        // It reads nothing else, and says so.
+        let unread = || (415, json!({ "kind": "Status", "status": "Failure", "code": 415 }));
+        let (status, body) = if is_json { answer(shared, request, resource) } else { unread() };
         let body = body.to_string();
         let length = body.len();
         let head = format!(
@@ -182,7 +184,7 @@ fn serve(shared: &Shared, stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn read_request(reader: &mut impl BufRead) -> io::Result<Option<(Received, String)>> {
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<(Received, String, bool)>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -203,10 +205,12 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<(Received, Strin
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    let body = serde_json::from_slice(&body).unwrap_or_default();
+    let parsed = serde_json::from_slice(&body);
+    let is_json = body.is_empty() || parsed.is_ok();
+    let body = parsed.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let request = Received { method, path: path.to_owned(), body };
-    Ok(Some((request, query.to_owned())))
+    Ok(Some((request, query.to_owned(), is_json)))
 }
 
 fn answer(shared: &Shared, request: Received, resource: &str) -> (u16, Value) {

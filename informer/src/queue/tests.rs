@@ -115,7 +115,7 @@ pub(crate) fn text(delta: &Delta<Thing>) -> String {
 
 /// A store that has these.
 pub(crate) fn known(things: &str) -> Store<Thing> {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(Arc::new(Things::new()), Indexers::new());
     let deltas = things.split_whitespace().map(|text| delta(&format!("+{text}"))).collect();
     store.apply(&Things::new(), deltas);
     store
@@ -159,7 +159,7 @@ pub(crate) const KINDS: [QueueKind; 4] = [
 ];
 
 fn queue(kind: QueueKind) -> Arc<InformerQueue<Thing>> {
-    Arc::new(InformerQueue::new(kind, &kind.store(Indexers::new())))
+    Arc::new(InformerQueue::new(kind, &kind.store(Arc::new(Things::new()), Indexers::new())))
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +252,7 @@ async fn what_each_of_two_producers_pushes_stays_in_order() {
 fn the_default_is_the_queue_with_whole_lists_and_a_store_that_knows_its_version() {
     assert_eq!(QueueKind::default(), QueueKind::RealFifo { atomic: true });
     for kind in KINDS {
-        let store = kind.store(Indexers::new());
+        let store = kind.store(Arc::new(Things::new()), Indexers::new());
         store.apply(&Things::new(), vec![delta("[a1]"), delta("+b2"), delta("@3")]);
         let expected = if kind == QueueKind::default() { "3" } else { "" };
         assert_eq!(store.resource_version(), expected, "{kind:?}");
@@ -332,7 +332,7 @@ struct Rig {
 
 impl Rig {
     fn new(kind: QueueKind) -> Self {
-        let store = kind.store(Indexers::new());
+        let store = kind.store(Arc::new(Things::new()), Indexers::new());
         let queue: Box<dyn Content<Object = Thing>> = match kind {
             QueueKind::RealFifo { atomic } => Box::new(InOrder::new((!atomic).then(|| store.clone()))),
             QueueKind::DeltaFifo { replaced } => {

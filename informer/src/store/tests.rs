@@ -18,6 +18,10 @@ fn pod(name: &str, version: &str, labels: &[&str]) -> Arc<Pod> {
     })
 }
 
+fn pods() -> Arc<Typed<Pod>> {
+    Arc::default()
+}
+
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new(Some("ns"), name)
 }
@@ -70,7 +74,7 @@ fn names(store: &Store<Pod>, value: &str) -> Vec<String> {
 
 #[test]
 fn the_store_decides_what_is_new() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     let added_twice = || Delta::Added(key("a"), pod("a", "2", &[]));
     assert_eq!(apply(&store, vec![put("a", "1", &[]), added_twice()]), ["+1", "1>2"]);
     assert!(!store.is_empty());
@@ -81,7 +85,7 @@ fn the_store_decides_what_is_new() {
 
 #[test]
 fn the_end_of_an_object_that_was_never_stored_is_news_if_anything_is_known_of_it() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     let gone = Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &["x"])));
     assert_eq!(apply(&store, vec![gone]), ["-3"]);
     assert_eq!(apply(&store, vec![Delta::tombstone(key("a"), Some(pod("a", "2", &[])))]), ["-a?2"]);
@@ -92,7 +96,7 @@ fn the_end_of_an_object_that_was_never_stored_is_news_if_anything_is_known_of_it
 
 #[test]
 fn single_objects_of_lists_and_resyncs_are_stored_like_others() {
-    let store = Store::unversioned(by_label());
+    let store = Store::unversioned(pods(), by_label());
     let stored = pod("a", "1", &["x"]);
     let again = Delta::Sync(key("a"), Arc::clone(&stored));
     let deltas = vec![
@@ -108,7 +112,7 @@ fn single_objects_of_lists_and_resyncs_are_stored_like_others() {
 
 #[test]
 fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![list("10", &[("a", "1"), ("b", "2"), ("c", "3")], &[])]);
     let changes = apply(&store, vec![list("20", &[("a", "1"), ("b", "12"), ("d", "13")], &[])]);
     assert_eq!(changes, ["-c?3", "1>1", "2>12", "+13"]);
@@ -118,7 +122,7 @@ fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
 
 #[test]
 fn a_list_spares_what_it_has_but_could_not_be_decoded() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![list("10", &[("a", "1"), ("b", "2")], &[])]);
     assert_eq!(apply(&store, vec![list("20", &[("a", "1")], &["b", "unknown"])]), ["1>1"]);
     assert!(store.get("ns/b").is_some() && store.get("ns/unknown").is_none());
@@ -126,7 +130,7 @@ fn a_list_spares_what_it_has_but_could_not_be_decoded() {
 
 #[test]
 fn a_tombstone_without_an_object_is_given_the_stored_one() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[])]);
     let tombstone = Deleted::FinalStateUnknown { key: key("a"), last: None };
     assert_eq!(apply(&store, vec![Delta::Deleted(key("a"), tombstone)]), ["-a?1"]);
@@ -134,7 +138,7 @@ fn a_tombstone_without_an_object_is_given_the_stored_one() {
 
 #[test]
 fn a_resync_shows_every_object_as_its_own_update() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
     let mut changes = apply(&store, vec![Delta::SyncAll]);
     changes.sort();
@@ -143,7 +147,7 @@ fn a_resync_shows_every_object_as_its_own_update() {
 
 #[test]
 fn the_store_version_follows_lists_events_and_bookmarks() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     let steps = [
         (list("10", &[("a", "1")], &[]), "10"),
         (put("a", "11", &[]), "11"),
@@ -162,7 +166,7 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
 
 #[test]
 fn the_store_version_is_that_of_the_last_change_of_a_batch_that_has_one() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     assert_eq!(store.resource_version(), "");
     apply(&store, vec![put("a", "40", &[]), put("b", "30", &[]), put("c", "50", &[])]);
     assert_eq!(store.resource_version(), "50");
@@ -174,7 +178,7 @@ fn the_store_version_is_that_of_the_last_change_of_a_batch_that_has_one() {
 
 #[test]
 fn an_index_follows_values_that_grow_shrink_and_overlap() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     let steps: [(&str, &[&str]); 5] =
         [("1", &["x"]), ("2", &["x", "y"]), ("3", &["y", "z"]), ("4", &[]), ("5", &["z"])];
     apply(&store, vec![put("other", "1", &["x", "z"])]);
@@ -190,7 +194,7 @@ fn an_index_follows_values_that_grow_shrink_and_overlap() {
 
 #[test]
 fn empty_index_sets_are_removed_and_their_neighbours_stay() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"])]);
     apply(&store, vec![Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &[])))]);
     assert_eq!(store.index_values("label").unwrap(), ["y"]);
@@ -201,7 +205,7 @@ fn empty_index_sets_are_removed_and_their_neighbours_stay() {
 
 #[test]
 fn an_index_added_late_answers_for_what_is_stored() {
-    let store = Store::new(namespace_indexer());
+    let store = Store::new(pods(), namespace_indexer());
     apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &[])]);
     assert_eq!(store.by_index("label", "x"), Err(IndexError::Unknown("label".to_owned())));
     store.add_indexers(by_label()).unwrap();
@@ -211,7 +215,7 @@ fn an_index_added_late_answers_for_what_is_stored() {
 
 #[test]
 fn a_taken_index_name_is_refused_and_nothing_is_added() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     let mut both = by_label();
     both.extend(namespace_indexer());
     assert_eq!(store.add_indexers(both), Err(IndexError::Conflict("label".to_owned())));
@@ -220,7 +224,7 @@ fn a_taken_index_name_is_refused_and_nothing_is_added() {
 
 #[test]
 fn reads_answer_from_memory() {
-    let store = Store::new(Indexers::new());
+    let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
     assert_eq!(version(&store.get(key("a")).unwrap()), "1");
     let newer = store.list_where(|key, pod| key.namespace() == Some("ns") && version(pod) > "1");
@@ -233,7 +237,7 @@ fn reads_answer_from_memory() {
 
 #[test]
 fn a_list_files_anew_what_it_has() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &["x"])]);
     let objects = vec![(key("b"), pod("b", "3", &["y"])), (key("c"), pod("c", "4", &["x", "y"]))];
     let list = Replacement { objects, keep: Vec::new(), resource_version: "9".to_owned() };
@@ -246,7 +250,7 @@ fn a_list_files_anew_what_it_has() {
 
 #[test]
 fn objects_are_found_by_what_they_have_in_common_each_once() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"]), put("c", "3", &["z"])]);
     let like = |labels: &[&str]| {
         let found = store.index("label", &key("new"), &pod("new", "9", labels)).unwrap();
@@ -264,7 +268,7 @@ fn objects_are_found_by_what_they_have_in_common_each_once() {
 
 #[test]
 fn an_object_and_its_replacement_are_never_both_or_neither_there() {
-    let store = Store::new(by_label());
+    let store = Store::new(pods(), by_label());
     apply(&store, vec![put("p0", "1", &["x"])]);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {

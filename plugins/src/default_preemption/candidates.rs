@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use supercargo_framework::plugin::{Candidate, NodeStatuses, RunFilters};
 use supercargo_framework::{
     Code, Context, CycleState, NodeIndex, NodeInfo, Nodes, PodInfo, Status, Timestamp,
@@ -35,13 +34,13 @@ pub(super) struct Found {
 /// The nodes whose filters said that removing pods may help.
 pub(super) fn potential_nodes(nodes: &Nodes, statuses: &NodeStatuses) -> Vec<NodeIndex> {
     let by_default = statuses.absent.as_ref().is_some_and(may_be_helped);
-    let exceptions: FxHashSet<_> = statuses
-        .by_node
-        .iter()
-        .filter(|(_, status)| may_be_helped(status) != by_default)
-        .map(|(node, _)| *node)
-        .collect();
-    nodes.order().iter().copied().filter(|node| exceptions.contains(node) != by_default).collect()
+    let mut by_slot = vec![by_default; nodes.columns().len()];
+    for (node, status) in &statuses.by_node {
+        if let Some(helped) = by_slot.get_mut(node.0 as usize) {
+            *helped = may_be_helped(status);
+        }
+    }
+    nodes.order().iter().copied().filter(|node| by_slot[node.0 as usize]).collect()
 }
 
 fn may_be_helped(status: &Status) -> bool {
@@ -79,13 +78,17 @@ impl DryRun<'_> {
     }
 
     fn victims_on(&self, node: &NodeInfo) -> Result<Victims, Status> {
-        let potential = victims::potential(self.pod, node);
-        if potential.is_empty() {
+        let Self { pod, state, filters, .. } = self;
+        if node.pods_below(pod.priority) == 0 {
             return Err(Status::unresolvable("No preemption victims found for incoming pod"));
         }
-        let trial =
-            Trial { filters: self.filters, pod: self.pod, state: self.state.clone(), node: node.clone() };
-        let victims = trial.select(potential, self.budgets)?;
+        let without = node.totals_from(pod.priority);
+        let foreseen = filters.filter_totals(state, pod, node, &without);
+        if let Some(status) = foreseen.as_ref().filter(|status| !status.is_success()) {
+            return Err(status.clone());
+        }
+        let trial = Trial::begin(*filters, pod, state, node)?;
+        let victims = trial.select(foreseen.is_some(), victims::potential(pod, node), self.budgets)?;
         if victims.pods.is_empty() {
             let text = format!("expected at least one victim pod on node {:?}", &**node.name());
             return Err(Status::error(text));

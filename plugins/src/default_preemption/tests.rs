@@ -1,6 +1,7 @@
 //! The plugin on clusters where a pod fits when its CPU does.
 
 mod choice;
+mod foresight;
 mod minimality;
 
 use std::sync::Arc;

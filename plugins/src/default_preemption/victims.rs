@@ -1,5 +1,6 @@
 //! Which pods would have to go from one node.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -8,12 +9,12 @@ use supercargo_framework::{CycleState, NodeInfo, PodInfo, Status};
 
 use super::budgets::{Budgets, Split};
 
-/// A node in a trial: a copy on which pods come and go.
+/// A node in a trial: a copy on which pods come and go. The state is copied where it follows them.
 pub(super) struct Trial<'a> {
-    pub(super) filters: &'a dyn RunFilters,
-    pub(super) pod: &'a PodInfo,
-    pub(super) state: CycleState,
-    pub(super) node: NodeInfo,
+    filters: &'a dyn RunFilters,
+    pod: &'a PodInfo,
+    state: Cow<'a, CycleState>,
+    node: NodeInfo,
 }
 
 /// The pods that have to go from a node.
@@ -27,22 +28,43 @@ pub(super) struct Victims {
 
 /// The pods that may be removed for this one.
 pub(super) fn potential(pod: &PodInfo, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
-    node.pods().iter().filter(|victim| victim.priority < pod.priority).cloned().collect()
+    node.pods().iter().filter(|other| may_go(pod, other)).cloned().collect()
 }
 
-impl Trial<'_> {
-    /// Removes all of the `potential` victims and puts back those that can stay, the protected and the important first.
+fn may_go(pod: &PodInfo, other: &PodInfo) -> bool {
+    other.priority < pod.priority
+}
+
+impl<'a> Trial<'a> {
+    /// The node without any of the potential victims.
+    pub(super) fn begin(
+        filters: &'a dyn RunFilters,
+        pod: &'a PodInfo,
+        state: &'a CycleState,
+        node: &NodeInfo,
+    ) -> Result<Self, Status> {
+        let state = Cow::Borrowed(state);
+        if !filters.follow_pods() {
+            let node = node.with_pods_that(|other| !may_go(pod, other));
+            return Ok(Self { filters, pod, state, node });
+        }
+        let mut trial = Self { filters, pod, state, node: node.clone() };
+        for victim in potential(pod, node) {
+            trial.remove(&victim)?;
+        }
+        Ok(trial)
+    }
+
+    /// Puts back those of the `potential` victims that can stay, the protected and the important first. An error unless the
+    /// pod fits without all of them, which may be known.
     pub(super) fn select(
         mut self,
+        is_known_to_fit: bool,
         mut potential: Vec<Arc<PodInfo>>,
         budgets: &Budgets<'_>,
     ) -> Result<Victims, Status> {
-        for victim in &potential {
-            self.remove(victim)?;
-        }
-        let status = self.fits();
-        if !status.is_success() {
-            return Err(status);
+        if !is_known_to_fit {
+            as_is(self.filters.run_filters(&self.state, self.pod, &self.node))?;
         }
         sort_by_importance(&mut potential);
         let Split { violating, others } = budgets.split(potential);
@@ -61,7 +83,7 @@ impl Trial<'_> {
         let mut victims = Vec::new();
         for victim in pods {
             self.add(&victim)?;
-            if !self.fits().is_success() {
+            if !self.still_fits() {
                 self.remove(&victim)?;
                 victims.push(victim);
             }
@@ -69,19 +91,29 @@ impl Trial<'_> {
         Ok(victims)
     }
 
-    fn fits(&self) -> Status {
-        self.filters.run_filters(&self.state, self.pod, &self.node)
+    fn still_fits(&self) -> bool {
+        self.filters.run_filters_again(&self.state, self.pod, &self.node).is_success()
     }
 
     fn remove(&mut self, victim: &Arc<PodInfo>) -> Result<(), Status> {
         self.node.remove_pod(&victim.uid);
-        as_result(self.filters.remove_pod(&mut self.state, self.pod, victim, &self.node))
+        if !self.filters.follow_pods() {
+            return Ok(());
+        }
+        as_result(self.filters.remove_pod(self.state.to_mut(), self.pod, victim, &self.node))
     }
 
     fn add(&mut self, victim: &Arc<PodInfo>) -> Result<(), Status> {
         self.node.add_pod(Arc::clone(victim));
-        as_result(self.filters.add_pod(&mut self.state, self.pod, victim, &self.node))
+        if !self.filters.follow_pods() {
+            return Ok(());
+        }
+        as_result(self.filters.add_pod(self.state.to_mut(), self.pod, victim, &self.node))
     }
+}
+
+fn as_is(status: Status) -> Result<(), Status> {
+    if status.is_success() { Ok(()) } else { Err(status) }
 }
 
 /// A plugin that cannot follow the trial is an error, whatever it calls it.

@@ -22,6 +22,8 @@ fn any_term() -> impl Strategy<Value = PodAffinityTerm> {
         Some(selector("app", "In", &["web"])),
         Some(selector("app", "In", &["db"])),
         Some(selector("app", "NotIn", &["web"])),
+        Some(selector("tier", "In", &["1"])),
+        Some(selector("tier", "DoesNotExist", &[])),
     ];
     let namespace_selectors = vec![
         None,
@@ -51,7 +53,7 @@ fn weighted(most: usize) -> impl Strategy<Value = Box<[WeightedPodAffinityTerm]>
     vec(weighted, 0..=most).prop_map(Into::into)
 }
 
-fn any_affinity(required: usize, preferred: usize) -> impl Strategy<Value = PodAffinity> {
+pub(super) fn any_affinity(required: usize, preferred: usize) -> impl Strategy<Value = PodAffinity> {
     (terms(required), terms(required), weighted(preferred), weighted(preferred)).prop_map(
         |(required_affinity, required_anti_affinity, preferred_affinity, preferred_anti_affinity)| {
             PodAffinity {
@@ -65,18 +67,20 @@ fn any_affinity(required: usize, preferred: usize) -> impl Strategy<Value = PodA
     )
 }
 
-fn any_pod(required: usize, preferred: usize) -> impl Strategy<Value = PodInfo> {
-    let labels = select(vec!["", "web", "web", "db"]);
+pub(super) fn any_pod(required: usize, preferred: usize) -> impl Strategy<Value = PodInfo> {
+    let labels = (select(vec!["", "web", "web", "db"]), select(vec!["", "1", "2"]));
     let namespaces = select(vec!["default", "default", "default", "blue", "unknown"]);
     let affinity = option::of(any_affinity(required, preferred));
-    (labels, namespaces, affinity, 0..1_000_000_u32).prop_map(|(app, namespace, affinity, id)| {
-        let builder = pod(&format!("pod-{id}")).namespace(namespace);
-        let builder = if app.is_empty() { builder } else { builder.label("app", app) };
+    (labels, namespaces, affinity, 0..1_000_000_u32).prop_map(|((app, tier), namespace, affinity, id)| {
+        let mut builder = pod(&format!("pod-{id}")).namespace(namespace);
+        for (key, value) in [("app", app), ("tier", tier)] {
+            builder = if value.is_empty() { builder } else { builder.label(key, value) };
+        }
         builder.with_spec(|spec| spec.pod_affinity = affinity.map(Box::new)).build()
     })
 }
 
-fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
+pub(super) fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
     let labels = (option::weighted(0.8, select(vec!["z1", "z2", "z3"])), prop::bool::weighted(0.9));
     (labels, vec(any_pod(1, 1), 0..3)).prop_map(move |((zone, host), pods)| {
         let mut builder = node(&name);

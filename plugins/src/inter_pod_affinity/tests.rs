@@ -482,6 +482,28 @@ fn pods_are_signed_by_their_terms_and_by_what_terms_can_speak_of() {
 }
 
 #[test]
+fn a_signature_does_not_outlive_the_keys_that_it_was_made_by() {
+    let (driver, none) = (Driver::new(NAME), Objects::default());
+    let mut cluster = nodes([node_info(node("n").build(), [])]);
+    let sign = |cluster: &Nodes| {
+        let mut signer = Signer::default();
+        driver.sign_in(&app("a").build(), cluster, &none, &mut signer).map(|()| signer.finish())
+    };
+    let (before, index) = (sign(&cluster), cluster.order()[0]);
+    // A state of before may know nothing of labels that keys named meanwhile, and that none names now.
+    for i in 0..2000 {
+        let term = PodAffinityTerm {
+            selector: Some(selector(&format!("key-{i}"), "Exists", &[])),
+            ..near("x", "zone")
+        };
+        let other = Arc::new(pod("q").apart([term]).build());
+        cluster.update(index, |info| info.add_pod(other));
+        cluster.update(index, |info| info.remove_pod(&"q".into()));
+    }
+    assert_ne!(sign(&cluster), before);
+}
+
+#[test]
 fn filter_and_score_without_preparation_are_errors() {
     let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
     let (cluster, none) = (Nodes::default(), Objects::default());

@@ -178,7 +178,7 @@ fn migrated_inline(volume: &Volume, translated: Result<Attachable, String>) -> C
 }
 
 fn is_owner(pod: &PodInfo, claim: &Typed<'_, PersistentVolumeClaim>) -> bool {
-    claim.object.controller.as_ref().is_some_and(|controller| *controller.uid == *pod.uid.0)
+    claim.object.controller.as_ref().is_some_and(|controller| pod.uid.is(&controller.uid))
 }
 
 /// The volume of a claim; `None` when it does not count.

@@ -10,7 +10,7 @@ use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo, S
 
 use super::PodTopologySpread;
 use super::constraint::{Constraint, Inclusion, has_every_key, keys};
-use super::spread::Spread;
+use super::spread::{Counting, Spread};
 use crate::applied::{in_domain, widen};
 
 const NOT_PREPARED: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
@@ -95,14 +95,14 @@ fn visit<'a>(
 
 /// Counts the pods that each constraint spreads, by domain.
 fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVec<[Standing; 2]> {
-    let mut spreads: SmallVec<[Spread; 2]> = constraints.iter().map(|_| Spread::default()).collect();
+    let mut spreads: SmallVec<[Counting; 2]> = constraints.iter().map(|_| Counting::default()).collect();
     for (_, node) in cx.nodes().iter() {
         visit(constraints, pod, node.node(), |i, constraint, domain| {
             spreads[i].add_node(domain, constraint.count(node.pods(), &pod.namespace));
         });
     }
     let standings = constraints.iter().zip(spreads);
-    standings.map(|(constraint, spread)| Standing::new(constraint, spread)).collect()
+    standings.map(|(constraint, spread)| Standing::new(constraint, spread.into())).collect()
 }
 
 impl Prepared {
@@ -150,7 +150,7 @@ impl Prepared {
         visit(constraints, pod, node, |i, constraint, domain| {
             let reach = standings[i].follow(constraint, domain, |spread| {
                 if comes {
-                    spread.add_node(domain, 0);
+                    spread.add_node(domain);
                 } else {
                     spread.remove_node(domain);
                 }

@@ -54,8 +54,11 @@ impl IncrementalPlugin for PodTopologySpread {
     }
 
     fn node_added(&self, state: &mut CycleState, pod: &PodInfo, node: &NodeRecord) -> Applied {
-        // Without pods, and not feasible yet: nothing to score by.
-        follow(state, |prepared| prepared.follow_node(pod, node, true), |_| Applied::Here)
+        follow(
+            state,
+            |prepared| prepared.follow_node(pod, node, true),
+            |prepared| prepared.after_node_added(node),
+        )
     }
 
     fn node_removed(&self, state: &mut CycleState, pod: &PodInfo, node: &NodeRecord) -> Applied {

@@ -47,7 +47,7 @@ fn any_constraint() -> impl Strategy<Value = TopologySpreadConstraint> {
 }
 
 /// Any pod as it may be on a node.
-fn any_pod() -> impl Strategy<Value = PodInfo> {
+pub(super) fn any_pod() -> impl Strategy<Value = PodInfo> {
     let labels = (select(vec!["", "web", "db"]), select(vec!["", "1", "2"]));
     (labels, prop::bool::weighted(0.2), prop::bool::weighted(0.1), 0..1_000_000_u32).prop_map(
         |((app, version), elsewhere, terminating, id)| {
@@ -61,7 +61,7 @@ fn any_pod() -> impl Strategy<Value = PodInfo> {
     )
 }
 
-fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
+pub(super) fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
     let labels =
         (option::weighted(0.8, select(vec!["", "z1", "z2", "z3"])), option::of(select(vec!["r1", "r2"])));
     let flags = (prop::bool::weighted(0.9), any::<bool>(), prop::bool::weighted(0.3));
@@ -87,7 +87,7 @@ fn any_cluster() -> impl Strategy<Value = Vec<NodeInfo>> {
 }
 
 /// A pod to be scheduled, with constraints.
-fn any_incoming() -> impl Strategy<Value = PodInfo> {
+pub(super) fn any_incoming() -> impl Strategy<Value = PodInfo> {
     (any_pod(), vec(any_constraint(), 1..4), any::<bool>(), any::<bool>()).prop_map(
         |(labelled, constraints, ssd, tolerant)| {
             let mut builder = pod("incoming").with_spec(|spec| spec.topology_spread = constraints.into());

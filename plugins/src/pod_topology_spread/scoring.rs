@@ -35,6 +35,8 @@ struct Prepared {
     scored: usize,
     /// Whether a node must have every topology key to be scored.
     requires_every_key: bool,
+    /// Whether a node has, or had, a topology label without a value. It is in the domain of the nodes without the label.
+    has_nameless: bool,
 }
 
 /// [`Prepared`], shared with trials, which do not change it.
@@ -94,10 +96,18 @@ impl Prepared {
         }
     }
 
+    /// Whether the node has a topology label without a value.
+    fn is_nameless(&self, labels: &Labels) -> bool {
+        self.constraints
+            .iter()
+            .any(|constraint| labels.get(&constraint.topology_key).is_some_and(|value| value.is_empty()))
+    }
+
     /// Counts the pods of all nodes.
     fn count(&mut self, cx: &Context<'_>, pod: &PodInfo) {
         let mut standings = std::mem::take(&mut self.standings);
         for (_, node) in cx.nodes().iter() {
+            self.has_nameless |= self.is_nameless(&node.node().labels);
             self.visit(pod, node.node(), |i, constraint, domain| {
                 let pods = constraint.count(node.pods(), &pod.namespace);
                 domain_counts::add(&mut standings[i].pods, domain, pods);
@@ -166,13 +176,26 @@ impl Shared {
         prepared.visit(pod, node, |i, constraint, domain| {
             if constraint.counts(changed, &pod.namespace) {
                 domain_counts::add(&mut standings[i].pods, domain, delta);
-                if !is_by_node(constraint) {
-                    widen(&mut applied, in_domain(&constraint.topology_key));
+                let key = &constraint.topology_key;
+                if is_by_node(constraint) {
+                    // Only the node of the change is concerned.
+                } else if domain.is_empty() && prepared.has_nameless {
+                    widen(&mut applied, Applied::Everywhere);
+                } else {
+                    widen(&mut applied, in_domain(key));
                 }
             }
         });
         prepared.standings = standings;
         applied
+    }
+
+    /// A node came: without pods, and not feasible yet.
+    pub(super) fn after_node_added(&mut self, node: &NodeRecord) -> Applied {
+        if !self.0.has_nameless && self.0.is_nameless(&node.labels) {
+            Arc::make_mut(&mut self.0).has_nameless = true;
+        }
+        Applied::Here
     }
 
     /// Whether the node that is gone was feasible is not known here.
@@ -246,6 +269,7 @@ impl PreScorePlugin for PodTopologySpread {
             constraints: constraints.into(),
             scored: 0,
             requires_every_key: self.requires_every_key(pod),
+            has_nameless: false,
         };
         for index in nodes {
             prepared.count_feasible(&cx.node(*index).node().labels, true);

@@ -156,7 +156,7 @@ fn existing<'a>(
             return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
         }
         let owner = claim.object.controller.as_ref();
-        if is_ephemeral && owner.is_none_or(|owner| owner.uid != pod.uid.0) {
+        if is_ephemeral && owner.is_none_or(|owner| !pod.uid.is(&owner.uid)) {
             return Err(format!("PVC {key} was not created for pod {} (pod is not owner)", pod.key()));
         }
         claims.push(claim);

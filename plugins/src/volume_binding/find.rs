@@ -38,7 +38,7 @@ enum Shortage {
 impl Claims {
     /// Finds volumes for the claims on a node. Allocates nothing for up to four claims of a kind.
     pub(super) fn find(&self, cx: &Context<'_>, node: &NodeInfo) -> Result<PodVolumes<'_>, Status> {
-        let labels = &*node.node().labels;
+        let labels = &node.node().labels;
         let csi_node = || cx.object(&resources::CSI_NODE, node.name()).map(|object| &**object);
         let from = Viewpoint { labels, csi_node: self.depend_on_csi_node().then(csi_node).flatten() };
         // Same as upstream: the first claim in the pod's order that the node is not for tells why.

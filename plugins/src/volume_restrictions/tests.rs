@@ -1,9 +1,14 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use supercargo_framework::Nodes;
 use supercargo_framework::Now;
 use supercargo_framework::objects::{Body, Object, Objects};
 use supercargo_framework::testing::{node, object, pod};
+use supercargo_framework::volume::Volume;
 
 use super::*;
+use crate::history;
 use crate::testing::{
     Driver, claim, claim_source, node_added, node_info, nodes, object_added, objects, pod_deleted,
     with_volumes,
@@ -230,5 +235,44 @@ fn what_was_prepared_changes_with_the_users_of_the_pods_exclusive_claims_only() 
         assert_eq!(VolumeRestrictions.pod_removed(&mut state, &pod, &other, &node), expected, "{name}");
         assert_eq!(VolumeRestrictions.node_added(&mut state, &pod, &node), Applied::Here);
         assert_eq!(VolumeRestrictions.node_removed(&mut state, &pod, &node), Applied::Here);
+    }
+}
+
+fn any_user() -> impl Strategy<Value = PodInfo> {
+    let claims = vec(select(vec!["own", "shared", "other"]), 0..3);
+    (claims, select(vec!["default", "default", "other"]), any::<bool>(), 0..1_000_000_u32).prop_map(
+        |(claims, namespace, has_disk, id)| {
+            let mut pod = using(&format!("pod-{id}"), namespace, &claims);
+            if has_disk {
+                let disk = Volume { name: "disk".into(), source: gce("a", false) };
+                let spec = Arc::make_mut(&mut pod.spec);
+                spec.volumes = spec.volumes.iter().cloned().chain([disk]).collect();
+            }
+            pod
+        },
+    )
+}
+
+fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
+    vec(any_user(), 0..2).prop_map(move |pods| node_info(node(&name).build(), pods))
+}
+
+fn any_claim() -> impl Strategy<Value = Object> {
+    let keys = vec!["default/own", "default/shared", "default/other", "other/own"];
+    (select(keys), any::<bool>()).prop_map(
+        |(key, is_exclusive)| {
+            if is_exclusive { exclusive(key) } else { claim(key, "", "") }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_state_that_follows_changes_is_as_good_as_a_new_one(
+        pods in vec(any_user(), 2),
+        claims in vec(any_claim().prop_map(history::Step::Object), 3),
+        steps in history::steps(any_user, any_node, any_claim, 2),
+    ) {
+        history::check(&Driver::new(NAME), &pods, claims.into_iter().chain(steps).collect())?;
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use supercargo_framework::labels::Labels;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::{PodKey, PodStatus};
 use supercargo_framework::{PodInfo, Uid};
@@ -24,8 +25,8 @@ impl Nominated {
             resource_version: "".into(),
             generation: 0,
             terminating: false,
-            labels: Arc::default(),
-            annotations: Arc::default(),
+            labels: Labels::default(),
+            annotations: Labels::default(),
             controller: None,
             node_name: None,
             priority: 0,

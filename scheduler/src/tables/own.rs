@@ -81,7 +81,7 @@ impl Own {
         self.again.rows.push(Row { index, because });
         let applied = apply(view, judge, &mut self.state, change);
         let nodes = super::column::nodes_of(change);
-        self.follow(view, applied, &nodes.iter().map(|node| &*node.labels).collect::<SmallVec<[_; 2]>>())
+        self.follow(view, applied, &nodes.iter().map(|node| &node.labels).collect::<SmallVec<[_; 2]>>())
     }
 
     /// What a change means for the scores; `false` when everything must be made anew.

@@ -14,6 +14,23 @@ use crate::scoring::by_max;
 /// What filters say of each domain: `None` where nodes may pass.
 pub(super) type DomainVerdicts = SmallVec<[Option<(usize, Status)>; 4]>;
 
+/// So many different raw scores at most are looked up rather than normalised node by node.
+const MOST_DIFFERENT: usize = 16;
+
+/// What raw scores are worth, weight included.
+struct Scale<'a> {
+    rows: &'a [i64],
+    raw: SmallVec<[i64; MOST_DIFFERENT]>,
+    scores: SmallVec<[i64; MOST_DIFFERENT]>,
+}
+
+impl Scale<'_> {
+    fn score(&self, slot: usize) -> i64 {
+        let place = self.raw.iter().position(|raw| *raw == self.rows[slot]);
+        place.map_or(0, |place| self.scores[place])
+    }
+}
+
 /// Scores that are not part of the sums.
 struct Late<'a> {
     judge: &'a Judge,
@@ -122,6 +139,8 @@ impl Table {
         let offsets = self.offsets(view, &by_domain, verdicts)?;
         let leaf = if by_node.is_empty() {
             self.winner(&offsets)
+        } else if let Some(scales) = self.scales(view, &by_node, &offsets)? {
+            self.best_by_scales(&scales, &offsets)
         } else {
             self.best_of_all(view, &by_node, &offsets)?
         };
@@ -186,6 +205,62 @@ impl Table {
             }
         }
         best.map(|(_, _, leaf)| leaf)
+    }
+
+    /// The scores of raw scores, where those are kept by node, normalised by their range, and few different ones.
+    fn scales<'a>(
+        &self,
+        view: &View<'_>,
+        late: &[&'a Late<'_>],
+        offsets: &[Option<i64>],
+    ) -> Result<Option<SmallVec<[Scale<'a>; 2]>>, Refusal> {
+        let mut scales = SmallVec::new();
+        for late in late {
+            let Answers::PerNode(rows) = &late.scores.answers else { return Ok(None) };
+            if normalization(late.judge) != Normalize::ByRange {
+                return Ok(None);
+            }
+            let mut raw: SmallVec<[i64; MOST_DIFFERENT]> = SmallVec::new();
+            for (slot, _, _) in self.competitors(offsets) {
+                if !raw.contains(&rows[slot]) {
+                    if raw.len() == MOST_DIFFERENT {
+                        return Ok(None);
+                    }
+                    raw.push(rows[slot]);
+                }
+            }
+            let mut scores = raw.clone();
+            late.normalize(view, &mut scores)?;
+            scores.iter_mut().for_each(|score| *score *= late.weight);
+            scales.push(Scale { rows, raw, scores });
+        }
+        Ok(Some(scales))
+    }
+
+    /// The feasible nodes: slot, leaf, and what is scored so far.
+    fn competitors(&self, offsets: &[Option<i64>]) -> impl Iterator<Item = (usize, usize, i64)> {
+        let domains = self.sums.iter().zip(self.layout.domains()).zip(offsets);
+        let competing = domains.filter_map(|((sums, leaves), offset)| Some((sums, leaves, (*offset)?)));
+        competing.flat_map(|(sums, leaves, offset)| {
+            let slots = &self.layout.slots()[leaves.clone()];
+            let numbered = sums.leaves().iter().zip(slots).zip(leaves);
+            let feasible = numbered.filter(|((sum, _), _)| **sum != OUT);
+            feasible.map(move |((sum, slot), leaf)| (*slot as usize, leaf, *sum + offset))
+        })
+    }
+
+    fn best_by_scales(&self, scales: &[Scale<'_>], offsets: &[Option<i64>]) -> Option<usize> {
+        let mut best: Option<(i64, usize)> = None;
+        for (slot, leaf, sum) in self.competitors(offsets) {
+            let total = sum + scales.iter().map(|scale| scale.score(slot)).sum::<i64>();
+            let is_better = |(most, first): (i64, usize)| {
+                total > most || (total == most && self.layout.rank(leaf) < self.layout.rank(first))
+            };
+            if best.is_none_or(is_better) {
+                best = Some((total, leaf));
+            }
+        }
+        best.map(|(_, leaf)| leaf)
     }
 
     /// The same where some scores are normalised over all feasible nodes.

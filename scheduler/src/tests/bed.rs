@@ -242,7 +242,7 @@ pub(super) fn line(effect: &Effect) -> String {
         Effect::ReadPod { uid, .. } => format!("{uid} read"),
         Effect::CancelPreBind(uid) => format!("{uid} cancel"),
         Effect::Evict { preemption, victims } => {
-            let uids: Vec<_> = victims.iter().map(|victim| &*victim.uid.0).collect();
+            let uids: Vec<_> = victims.iter().map(|victim| victim.uid.to_string()).collect();
             format!("evict {} for {preemption}", uids.join(" "))
         }
         Effect::StartPreBind { pod, groups, .. } => {

@@ -13,6 +13,7 @@ mod profiles;
 mod queueing;
 mod record;
 mod tables;
+mod trials;
 mod uncertain;
 mod volumes;
 mod wake_ups;

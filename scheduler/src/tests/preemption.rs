@@ -89,7 +89,7 @@ fn the_request_tells_why_and_spares_a_pod_of_the_same_name() {
         }
     };
     let victim = evict(cpus("low", 4).with(|pod| pod.generation = 7));
-    assert_eq!((&*victim.pod.name, &*victim.uid.0), ("low", "low"));
+    assert_eq!((&*victim.pod.name, &*victim.uid.text()), ("low", "low"));
     let condition = victim.condition;
     assert_eq!((&*condition.status, &*condition.reason), ("True", "PreemptionByScheduler"));
     assert_eq!(&*condition.message, "supercargo: preempting to accommodate a higher priority pod");

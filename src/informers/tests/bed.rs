@@ -214,7 +214,7 @@ impl Bed {
             },
         });
         let created = self.ask(Method::POST, PODS, &pod).await;
-        Uid(created["metadata"]["uid"].as_str().unwrap().into())
+        Uid::from(created["metadata"]["uid"].as_str().unwrap())
     }
 
     /// Binds a pod as another scheduler would.

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use supercargo_framework::Features;
-use supercargo_framework::intern::Interner;
-use supercargo_framework::pod::{PodInfo, PodSpec, Uid};
+use supercargo_framework::pod::{PodInfo, PodSpec, PodStatus, SharedStatus, Uid};
 use supercargo_framework::requests::PodRequests;
 
 use super::error::{Misfit, WireError, parse, parse_protobuf};
+use super::intern::Interner;
 use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
@@ -91,7 +91,7 @@ impl PodKind {
     /// How many distinct values the interners hold.
     pub fn interned(&self) -> usize {
         let shared = self.shared.lock();
-        shared.common.len() + shared.specs.len() + shared.requests.len()
+        shared.common.len() + shared.specs.len() + shared.requests.len() + shared.statuses.len()
     }
 
     /// Gives back what no record uses any more. The interners do so by themselves as they grow.
@@ -100,6 +100,7 @@ impl PodKind {
         // Whole values before the texts they hold.
         shared.specs.sweep();
         shared.requests.sweep();
+        shared.statuses.sweep();
         shared.common.sweep();
     }
 }
@@ -110,6 +111,7 @@ struct Shared {
     common: Interners,
     specs: Interner<PodSpec>,
     requests: Interner<PodRequests>,
+    statuses: Interner<SharedStatus>,
     features: Features,
 }
 
@@ -130,7 +132,7 @@ impl Shared {
             resource_version: Arc::from(&*metadata.resource_version),
             generation: metadata.generation.unwrap_or_default(),
             terminating: metadata.deletion_timestamp.non_empty().is_some(),
-            labels: self.common.label_set(metadata.labels.iter()),
+            labels: self.common.labels(metadata.labels.iter()),
             annotations: self.common.annotations(&metadata.annotations, declared),
             controller: metadata.controller().map(|owner| self.common.owner(owner)),
             node_name: self.common.optional_text(&spec.node_name),
@@ -138,8 +140,12 @@ impl Shared {
             scheduling_gates: gates.map(|gate| self.common.text(&gate.name)).collect(),
             spec: share(&mut self.specs, shared_spec),
             status_requests: status_requests.map(|requests| share(&mut self.requests, requests)),
-            status: self.common.pod_status(&pod.status)?,
+            status: self.status(&pod.status)?,
             raw: None,
         })
+    }
+    fn status(&mut self, status: &slim::Status<'_>) -> Result<PodStatus, Misfit> {
+        let shared = self.common.shared_status(status)?;
+        Ok(PodStatus { start_time: status.started()?, shared: share(&mut self.statuses, shared) })
     }
 }

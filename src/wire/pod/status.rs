@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use supercargo_framework::pod::{PodCondition, PodStatus};
+use supercargo_framework::pod::{PodCondition, SharedStatus};
 use supercargo_framework::time::Timestamp;
 
 use super::slim::{Condition, Status};
@@ -15,6 +15,11 @@ impl Status<'_> {
     /// Whether the kubelet cannot do the resize that was asked for.
     pub(super) fn is_resize_infeasible(&self) -> bool {
         self.condition("PodResizePending").is_some_and(|(_, condition)| &*condition.reason == "Infeasible")
+    }
+
+    /// When the pod started.
+    pub(super) fn started(&self) -> Result<Option<Timestamp>, Misfit> {
+        timestamp(&self.start_time, format_args!("status.startTime"))
     }
 
     fn condition(&self, kind: &str) -> Option<(usize, &Condition<'_>)> {
@@ -35,14 +40,13 @@ impl Status<'_> {
 }
 
 impl Interners {
-    pub(super) fn pod_status(&mut self, status: &Status<'_>) -> Result<PodStatus, Misfit> {
+    pub(super) fn shared_status(&mut self, status: &Status<'_>) -> Result<SharedStatus, Misfit> {
         let scheduled = status.condition("PodScheduled");
         let disruption =
             status.condition("DisruptionTarget").filter(|(_, condition)| &*condition.status == "True");
-        Ok(PodStatus {
+        Ok(SharedStatus {
             terminal: matches!(&*status.phase, "Succeeded" | "Failed"),
             nominated_node_name: self.optional_text(&status.nominated_node_name),
-            start_time: timestamp(&status.start_time, format_args!("status.startTime"))?,
             pod_scheduled: scheduled.map(|(i, condition)| self.pod_condition(i, condition)).transpose()?,
             disruption_reason: disruption.map(|(_, condition)| self.text(&condition.reason)),
             claim_statuses: status.claims_fingerprint(),
@@ -50,15 +54,17 @@ impl Interners {
     }
 
     fn pod_condition(&mut self, i: usize, condition: &Condition<'_>) -> Result<PodCondition, Misfit> {
+        let last_transition = timestamp(
+            &condition.last_transition_time,
+            format_args!("status.conditions[{i}].lastTransitionTime"),
+        )?;
         Ok(PodCondition {
             status: self.text(&condition.status),
             reason: self.text(&condition.reason),
             message: self.text(&condition.message),
             observed_generation: condition.observed_generation,
-            last_transition: timestamp(
-                &condition.last_transition_time,
-                format_args!("status.conditions[{i}].lastTransitionTime"),
-            )?,
+            // Since when a pod has had its node nobody asks, and without it the statuses of such pods are equal.
+            last_transition: last_transition.filter(|_| &*condition.status == "False"),
         })
     }
 }

@@ -14,7 +14,7 @@ use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTe
 use supercargo_framework::labels::Labels;
 use supercargo_framework::node::{NodeImage, NodeRecord};
 use supercargo_framework::pod::{
-    OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, Uid, normalized_image_name,
+    OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, SharedStatus, Uid, normalized_image_name,
 };
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::quantity;
@@ -40,7 +40,7 @@ pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
     PodInfo {
         namespace: text(meta.namespace.as_ref()),
         name: text(meta.name.as_ref()),
-        uid: Uid(text(meta.uid.as_ref())),
+        uid: Uid::from(&*text(meta.uid.as_ref())),
         resource_version: text(meta.resource_version.as_ref()),
         generation: meta.generation.unwrap_or(0),
         terminating: meta.deletion_timestamp.is_some(),
@@ -95,7 +95,7 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
         taints: spec.taints.iter().flatten().map(taint).collect(),
         allocatable: Arc::new(allocatable),
         images: images.into_iter().map(|(name, size)| NodeImage { name, size }).collect(),
-        conditions: Arc::new(conditions.map(|c| (&*c.type_, &*c.status)).collect()),
+        conditions: conditions.map(|c| (&*c.type_, &*c.status)).collect(),
         declared_features: features.into(),
     }
 }
@@ -108,11 +108,11 @@ fn non_empty(text: Option<&String>) -> Option<Arc<str>> {
     text.filter(|text| !text.is_empty()).map(|text| Arc::from(&**text))
 }
 
-fn labels(texts: Option<&Texts>) -> Arc<Labels> {
-    Arc::new(texts.into_iter().flatten().map(|(k, v)| (&**k, &**v)).collect())
+fn labels(texts: Option<&Texts>) -> Labels {
+    texts.into_iter().flatten().map(|(k, v)| (&**k, &**v)).collect()
 }
 
-fn annotations(meta: &ObjectMeta, declared: &[&str]) -> Arc<Labels> {
+fn annotations(meta: &ObjectMeta, declared: &[&str]) -> Labels {
     let mut kept = meta.annotations.clone().unwrap_or_default();
     kept.retain(|key, _| declared.contains(&&**key));
     labels(Some(&kept))
@@ -210,7 +210,7 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         required_features: constraints::required_features(spec),
         scheduler_name: text(spec.scheduler_name.as_ref()),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
-        node_selector: (*labels(spec.node_selector.as_ref())).clone(),
+        node_selector: labels(spec.node_selector.as_ref()),
         node_affinity: spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()).map(node_affinity),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports.into(),
@@ -285,18 +285,19 @@ fn condition<'a>(status: &'a k8s::PodStatus, kind: &str) -> Option<&'a k8s::PodC
 fn pod_status(status: &k8s::PodStatus) -> PodStatus {
     let disruption = condition(status, "DisruptionTarget").filter(|condition| condition.status == "True");
     let claims = status.resource_claim_statuses.as_ref().is_some_and(|claims| !claims.is_empty());
-    PodStatus {
+    let shared = SharedStatus {
         terminal: ["Succeeded", "Failed"].contains(&status.phase.as_deref().unwrap_or("")),
         nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
-        start_time: time(status.start_time.as_ref()),
         pod_scheduled: condition(status, "PodScheduled").map(|condition| PodCondition {
             status: Arc::from(&*condition.status),
             reason: text(condition.reason.as_ref()),
             message: text(condition.message.as_ref()),
             observed_generation: condition.observed_generation,
-            last_transition: time(condition.last_transition_time.as_ref()),
+            last_transition: time(condition.last_transition_time.as_ref())
+                .filter(|_| condition.status == "False"),
         }),
         disruption_reason: disruption.map(|condition| text(condition.reason.as_ref())),
         claim_statuses: u64::from(claims || status.extended_resource_claim_status.is_some()),
-    }
+    };
+    PodStatus { start_time: time(status.start_time.as_ref()), shared: Arc::new(shared) }
 }

@@ -308,7 +308,7 @@ fn the_status_is_cut_down_to_what_scheduling_reads() {
     assert_eq!(status.nominated_node_name.as_deref(), Some("node-9"));
     assert_eq!(status.disruption_reason.as_deref(), Some("PreemptionByScheduler"));
     assert_ne!(status.claim_statuses, 0);
-    let scheduled = status.pod_scheduled.unwrap();
+    let scheduled = status.pod_scheduled.as_ref().unwrap();
     assert_eq!((&*scheduled.status, &*scheduled.reason), ("False", "Unschedulable"));
     assert_eq!(&*scheduled.message, "0/3 nodes are available: 3 node(s) didn't match \"it\".");
     assert_eq!(scheduled.last_transition, Some(Timestamp(1_772_366_399_000_000)));
@@ -316,7 +316,7 @@ fn the_status_is_cut_down_to_what_scheduling_reads() {
     let status = running().status;
     assert_eq!(status.start_time, Some(Timestamp(1_772_359_201_123_456)));
     assert_eq!(status.claim_statuses, 0);
-    assert_eq!(status.pod_scheduled.unwrap().observed_generation, Some(1));
+    assert_eq!(status.pod_scheduled.as_ref().unwrap().observed_generation, Some(1));
 }
 
 #[test]

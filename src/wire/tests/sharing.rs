@@ -1,5 +1,6 @@
 //! What equal objects share, and that it is given back.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,12 +11,16 @@ use crate::wire::PodKind;
 
 /// A pod of one template; what differs between such pods is set here.
 fn replica(kind: &PodKind, number: usize) -> PodInfo {
+    kind.decode(&replica_json(number)).unwrap()
+}
+
+fn replica_json(number: usize) -> Vec<u8> {
     let mut pod: Value = serde_json::from_slice(RUNNING_POD).unwrap();
     pod["metadata"]["name"] = json!(format!("web-{number}"));
     pod["metadata"]["uid"] = json!(format!("uid-{number}"));
     pod["spec"]["nodeName"] = json!(format!("node-{}", number % 10));
     pod["spec"]["volumes"][0]["name"] = json!(format!("kube-api-access-{number}"));
-    kind.decode(pod.to_string().as_bytes()).unwrap()
+    pod.to_string().into_bytes()
 }
 
 #[test]
@@ -23,8 +28,9 @@ fn pods_of_one_template_share_all_but_their_identity() {
     let kind = pod_kind();
     let (a, b) = (replica(&kind, 1), replica(&kind, 11));
     assert!(Arc::ptr_eq(&a.spec, &b.spec));
-    assert!(Arc::ptr_eq(&a.labels, &b.labels));
-    assert!(Arc::ptr_eq(&a.annotations, &b.annotations));
+    assert!(a.labels.is_shared_with(&b.labels));
+    assert!(a.annotations.is_shared_with(&b.annotations));
+    assert!(Arc::ptr_eq(&a.status.shared, &b.status.shared));
     assert!(Arc::ptr_eq(&a.namespace, &b.namespace));
     assert!(Arc::ptr_eq(a.node_name.as_ref().unwrap(), b.node_name.as_ref().unwrap()));
     assert!(Arc::ptr_eq(&a.controller.unwrap(), &b.controller.unwrap()));
@@ -41,7 +47,7 @@ fn nodes_share_what_is_equal() {
     assert!(Arc::ptr_eq(&a.allocatable, &b.allocatable));
     assert!(Arc::ptr_eq(&a.taints, &b.taints));
     assert!(Arc::ptr_eq(&a.images, &b.images));
-    assert!(Arc::ptr_eq(&a.conditions, &b.conditions));
+    assert!(a.conditions.is_shared_with(&b.conditions));
     assert!(Arc::ptr_eq(&a.declared_features, &b.declared_features));
     drop((a, b));
     kind.sweep();
@@ -58,6 +64,36 @@ fn dropped_pods_give_everything_back() {
     drop(pods);
     kind.sweep();
     assert_eq!(kind.interned(), 0);
+}
+
+#[test]
+fn after_a_hundred_thousand_labels_have_come_and_gone_the_tables_are_as_before() {
+    let kind = pod_kind();
+    let replicas: Vec<_> = (0..100).map(replica_json).collect();
+    let staying: Vec<PodInfo> = replicas.iter().map(|json| kind.decode(json).unwrap()).collect();
+    kind.sweep();
+    let base = kind.interned();
+    let mut passing = VecDeque::new();
+    for number in 0..100_000 {
+        let labels = format!(r#"{{"unique":"label-{number}"}}"#);
+        let pod = format!(r#"{{"metadata":{{"namespace":"ns","name":"p","uid":"u","labels":{labels}}}}}"#);
+        passing.push_back(kind.decode(pod.as_bytes()).unwrap());
+        // A thousand of them are there at a time.
+        if passing.len() > 1000 {
+            drop(passing.pop_front());
+        }
+        assert!(kind.interned() < base + 10_000, "{} values held after {number}", kind.interned());
+    }
+    drop(passing);
+    // Nobody has to ask for it: the pods that stay change now and then.
+    for json in replicas.iter().cycle().take(6000) {
+        drop(kind.decode(json).unwrap());
+    }
+    let held = kind.interned();
+    assert!(held <= base + 16, "{held} values held, {base} before");
+    kind.sweep();
+    assert_eq!(kind.interned(), base);
+    drop(staying);
 }
 
 #[test]

@@ -143,7 +143,8 @@ func (b *bench) start() error {
 		return errors.New("the snapshot is something else")
 	}
 	b.snapshot = snapshot
-	return nil
+	// The first one copies every node; a scheduler that runs has done that.
+	return sched.Cache.UpdateSnapshot(b.logger, snapshot)
 }
 
 func (b *bench) profile() framework.Framework {

@@ -108,7 +108,7 @@ impl Hands {
         };
         let pod = Reference::pod(&victim.pod.namespace, &victim.pod.name);
         let mut world = lock(&self.world);
-        let outcome = if world.pod_of(&pod, &victim.uid.0).is_none() {
+        let outcome = if world.pod_of(&pod, &victim.uid.text()).is_none() {
             Some(Eviction::Gone)
         } else if evicting.told {
             world.evict(&pod, moment(now));
@@ -169,7 +169,7 @@ impl Hands {
             }
             Effect::ReadPod { pod, uid } => {
                 let world = lock(&self.world);
-                let found = world.pod_of(&Reference::pod(&pod.namespace, &pod.name), &uid.0);
+                let found = world.pod_of(&Reference::pod(&pod.namespace, &pod.name), &uid.text());
                 let read = found.map_or(PodRead::Gone, |pod| {
                     PodRead::Exists(pod["spec"]["nodeName"].as_str().map(Into::into))
                 });
@@ -233,7 +233,7 @@ fn condition(kind: &str, condition: &PodCondition) -> Value {
 /// Patches a pod's status, unless the pod is gone or another.
 fn patch_status(world: &mut World, patch: &StatusPatch) {
     let pod = Reference::pod(&patch.pod.namespace, &patch.pod.name);
-    if world.pod_of(&pod, &patch.uid.0).is_none() {
+    if world.pod_of(&pod, &patch.uid.text()).is_none() {
         return;
     }
     world.write(&pod, |pod| {

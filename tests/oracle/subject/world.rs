@@ -121,7 +121,7 @@ impl World {
     pub(super) fn call(&mut self, call: ApiCall) -> Result<Value, ApiError> {
         match call {
             ApiCall::Bind { pod, uid, node } => {
-                self.bind(&Reference::pod(&pod.namespace, &pod.name), &uid.0, &node)
+                self.bind(&Reference::pod(&pod.namespace, &pod.name), &uid.text(), &node)
             }
             ApiCall::Request { method, path, content_type, body } => {
                 self.request(&method, &path, &content_type, &body)

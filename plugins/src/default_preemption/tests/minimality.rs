@@ -43,7 +43,10 @@ proptest! {
         let cluster = nodes(infos);
         let fits = |node: &NodeInfo| ByCpu.run_filters(&state, &pod, node).is_success();
         prop_assume!(!cluster.iter().any(|(_, node)| fits(node)));
-        let answer = post_filter(preemptor, &cluster, &objects([budget("web", allowed)]));
+        let answer = post_filter(preemptor.clone(), &cluster, &objects([budget("web", allowed)]));
+        let (foreseen, ..) =
+            super::foresight::with_foresight(preemptor, &cluster, &objects([budget("web", allowed)]));
+        prop_assert_eq!(&foreseen, &answer, "foresight changes nothing");
 
         let without = |node: &NodeInfo, gone: &dyn Fn(&PodInfo) -> bool| {
             let mut node = node.clone();

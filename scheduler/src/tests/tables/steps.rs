@@ -263,7 +263,7 @@ impl Twins {
                 let other = if pod.labels.get(APP).is_some_and(|app| **app == *"a") { "b" } else { "a" };
                 let rest = pod.labels.iter().filter(|(key, _)| ***key != *APP);
                 let rest = rest.map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
-                pod.labels = Arc::new(rest.chain([(APP.into(), other.into())]).collect());
+                pod.labels = rest.chain([(APP.into(), other.into())]).collect();
             }),
             PodChange::Nominate { node } => self.change_pod(uid, |pod| {
                 if !pod.is_assigned() {

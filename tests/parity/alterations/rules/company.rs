@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::labels::Labels;
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
@@ -229,7 +230,7 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: labels ignored",
             "the anti-affinity of those who are there keeps a pod away (5.15)",
-            plugin(NAME, pod(|pod| pod.labels = Arc::default())),
+            plugin(NAME, pod(|pod| pod.labels = Labels::default())),
             &["affinity/not-wanted"],
         ),
         alter(

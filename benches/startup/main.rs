@@ -1,0 +1,200 @@
+//! How long a scheduler takes from its start to the first binding in a cluster that has many pods, and how much memory it
+//! holds there: kube-scheduler and supercargo in turn, on the same real control plane, with the same configuration.
+//!
+//! `cargo bench -p supercargo-benches --bench startup`, with `-- --help` for what can be chosen. All but one of the pods are
+//! on nodes when a scheduler starts; time runs from the start of its process until a watcher hears that the last pod has a
+//! node, and control plane, watcher and scheduler share the machine. The measured supercargo is this very program, started
+//! with `run`.
+
+#[path = "../apiserver_rates/client.rs"]
+#[allow(dead_code)] // what it can do beside is for the other benchmark
+mod client;
+mod cluster;
+mod objects;
+mod scheduler;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, ValueEnum};
+use serde_json::{Value, json};
+use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+use tokio::runtime::Runtime;
+
+use client::Target;
+use cluster::Cluster;
+use scheduler::{Measure, Which};
+
+/// Time from a scheduler's start to its first binding, and its memory, in a cluster with many pods
+#[derive(Debug, Parser)]
+struct Args {
+    /// Nodes
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: u32,
+    /// Pods that are on nodes when a scheduler starts
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pods: u32,
+    /// Give each pod labels that no other has
+    #[arg(long)]
+    unique_labels: bool,
+    /// Pods of 9.5 KB in JSON rather than 2 KB
+    #[arg(long)]
+    large: bool,
+    /// How often each scheduler is started
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How many seconds a scheduler runs on, in the last round, before its memory is read
+    #[arg(long, default_value_t = 60)]
+    settle: u64,
+    /// Only this scheduler
+    #[arg(long, value_enum)]
+    only: Option<Which>,
+    /// Say where the schedulers' logs are, and keep them
+    #[arg(long)]
+    keep_logs: bool,
+    /// What the result is written as
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Run everything once with little, to see that it works
+    #[arg(long)]
+    test: bool,
+    /// Run only if the name of this benchmark holds this text
+    filter: Option<String>,
+    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
+    #[arg(long, hide = true)]
+    bench: bool,
+    #[arg(long, hide = true)]
+    save_baseline: Option<String>,
+    #[arg(long, hide = true)]
+    baseline: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+fn main() -> ExitCode {
+    // The scheduler that is measured.
+    if std::env::args().nth(1).as_deref() == Some("run") {
+        return supercargo::SchedulerCommand::new().main();
+    }
+    match measured(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("startup: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured(mut args: Args) -> Result<()> {
+    if args.filter.as_ref().is_some_and(|filter| !"startup".contains(filter.as_str())) {
+        return Ok(());
+    }
+    if args.test {
+        (args.nodes, args.pods, args.rounds, args.settle) = (5, 50, 1, 1);
+    }
+    if assets_or_skip().is_none() {
+        return Ok(());
+    }
+    let plane = ControlPlane::start(Options::default())?;
+    let target = Target::https("real", plane.url(), plane.ca_pem(), plane.token("admin")?)?;
+    let runtime = Runtime::new()?;
+    let pods = objects::Pods { unique_labels: args.unique_labels, large: args.large };
+    let cluster = runtime.block_on(Cluster::load(&target, args.nodes as usize, args.pods as usize, pods))?;
+    let mut measures = Vec::new();
+    for round in 1..=args.rounds {
+        let settle = if round == args.rounds { Duration::from_secs(args.settle) } else { Duration::ZERO };
+        for which in [Which::KubeScheduler, Which::Supercargo] {
+            if args.only.is_none_or(|only| only == which) {
+                let measure = runtime.block_on(scheduler::measure(&plane, &cluster, which, settle));
+                measures.push(measure.with_context(|| format!("round {round}"))?);
+            }
+        }
+    }
+    if args.keep_logs {
+        let kept = std::env::temp_dir().join(format!("supercargo-startup-{}", std::process::id()));
+        scheduler::keep_logs(&plane, &kept)?;
+        eprintln!("startup: the schedulers' logs are in {}", kept.display());
+    }
+    match args.output {
+        Output::Table => print!("{}", table(&args, &measures)?),
+        Output::Json => println!("{:#}", data(&args, &measures)?),
+    }
+    Ok(())
+}
+
+/// The measures of one scheduler, in the order of their rounds.
+fn of(which: Which, measures: &[Measure]) -> Vec<&Measure> {
+    measures.iter().filter(|measure| measure.which == which).collect()
+}
+
+fn median(mut values: Vec<f64>) -> Result<f64> {
+    ensure!(!values.is_empty(), "nothing was measured");
+    values.sort_by(f64::total_cmp);
+    Ok(values[values.len() / 2])
+}
+
+fn data(args: &Args, measures: &[Measure]) -> Result<Value> {
+    let mut schedulers = serde_json::Map::new();
+    for which in [Which::KubeScheduler, Which::Supercargo] {
+        let own = of(which, measures);
+        let Some(last) = own.last() else { continue };
+        let column =
+            |value: fn(&Measure) -> f64| own.iter().map(|measure| value(measure)).collect::<Vec<_>>();
+        schedulers.insert(
+            which.name().to_owned(),
+            json!({
+                "firstBindingSeconds": column(|m| m.first_binding.as_secs_f64()),
+                "firstBindingSecondsMedian": median(column(|m| m.first_binding.as_secs_f64()))?,
+                "cpuSecondsUntilThen": column(|m| m.cpu.as_secs_f64()),
+                "cpuSecondsUntilThenMedian": median(column(|m| m.cpu.as_secs_f64()))?,
+                "peakResidentBytes": column(|m| m.peak as f64),
+                "residentBytes": last.resident,
+            }),
+        );
+    }
+    Ok(json!({
+        "nodes": args.nodes, "pods": args.pods, "uniqueLabels": args.unique_labels, "large": args.large,
+        "settleSeconds": args.settle, "rounds": args.rounds, "schedulers": schedulers,
+    }))
+}
+
+fn table(args: &Args, measures: &[Measure]) -> Result<String> {
+    use std::fmt::Write as _;
+    let mut text = format!(
+        "{} nodes, {} pods on them, {} rounds; memory {} s after the last first binding\n\n{:<16}{:>22}{:>12}{:>12}{:>12}{:>12}\n",
+        args.nodes,
+        args.pods,
+        args.rounds,
+        args.settle,
+        "",
+        "first binding, s",
+        "least",
+        "CPU, s",
+        "RSS, MB",
+        "peak, MB",
+    );
+    for which in [Which::KubeScheduler, Which::Supercargo] {
+        let own = of(which, measures);
+        let Some(last) = own.last() else { continue };
+        let seconds: Vec<_> = own.iter().map(|m| m.first_binding.as_secs_f64()).collect();
+        let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let cpu = median(own.iter().map(|m| m.cpu.as_secs_f64()).collect())?;
+        let peak = own.iter().map(|m| m.peak).max().unwrap_or_default();
+        writeln!(
+            text,
+            "{:<16}{:>22.2}{:>12.2}{:>12.2}{:>12.1}{:>12.1}",
+            which.name(),
+            median(seconds)?,
+            least,
+            cpu,
+            last.resident as f64 / 1e6,
+            peak as f64 / 1e6
+        )?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,296 @@
+//! supercargo beside kube-scheduler on a real control plane, and beside a client that only writes.
+//!
+//! `cargo bench -p supercargo-benches --bench versus`, with `-- --help` for what can be chosen. `README.md` beside this folder
+//! says what is measured and how to read it.
+
+mod api;
+mod checks;
+mod cluster;
+mod contender;
+mod figures;
+mod process;
+mod proto;
+mod report;
+mod script;
+mod stats;
+mod turn;
+mod watch;
+mod workload;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, ValueEnum};
+use serde_json::Value;
+use supercargo_benches::Progress;
+use supercargo_controlplane::{Assets, Program, required};
+use tokio::runtime::Runtime;
+
+use api::Wire;
+use cluster::Cluster;
+use contender::{Bare, Contender, Scheduler, Way};
+use script::{Encoding, Script};
+use turn::{Names, Outcome, Waits};
+use workload::{Scale, Size, Workload};
+
+/// Those that goals are set for.
+const WORKLOADS: [&str; 5] = [
+    "SchedulingBasic",
+    "TopologySpreading",
+    "SchedulingPodAffinity",
+    "SchedulingPodAntiAffinity",
+    "SchedulingPreferredPodAffinity",
+];
+
+/// supercargo beside kube-scheduler and a bare client, on a real control plane
+#[derive(Debug, Parser)]
+struct Args {
+    /// A workload of benches/workloads; may be given more than once
+    #[arg(long = "workload", value_name = "NAME", default_values_t = WORKLOADS.map(String::from))]
+    workloads: Vec<String>,
+    /// Nodes, with everything else in proportion [default: as the workload says, 5,000]
+    #[arg(long, value_name = "NUMBER")]
+    nodes: Option<usize>,
+    /// Pods that are bound from the beginning [default: one a node]
+    #[arg(long, value_name = "NUMBER")]
+    bound: Option<usize>,
+    /// Pods that are scheduled in each turn [default: as the workload says]
+    #[arg(long, value_name = "NUMBER")]
+    pods: Option<usize>,
+    /// How large pods are
+    #[arg(long, value_enum, default_value_t = Size::Small)]
+    size: Size,
+    /// How often each contender has its turn
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds after the last binding until memory is read
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    settle: u64,
+    /// Seconds after the last binding until events and constraints are looked at
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    events_after: u64,
+    /// Requests on their way at once that the bare client tries
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [32, 64, 128])]
+    in_flight: Vec<usize>,
+    /// A supercargo that is there already [default: built from here]
+    #[arg(long, value_name = "FILE")]
+    supercargo: Option<PathBuf>,
+    /// Write figures into this folder, where more than one workload is run
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
+    /// What the result is written as
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Run everything once with little, to see that it works
+    #[arg(long)]
+    test: bool,
+    /// Run only if the name of this benchmark holds this text
+    filter: Option<String>,
+    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
+    #[arg(long, hide = true)]
+    bench: bool,
+    #[arg(long, hide = true)]
+    save_baseline: Option<String>,
+    #[arg(long, hide = true)]
+    baseline: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+fn main() -> Result<ExitCode> {
+    let mut args = Args::parse();
+    if args.filter.as_ref().is_some_and(|filter| !"versus".contains(filter.as_str())) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.test {
+        args.shrink();
+    }
+    let Some(upstream) = upstream()? else { return Ok(ExitCode::SUCCESS) };
+    let supercargo = match &args.supercargo {
+        Some(path) => path.canonicalize().with_context(|| format!("find {}", path.display()))?,
+        None => contender::build_supercargo()?,
+    };
+    let versus = Versus { args, upstream, supercargo, progress: Progress::new() };
+    let failures = Runtime::new()?.block_on(versus.run())?;
+    for failure in &failures {
+        eprintln!("versus: {failure}");
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The reference scheduler, or nothing after saying why there is no control plane.
+fn upstream() -> Result<Option<PathBuf>> {
+    const WANTED: [Program; 3] = [
+        Program::Etcd,
+        Program::KubeApiserver(supercargo_controlplane::Release::Baseline),
+        Program::KubeScheduler,
+    ];
+    let found = Assets::locate_or_build(&WANTED, &|line| eprintln!("controlplane: {line}"))
+        .and_then(|assets| assets.path(Program::KubeScheduler));
+    match found {
+        Ok(path) => Ok(Some(path)),
+        Err(why) if required() => Err(why),
+        Err(why) => {
+            eprintln!("SKIPPED: no control plane: {why:#}");
+            Ok(None)
+        }
+    }
+}
+
+impl Args {
+    /// So much that it can be seen to work.
+    fn shrink(&mut self) {
+        self.workloads.retain(|name| name == "SchedulingPodAntiAffinity");
+        (self.nodes, self.pods) = (Some(self.nodes.unwrap_or(60)), Some(self.pods.unwrap_or(30)));
+        (self.size, self.rounds, self.settle, self.events_after) = (Size::Large, 1, 1, 1);
+        self.in_flight = vec![16];
+    }
+
+    fn scale(&self) -> Scale {
+        Scale { nodes: self.nodes, bound: self.bound, pods: self.pods }
+    }
+
+    fn waits(&self) -> Waits {
+        Waits {
+            events: Duration::from_secs(self.events_after),
+            settle: Duration::from_secs(self.settle),
+            patience: Duration::from_mins(2),
+        }
+    }
+}
+
+/// The whole run.
+struct Versus {
+    args: Args,
+    upstream: PathBuf,
+    supercargo: PathBuf,
+    progress: Progress,
+}
+
+impl Versus {
+    /// Runs every workload, and gives what was wrong.
+    async fn run(&self) -> Result<Vec<String>> {
+        let workloads = self.args.workloads.iter().map(|name| Workload::named(name, self.args.scale()));
+        let workloads = workloads.collect::<Result<Vec<_>>>()?;
+        let (mut failures, mut results) = (Vec::new(), Vec::new());
+        let mut way = None;
+        for workload in &workloads {
+            let result = self.workload(workload, &mut way).await.with_context(|| workload.name.clone())?;
+            self.progress.clear();
+            failures.extend(result.failures());
+            if self.args.output == Output::Table {
+                println!("{}", result.table());
+            }
+            results.push(result);
+        }
+        if self.args.output == Output::Json {
+            println!("{:#}", results.iter().map(report::Result::to_json).collect::<Value>());
+        }
+        if let Some(dir) = &self.args.figures {
+            for path in figures::write(&results, dir)? {
+                eprintln!("wrote {}", path.display());
+            }
+        }
+        Ok(failures)
+    }
+
+    async fn workload(
+        &self,
+        workload: &Workload,
+        way: &mut Option<(Way, Encoding)>,
+    ) -> Result<report::Result> {
+        let cluster = Cluster::start(workload, self.args.size, self.progress).await?;
+        let (waits, rounds) = (self.args.waits(), self.args.rounds as usize);
+        let mut turns = 0;
+        let mut names = |count| {
+            turns += 1;
+            Names { namespace: workload.measured_namespace().to_owned(), turn: turns, count }
+        };
+        // A turn that does not count: caches are warm then, and it is known what is to be written.
+        let supercargo = Contender::Scheduler(Scheduler::Supercargo(self.supercargo.clone()));
+        let first = names(workload.measured_count());
+        let hasty = Waits { settle: Duration::ZERO, ..waits };
+        let (outcome, seen) =
+            turn::take(&cluster, &supercargo, &first, hasty).await.context("the first turn")?;
+        ensure!(outcome.violations.is_empty(), "the first turn: {}", outcome.violations.join("; "));
+        let script = Script::record(&seen.changes, seen.events, &first);
+        let (chosen, encoding) = match *way {
+            Some(chosen) => chosen,
+            None => {
+                *way.insert(self.fastest(&cluster, &script, &mut names, workload.measured_count()).await?)
+            }
+        };
+        let writes = script.counts().to_string();
+        let bare = Bare { script, way: chosen, encoding };
+        let said = bare.to_string();
+        let upstream = Contender::Scheduler(Scheduler::Upstream(self.upstream.clone()));
+        let contenders = [upstream, supercargo, Contender::Bare(bare)];
+        let mut outcomes: [Vec<Outcome>; 3] = Default::default();
+        for round in 0..rounds {
+            // Whoever is first is another each time.
+            for place in 0..contenders.len() {
+                let who = (round + place) % contenders.len();
+                let names = names(workload.measured_count());
+                let turn = turn::take(&cluster, &contenders[who], &names, waits).await;
+                let (outcome, _) =
+                    turn.with_context(|| format!("{}, round {}", contenders[who].name(), round + 1))?;
+                outcomes[who].push(outcome);
+            }
+        }
+        let mut outcomes = outcomes.into_iter();
+        Ok(report::Result {
+            workload: workload.name.clone(),
+            nodes: workload.node_count(),
+            bound: workload.bound_count(),
+            pods: workload.measured_count(),
+            pod_bytes: outcome.pod_bytes,
+            rounds,
+            settle: waits.settle,
+            bare: said,
+            writes,
+            contenders: contenders.each_ref().map(|who| (who.name(), outcomes.next().unwrap_or_default())),
+        })
+    }
+
+    /// How the bare client is fastest: over which protocol, with how many requests at once, in which encoding.
+    async fn fastest(
+        &self,
+        cluster: &Cluster,
+        script: &Script,
+        names: &mut impl FnMut(usize) -> Names,
+        pods: usize,
+    ) -> Result<(Way, Encoding)> {
+        /// So many pods are enough to tell.
+        const ENOUGH: usize = 1000;
+        let mut best: Option<(Duration, (Way, Encoding))> = None;
+        let numbers = self.args.in_flight.iter();
+        let mut ways: Vec<_> =
+            numbers.map(|n| (Way { wire: Wire::Http1, in_flight: *n }, Encoding::Protobuf)).collect();
+        // The best number first, and then the other ways with that one.
+        for others in [true, false] {
+            let tried = std::mem::take(&mut ways);
+            // Twice, because once may have been disturbed.
+            for (way, encoding) in tried.repeat(2) {
+                let bare = Bare { script: script.clone(), way, encoding };
+                let said = bare.to_string();
+                let names = names(pods.min(ENOUGH));
+                let turn = turn::take(cluster, &Contender::Bare(bare), &names, self.args.waits()).await;
+                let (outcome, _) = turn.with_context(|| format!("the bare client, {said}"))?;
+                let took = outcome.written;
+                if best.is_none_or(|(least, _)| took < least) {
+                    best = Some((took, (way, encoding)));
+                }
+            }
+            if let Some((_, (way, encoding))) = best.filter(|_| others) {
+                ways = vec![(way, Encoding::Json), (Way { wire: Wire::Http2, ..way }, encoding)];
+            }
+        }
+        best.map(|(_, way)| way).context("--in-flight has no number")
+    }
+}

@@ -1,0 +1,292 @@
+//! One contender's turn: fresh pods, a start, and what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::api::Wire;
+use crate::checks::{self, World};
+use crate::cluster::Cluster;
+use crate::contender::{Bare, Contender};
+use crate::process::{self, Memory, Process};
+use crate::watch::{Change, PodName, Watch};
+
+/// The pods of a turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) namespace: String,
+    pub(crate) turn: usize,
+    pub(crate) count: usize,
+}
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// After the last binding, until events and constraints are looked at.
+    pub(crate) events: Duration,
+    /// After the last binding, until memory is looked at.
+    pub(crate) settle: Duration,
+    /// Without a binding, until the turn is given up.
+    pub(crate) patience: Duration,
+}
+
+/// What came of a turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) pods: usize,
+    /// Of one of them, in the end, as the API server keeps it.
+    pub(crate) pod_bytes: usize,
+    /// From the start to the first binding.
+    pub(crate) until_first: Duration,
+    /// From the first binding to the last.
+    pub(crate) bound: Duration,
+    /// From the first binding until the last event was there.
+    pub(crate) written: Duration,
+    /// Of the API server, as long as it was written to.
+    pub(crate) server_cpu: Duration,
+    /// Of the scheduler, if the contender is one.
+    pub(crate) scheduler: Option<Cost>,
+    /// How many pods have their event Scheduled.
+    pub(crate) events: usize,
+    pub(crate) violations: Vec<String>,
+}
+
+/// What a scheduler took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// Until the first binding.
+    pub(crate) starting: Duration,
+    /// From then until all was written.
+    pub(crate) scheduling: Duration,
+    /// When it had had time to settle.
+    pub(crate) memory: Memory,
+}
+
+/// What was seen of a turn beside its outcome, to do it again.
+pub(crate) struct Seen {
+    pub(crate) changes: Vec<(PodName, Change)>,
+    pub(crate) events: Vec<Value>,
+}
+
+/// Whose processor time is read.
+#[derive(Clone, Copy)]
+struct Meter {
+    server: u32,
+    scheduler: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    server: Duration,
+    scheduler: Option<Duration>,
+}
+
+/// The first and the last binding.
+struct Bindings {
+    first: Sample,
+    last: Sample,
+    changes: Vec<(PodName, Change)>,
+}
+
+impl Names {
+    pub(crate) fn pod(&self, index: usize) -> PodName {
+        PodName { namespace: self.namespace.clone(), name: format!("{}{index:06}", self.prefix()) }
+    }
+
+    /// Which of them a pod is, if it is one.
+    pub(crate) fn index(&self, pod: &PodName) -> Option<usize> {
+        let index = pod.name.strip_prefix(&self.prefix())?.parse().ok()?;
+        (pod.namespace == self.namespace && index < self.count).then_some(index)
+    }
+
+    fn prefix(&self) -> String {
+        format!("pod-{:03}-", self.turn)
+    }
+}
+
+impl Meter {
+    fn sample(self) -> Result<Sample> {
+        let at = Instant::now();
+        let scheduler = self.scheduler.map(process::cpu).transpose()?;
+        Ok(Sample { at, server: process::cpu(self.server)?, scheduler })
+    }
+}
+
+/// Has a contender do its turn, and leaves nothing behind.
+pub(crate) async fn take(
+    cluster: &Cluster,
+    contender: &Contender,
+    names: &Names,
+    waits: Waits,
+) -> Result<(Outcome, Seen)> {
+    cluster.create_pods(names).await?;
+    cluster.rest().await?;
+    let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", names.namespace);
+    let before = checks::count(&mut cluster.admin.connect(Wire::Http1).await?, &path).await?;
+    let watch = Watch::begin(&cluster.admin, names.clone()).await?;
+    let progress = |done: usize| cluster.progress.at(contender.name(), "bind", done, names.count);
+    let turn = Turn { cluster, names, waits, watch, progress };
+    let (mut outcome, seen) = match contender {
+        Contender::Scheduler(scheduler) => turn.schedule(scheduler.start(cluster)?, &path, before).await?,
+        Contender::Bare(bare) => turn.write(bare, &path, before).await?,
+    };
+    outcome.pod_bytes = cluster.pod_bytes(names).await?;
+    cluster.delete_pods(names).await?;
+    let gone = |(pod, change): &(PodName, Change)| matches!(change, Change::Deleted).then(|| pod.clone());
+    cluster.restore(&seen.changes.iter().filter_map(gone).collect()).await?;
+    Ok((outcome, seen))
+}
+
+struct Turn<'a, P> {
+    cluster: &'a Cluster,
+    names: &'a Names,
+    waits: Waits,
+    watch: Watch,
+    progress: P,
+}
+
+impl<P: Fn(usize)> Turn<'_, P> {
+    async fn schedule(
+        mut self,
+        mut scheduler: Process,
+        path: &str,
+        before: usize,
+    ) -> Result<(Outcome, Seen)> {
+        let meter = Meter { server: self.cluster.server, scheduler: Some(scheduler.id()) };
+        let bindings = self.bindings(meter, &mut || scheduler.check_alive()).await;
+        let bindings = bindings.with_context(|| format!("its last words:\n{}", scheduler.last_words()))?;
+        let last = bindings.last.at;
+        let end = self.written(meter, path, before, last + self.waits.events).await?;
+        until(last + self.waits.events).await;
+        let (mut outcome, seen) = self.outcome(scheduler.started, bindings, end, path).await?;
+        until(last + self.waits.settle).await;
+        scheduler.check_alive()?;
+        if let Some(cost) = &mut outcome.scheduler {
+            cost.memory = process::memory(scheduler.id())?;
+        }
+        Ok((outcome, seen))
+    }
+
+    async fn write(mut self, bare: &Bare, path: &str, before: usize) -> Result<(Outcome, Seen)> {
+        let meter = Meter { server: self.cluster.server, scheduler: None };
+        let calls = bare.script.calls(self.names, bare.encoding)?;
+        let started = Instant::now();
+        let failed = Arc::new(AtomicBool::new(false));
+        let (server, way, fails) = (self.cluster.scheduler.clone(), bare.way, Arc::clone(&failed));
+        let writing = tokio::spawn(async move {
+            let sent = server.send_all(way.wire, way.in_flight, calls, |_, _| ()).await;
+            fails.store(sent.is_err(), Ordering::Relaxed);
+            sent
+        });
+        let check = &mut || {
+            ensure!(!failed.load(Ordering::Relaxed), "a write failed");
+            Ok(())
+        };
+        let bindings = self.bindings(meter, check).await;
+        if bindings.is_err() && failed.load(Ordering::Relaxed) {
+            writing.await??;
+            bail!("a write failed");
+        }
+        let bindings = bindings?;
+        writing.await??;
+        let deadline = bindings.last.at + self.waits.events;
+        let end = self.written(meter, path, before, deadline).await?;
+        self.outcome(started, bindings, end, path).await
+    }
+
+    /// Waits until all pods are bound.
+    async fn bindings(&mut self, meter: Meter, check: &mut dyn FnMut() -> Result<()>) -> Result<Bindings> {
+        /// How often is looked whether anybody is still there.
+        const LOOK: Duration = Duration::from_millis(500);
+        let (mut changes, mut bound, mut first) = (Vec::new(), 0, None);
+        let mut heard = Instant::now();
+        loop {
+            let Some(news) = self.watch.next(LOOK).await? else {
+                check()?;
+                let (all, waited) = (self.names.count, self.waits.patience.as_secs());
+                ensure!(
+                    heard.elapsed() < self.waits.patience,
+                    "{bound} of {all} pods are bound, and none since {waited} s"
+                );
+                continue;
+            };
+            for (pod, change) in news {
+                if matches!(change, Change::Bound { .. }) {
+                    heard = Instant::now();
+                    bound += 1;
+                    if first.is_none() {
+                        first = Some(meter.sample()?);
+                    }
+                    (self.progress)(bound);
+                }
+                changes.push((pod, change));
+            }
+            if let Some(first) = first.filter(|_| bound == self.names.count) {
+                return Ok(Bindings { first, last: meter.sample()?, changes });
+            }
+        }
+    }
+
+    /// Waits until every pod has an event, and says when that was; or when the last came, if some do not.
+    async fn written(&self, meter: Meter, path: &str, before: usize, deadline: Instant) -> Result<Sample> {
+        const LOOK: Duration = Duration::from_millis(25);
+        let mut connection = self.cluster.admin.connect(Wire::Http1).await?;
+        let (mut seen, mut last) = (0, meter.sample()?);
+        loop {
+            let count = checks::count(&mut connection, path).await?.saturating_sub(before);
+            if count > seen {
+                (seen, last) = (count, meter.sample()?);
+            }
+            if seen >= self.names.count || Instant::now() > deadline {
+                return Ok(last);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn outcome(
+        &self,
+        started: Instant,
+        bindings: Bindings,
+        end: Sample,
+        path: &str,
+    ) -> Result<(Outcome, Seen)> {
+        let Bindings { first, last, changes } = bindings;
+        let events: Vec<Value> = checks::list(&self.cluster.admin, path).await?;
+        let about = |event: &Value| {
+            let text = |key: &str| event["regarding"][key].as_str().unwrap_or_default().to_owned();
+            self.names.index(&PodName { namespace: text("namespace"), name: text("name") })
+        };
+        let mut found = vec![false; self.names.count];
+        for pod in events.iter().filter(|event| event["reason"] == "Scheduled").filter_map(about) {
+            found[pod] = true;
+        }
+        let violations = World::read(&self.cluster.admin).await?.violations()?;
+        let scheduler = first.scheduler.zip(end.scheduler).map(|(starting, end)| Cost {
+            starting,
+            scheduling: end.saturating_sub(starting),
+            memory: Memory::default(),
+        });
+        let outcome = Outcome {
+            pods: self.names.count,
+            pod_bytes: 0,
+            until_first: first.at - started,
+            bound: last.at - first.at,
+            written: end.at.max(last.at) - first.at,
+            server_cpu: end.server.saturating_sub(first.server),
+            scheduler,
+            events: found.into_iter().filter(|found| *found).count(),
+            violations,
+        };
+        Ok((outcome, Seen { changes, events }))
+    }
+}
+
+async fn until(moment: Instant) {
+    tokio::time::sleep_until(moment.into()).await;
+}

@@ -1,0 +1,122 @@
+//! A watch of all pods, which says when which pod was bound, and what else changed.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::api::{Call, Connection, PROTOBUF_WATCH, Server, Wire};
+use crate::proto;
+use crate::turn::Names;
+
+/// A pod's namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PodName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// What became of a pod.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Bound {
+        node: String,
+    },
+    /// Its status is another; as one would patch it.
+    Status(Value),
+    Deleted,
+}
+
+/// The watch.
+pub(crate) struct Watch {
+    // The watch lasts as long as its connection.
+    _connection: Connection,
+    frames: Incoming,
+    unread: Vec<u8>,
+    /// The pods that are to be bound.
+    names: Names,
+    /// Those of them that are.
+    bound: HashSet<usize>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+impl Watch {
+    /// Watches what happens from now on, while these pods are bound.
+    pub(crate) async fn begin(server: &Server, names: Names) -> Result<Self> {
+        let list: List = server.read("/api/v1/pods?limit=1").await?;
+        let version = list.metadata.resource_version;
+        let path = format!("/api/v1/pods?watch=true&timeoutSeconds=7200&resourceVersion={version}");
+        let mut connection = server.connect(Wire::Http1).await?;
+        let answer = connection.open(&Call::get(path, PROTOBUF_WATCH)).await?;
+        ensure!(answer.status().is_success(), "watch pods: {}", answer.status());
+        let frames = answer.into_body();
+        Ok(Self { _connection: connection, frames, unread: Vec::new(), names, bound: HashSet::new() })
+    }
+
+    /// The next changes, unless none come for so long.
+    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<Vec<(PodName, Change)>>> {
+        let Ok(frame) = tokio::time::timeout(patience, self.frames.frame()).await else { return Ok(None) };
+        let frame = frame.context("the API server has ended the watch")??;
+        self.unread.extend_from_slice(frame.data_ref().context("a watch has no trailers")?);
+        let (mut changes, mut read) = (Vec::new(), 0);
+        while let Some((head, rest)) = self.unread[read..].split_first_chunk::<4>() {
+            let Some(event) = rest.get(..u32::from_be_bytes(*head) as usize) else { break };
+            read += 4 + event.len();
+            changes.extend(change(event, &self.names, &mut self.bound)?);
+        }
+        self.unread.drain(..read);
+        Ok(Some(changes))
+    }
+}
+
+/// What an event says. Additions say nothing: who creates a pod knows it.
+fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Option<(PodName, Change)>> {
+    let kind = proto::text(event, 1);
+    let object = proto::field(event, 2).and_then(|object| proto::field(object, 1)).and_then(proto::object);
+    let object = object.with_context(|| format!("an event {kind:?} has no object"))?;
+    ensure!(kind != "ERROR", "the watch failed: {}", proto::text(object, 3));
+    let metadata = proto::field(object, 1).context("a pod has no metadata")?;
+    let spec = proto::field(object, 2).unwrap_or_default();
+    let pod =
+        PodName { namespace: proto::text(metadata, 3).to_owned(), name: proto::text(metadata, 1).to_owned() };
+    let node = proto::text(spec, 10);
+    Ok(match kind {
+        "DELETED" => Some((pod, Change::Deleted)),
+        "MODIFIED" if !node.is_empty() && names.index(&pod).is_some_and(|index| bound.insert(index)) => {
+            Some((pod, Change::Bound { node: node.to_owned() }))
+        }
+        "MODIFIED" => {
+            let status = status(proto::field(object, 3).unwrap_or_default());
+            Some((pod, Change::Status(status)))
+        }
+        _ => None,
+    })
+}
+
+/// The part of a status that schedulers write.
+fn status(status: &[u8]) -> Value {
+    let conditions = proto::fields(status).filter(|(number, _)| *number == 2).map(|(_, condition)| {
+        json!({
+            "type": proto::text(condition, 1), "status": proto::text(condition, 2),
+            "reason": proto::text(condition, 5), "message": proto::text(condition, 6),
+        })
+    });
+    json!({ "status": {
+        "conditions": conditions.collect::<Vec<_>>(),
+        "nominatedNodeName": proto::text(status, 11),
+    } })
+}

@@ -1,0 +1,230 @@
+//! What is in the cluster, and what is to be scheduled: the workloads beside the benchmarks, as objects.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use supercargo_benches::workload::{Library, Op, Params};
+
+/// A workload that is run: nodes, pods that are bound from the beginning, and pods that are to be scheduled.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    nodes: Vec<Nodes>,
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    bound: Vec<Pods>,
+    measured: Pods,
+}
+
+/// How many of everything, where it is not what the workload says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) nodes: Option<usize>,
+    pub(crate) bound: Option<usize>,
+    pub(crate) pods: Option<usize>,
+}
+
+/// Nodes that are alike but for a label whose values they have in turn.
+#[derive(Clone, Debug)]
+struct Nodes {
+    count: usize,
+    template: Value,
+    label: Option<(String, Vec<String>)>,
+}
+
+/// Pods that are alike.
+#[derive(Clone, Debug)]
+struct Pods {
+    count: usize,
+    namespace: String,
+    template: Value,
+}
+
+/// How large pods are as the API server keeps them, managedFields included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Size {
+    /// 2 KB: as the workload has them
+    Small,
+    /// 9.5 KB: with a second container, variables, probes and volumes
+    Large,
+}
+
+/// Whom the pods are for.
+pub(crate) const SCHEDULER: &str = "versus";
+/// The size of a workload in which each node has a pod.
+const PREFERRED: &str = "OneBoundPodPerNode";
+
+impl Workload {
+    /// The workload of a name. It is taken in the size in which each node has one pod, if it has that one.
+    pub(crate) fn named(name: &str, scale: Scale) -> Result<Self> {
+        let library = Library::here();
+        let all = library.workloads()?;
+        let found = all.iter().find(|workload| workload.name == name).with_context(|| {
+            let names: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
+            format!("there is no workload {name}: there are {}", names.join(", "))
+        })?;
+        let size = found.size(Some(PREFERRED).filter(|size| found.has_size(size)))?;
+        let params = found.scaled(&size.params, scale.nodes, scale.pods);
+        let mut workload = Self::of(name, &found.ops, &params, &library)?;
+        if let Some(wanted) = scale.bound {
+            let there = workload.bound_count();
+            ensure!(there > 0 || wanted == 0, "{name} has no bound pods that there could be more of");
+            for pods in &mut workload.bound {
+                pods.count = pods.count * wanted / there.max(1);
+            }
+        }
+        Ok(workload)
+    }
+
+    fn of(name: &str, ops: &[Op], params: &Params, library: &Library) -> Result<Self> {
+        let (mut nodes, mut namespaces) = (Vec::new(), BTreeMap::new());
+        let (mut bound, mut measured) = (Vec::new(), None);
+        for op in ops {
+            match op {
+                Op::CreateNodes {
+                    count,
+                    node_template,
+                    label_node_prepare_strategy,
+                    csi_node_allocatable,
+                } if csi_node_allocatable.is_empty() => {
+                    let label = label_node_prepare_strategy.clone();
+                    nodes.push(Nodes {
+                        count: count.of(params)?,
+                        template: library.template(node_template)?,
+                        label: label.map(|label| (label.label_key, label.label_values)),
+                    });
+                }
+                Op::CreateNamespaces { count, prefix, labels } => {
+                    let names = (0..count.of(params)?).map(|index| format!("{prefix}-{index}"));
+                    namespaces.extend(names.map(|name| (name, labels.clone())));
+                }
+                Op::CreatePods {
+                    count,
+                    pod_template,
+                    namespace,
+                    persistent_volume_template: None,
+                    persistent_volume_claim_template: None,
+                    collect_metrics,
+                    delete_pods_per_second: 0,
+                    ..
+                } => {
+                    let template = library.template(pod_template)?;
+                    let pods = Pods { count: count.of(params)?, namespace: namespace.clone(), template };
+                    if *collect_metrics {
+                        measured = Some(pods);
+                    } else {
+                        bound.push(pods);
+                    }
+                }
+                other => bail!("{name} does what is not done on a real control plane here: {other:?}"),
+            }
+        }
+        let measured = measured.with_context(|| format!("{name} measures nothing"))?;
+        ensure!(measured.count > 0, "{name} measures no pods");
+        Ok(Self { name: name.to_owned(), nodes, namespaces, bound, measured })
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.iter().map(|nodes| nodes.count).sum()
+    }
+
+    pub(crate) fn bound_count(&self) -> usize {
+        self.bound.iter().map(|pods| pods.count).sum()
+    }
+
+    pub(crate) fn measured_count(&self) -> usize {
+        self.measured.count
+    }
+
+    /// Where the pods are that are scheduled.
+    pub(crate) fn measured_namespace(&self) -> &str {
+        &self.measured.namespace
+    }
+
+    /// The namespaces to create.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = Value> {
+        self.namespaces.iter().map(|(name, labels)| {
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        })
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Value> {
+        let all = self.nodes.iter().flat_map(|nodes| (0..nodes.count).map(move |index| (nodes, index)));
+        all.enumerate().map(|(index, (nodes, of_kind))| nodes.node(&node_name(index), of_kind))
+    }
+
+    /// The pods that are bound from the beginning, spread evenly over the nodes.
+    pub(crate) fn bound_pods(&self, size: Size) -> impl Iterator<Item = Value> {
+        let nodes = self.node_count().max(1);
+        let all = self.bound.iter().flat_map(|pods| (0..pods.count).map(move |_| pods));
+        all.enumerate().map(move |(index, pods)| {
+            let mut pod = pods.pod(&format!("bound-{index:06}"), size);
+            pod["spec"]["nodeName"] = json!(node_name(index % nodes));
+            pod
+        })
+    }
+
+    /// A pod that is to be scheduled.
+    pub(crate) fn measured_pod(&self, name: &str, size: Size) -> Value {
+        self.measured.pod(name, size)
+    }
+}
+
+fn node_name(index: usize) -> String {
+    format!("node-{index:06}")
+}
+
+impl Nodes {
+    fn node(&self, name: &str, index: usize) -> Value {
+        let mut node = self.template.clone();
+        let metadata = &mut node["metadata"];
+        metadata["name"] = json!(name);
+        metadata["labels"]["kubernetes.io/hostname"] = json!(name);
+        if let Some((key, values)) = &self.label
+            && let Some(value) = index.checked_rem(values.len()).and_then(|index| values.get(index))
+        {
+            metadata["labels"][key] = json!(value);
+        }
+        node
+    }
+}
+
+impl Pods {
+    fn pod(&self, name: &str, size: Size) -> Value {
+        let mut pod = self.template.clone();
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["namespace"] = json!(self.namespace);
+        pod["spec"]["schedulerName"] = json!(SCHEDULER);
+        if size == Size::Large {
+            enlarge(&mut pod);
+        }
+        pod
+    }
+}
+
+/// Adds what makes a pod large and does not matter to a scheduler.
+fn enlarge(pod: &mut Value) {
+    let probe = |path: &str| json!({"httpGet": {"path": path, "port": 8080}, "periodSeconds": 5});
+    let variable =
+        |i: usize| json!({"name": format!("SETTING_{i:02}"), "value": format!("value-{i:02}-of-a-setting")});
+    let sidecar = json!({
+        "name": "sidecar", "image": "registry.example/sidecar:1.27",
+        "env": (0..22).map(variable).collect::<Vec<_>>(),
+        "readinessProbe": probe("/ready"),
+        "volumeMounts": [{"name": "cache", "mountPath": "/cache"}, {"name": "info", "mountPath": "/info"}],
+    });
+    if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
+        if let Some(first) = containers.first_mut() {
+            first["env"] = (22..45).map(variable).collect();
+            first["livenessProbe"] = probe("/live");
+            first["readinessProbe"] = probe("/ready");
+        }
+        containers.push(sidecar);
+    }
+    let field = json!({"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}});
+    pod["spec"]["volumes"] =
+        json!([{"name": "cache", "emptyDir": {}}, {"name": "info", "downwardAPI": {"items": [field]}}]);
+    pod["metadata"]["annotations"]["prometheus.io/scrape"] = json!("true");
+}

@@ -1,0 +1,93 @@
+//! Nodes that are too small whoever goes are told from sums, and nothing is tried that cannot matter.
+
+use std::cell::Cell;
+
+use supercargo_framework::PodTotals;
+
+use super::*;
+
+/// [`ByCpu`] that can tell from sums, and counts how often it is asked.
+#[derive(Default)]
+struct Foreseeing {
+    at_first: Cell<usize>,
+    again: Cell<usize>,
+}
+
+fn count(calls: &Cell<usize>) {
+    calls.set(calls.get() + 1);
+}
+
+impl RunFilters for Foreseeing {
+    fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        count(&self.at_first);
+        ByCpu.run_filters(state, pod, node)
+    }
+
+    fn run_filters_again(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        count(&self.again);
+        ByCpu.run_filters(state, pod, node)
+    }
+
+    fn filter_totals(
+        &self,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        totals: &PodTotals,
+    ) -> Option<Status> {
+        let others = super::pod("others").request("cpu", &format!("{}m", totals.requested.milli_cpu));
+        Some(ByCpu.run_filters(state, pod, &node_info((**node.node()).clone(), [others.build()])))
+    }
+
+    fn follow_pods(&self) -> bool {
+        false
+    }
+
+    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        panic!("no state follows the pods")
+    }
+
+    fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        panic!("no state follows the pods")
+    }
+
+    fn extend_preemption(
+        &self,
+        pod: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        ByCpu.extend_preemption(pod, candidates)
+    }
+}
+
+/// The answer, and how often the filters ran at first and again.
+pub(super) fn with_foresight(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> (Answer, usize, usize) {
+    let filters = Foreseeing::default();
+    let answer = run(&Driver::new(NAME).points, pod, cluster, objects, &filters, None);
+    (answer, filters.at_first.get(), filters.again.get())
+}
+
+#[test]
+fn a_node_that_is_too_small_whoever_goes_is_not_tried() {
+    let full = |name: &str| {
+        let low = |i: u32| cpus(&format!("{name}-low-{i}"), 1);
+        four(name, [cpus(&format!("{name}-high"), 2).priority(9), low(1), low(2)])
+    };
+    let cluster = nodes([full("a"), full("b"), four("c", [cpus("equal", 4).priority(1)])]);
+    let high = || cpus("p", 3).priority(1);
+    let (answer, at_first, again) = with_foresight(high(), &cluster, &Objects::default());
+    assert_eq!(answer, post_filter(high(), &cluster, &Objects::default()));
+    let status = none_found(
+        "0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 Insufficient cpu.",
+    );
+    assert_eq!((answer.status, at_first, again), (status, 0, 0));
+}
+
+#[test]
+fn where_room_can_be_made_filters_run_once_for_each_pod_that_might_stay() {
+    let cluster = nodes([four("a", [cpus("one", 1), cpus("two", 2), cpus("other", 1)])]);
+    let high = || cpus("p", 2).priority(1);
+    let (answer, at_first, again) = with_foresight(high(), &cluster, &Objects::default());
+    assert_eq!(answer, post_filter(high(), &cluster, &Objects::default()));
+    assert_eq!((at_first, again), (0, 3));
+}

@@ -1,0 +1,121 @@
+//! The filters as PostFilter plugins run them: on nodes as they would be.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters, Scope};
+use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
+
+use crate::cycle::{Cycle, SkippedFilters};
+use crate::filtering::{Filters, named_error};
+use crate::profile::Named;
+
+/// The filters of one cycle, told apart by what matters to them.
+pub(crate) struct Trials<'a, 'c> {
+    cycle: &'a Cycle<'c>,
+    filters: Filters<'a>,
+    /// Those to which the pods on the node matter, or which look at a state that follows the pods.
+    of_pods: Filters<'a>,
+    /// The PreFilter plugins whose state follows the pods of a trial.
+    followers: SmallVec<[&'a Named<dyn PreFilterPlugin>; 4]>,
+}
+
+impl<'a, 'c> Trials<'a, 'c> {
+    /// For trials that begin with this state.
+    pub(crate) fn new(cycle: &'a Cycle<'c>, state: &CycleState) -> Self {
+        let skipped = state.read::<SkippedFilters>().cloned().unwrap_or_default();
+        let pre_filters = cycle.profile.pre_filter.iter();
+        let followers: SmallVec<[_; 4]> = pre_filters
+            .filter(|named| !skipped.0.contains(&named.name) && named.plugin.extensions().is_some())
+            .collect();
+        let filters = cycle.filters(state);
+        let follows = |name| followers.iter().any(|follower: &&Named<_>| follower.name == name);
+        let depends_on_pods = |filter: &&&Named<dyn FilterPlugin>| {
+            filter.plugin.scope(state, cycle.pod) == Scope::Node || follows(filter.name)
+        };
+        let of_pods = filters.iter().filter(depends_on_pods).copied().collect();
+        Self { cycle, filters, of_pods, followers }
+    }
+
+    fn follow(&self, verb: &str, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
+        for Named { name, plugin } in &self.followers {
+            self.cycle.running.set("PreFilterExtensions", name);
+            let status = call(&**plugin);
+            if !status.is_success() {
+                return named_error(verb, name, &status);
+            }
+        }
+        Status::success()
+    }
+}
+
+impl RunFilters for Trials<'_, '_> {
+    fn run_filters(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
+        self.cycle.filter_with_nominated(&self.filters, state, node)
+    }
+
+    fn run_filters_again(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
+        self.cycle.filter_with_nominated(&self.of_pods, state, node)
+    }
+
+    fn filter_totals(
+        &self,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        totals: &PodTotals,
+    ) -> Option<Status> {
+        let cycle = self.cycle;
+        if self.follow_pods() || cycle.is_promised(node) {
+            return None;
+        }
+        for filter in &self.filters {
+            let Named { name, plugin } = filter;
+            cycle.running.set("Filter", name);
+            let status = if self.of_pods.iter().any(|of_pods| of_pods.name == *name) {
+                plugin.filter_totals(cycle.cx, state, pod, node, totals)?
+            } else {
+                plugin.filter(cycle.cx, state, pod, node)
+            };
+            if status.is_rejected() {
+                return Some(status.by(*name));
+            }
+            if !status.is_success() {
+                return None;
+            }
+        }
+        Some(Status::success())
+    }
+
+    fn follow_pods(&self) -> bool {
+        !self.followers.is_empty()
+    }
+
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
+        self.follow("AddPod", &mut |plugin| match plugin.extensions() {
+            Some(extensions) => extensions.add_pod(state, pod, added, node),
+            None => Status::success(),
+        })
+    }
+
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        removed: &PodInfo,
+        node: &NodeInfo,
+    ) -> Status {
+        self.follow("RemovePod", &mut |plugin| match plugin.extensions() {
+            Some(extensions) => extensions.remove_pod(state, pod, removed, node),
+            None => Status::success(),
+        })
+    }
+
+    fn extend_preemption(
+        &self,
+        pod: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        self.cycle.extend_candidates(pod, candidates)
+    }
+}
