@@ -13,7 +13,7 @@ use crate::Rule;
 
 /// How often each rule must apply in the histories of continuous integration. It must apply 1,000 times where there are
 /// enough more.
-const LEAST: u64 = 25;
+const LEAST: u64 = 50;
 
 /// What a run has been through.
 #[derive(Clone, Debug, Default)]
