@@ -207,8 +207,8 @@ impl Plan {
     /// A pod of this name, as it was created, and the name of what it shares with others; `None` if there is none.
     pub fn pod_named(&self, name: &str) -> Option<(String, Value)> {
         if name.starts_with(CHURN) {
-            let templates = self.churn.iter().flat_map(|churn| &churn.templates);
-            return Some((CHURN.to_owned(), templates.cloned().find(|template| template["kind"] == "Pod")?));
+            let mut templates = self.churn.iter().flat_map(|churn| &churn.templates);
+            return Some((CHURN.to_owned(), templates.find(|template| template["kind"] == "Pod")?.clone()));
         }
         let mut parts = name.strip_prefix("pod-")?.split('-').map(str::parse::<usize>);
         let (number, i) = (parts.next()?.ok()?, parts.next()?.ok()?);
@@ -277,7 +277,7 @@ impl Plan {
         match self.signatures {
             Signatures::Identical => {}
             Signatures::Many(count) => {
-                set_signature(pod, (mix(self.seed ^ i as u64) % count as u64) as usize)
+                set_signature(pod, (mix(self.seed ^ i as u64) % count as u64) as usize);
             }
             Signatures::UniqueLabels => {
                 pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] =

@@ -172,12 +172,17 @@ impl Args {
         let mut params = workload.scaled(&size.params, nodes, pods);
         if self.test && workload.nodes(&size.params) == 0 {
             // What does not go with the nodes is not much either.
-            params.values_mut().for_each(|count| *count = (*count).min(100));
+            for count in params.values_mut() {
+                *count = (*count).min(100);
+            }
         }
         if self.million {
             // The pods are those that are measured.
-            let before = |name: &str| name != MEASURED && name.ends_with("Pods");
-            params.iter_mut().filter(|(name, _)| before(name)).for_each(|(_, count)| *count = 0);
+            for (_, count) in
+                params.iter_mut().filter(|(name, _)| *name != MEASURED && name.ends_with("Pods"))
+            {
+                *count = 0;
+            }
         }
         let measured = params.get(MEASURED).copied().unwrap_or_default();
         if measured == 0 {
