@@ -86,6 +86,8 @@ pub(crate) enum Output {
 pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) size: String,
+    /// What it is called: the workload, and the size if one was asked for.
+    pub(crate) title: String,
     pub(crate) params: Params,
     pub(crate) signatures: Signatures,
 }
@@ -188,6 +190,10 @@ impl Args {
         if measured == 0 {
             return Err(anyhow!("{} measures no pods", workload.name));
         }
-        Ok(Task { workload: workload.clone(), size: size.name.clone(), params, signatures })
+        let title = match self.size_name() {
+            Some(size) => format!("{}, {size}", workload.name),
+            None => workload.name.clone(),
+        };
+        Ok(Task { workload: workload.clone(), size: size.name.clone(), title, params, signatures })
     }
 }
