@@ -151,6 +151,12 @@ impl Cluster {
         }
     }
 
+    fn report_all(&mut self, violations: Vec<String>) {
+        for violation in violations {
+            self.report(violation);
+        }
+    }
+
     fn check_requests(&mut self) {
         let over = |node: &Node| {
             let (offers, holds) = (node.offers, node.holds);
@@ -161,9 +167,7 @@ impl Cluster {
             (!within).then(|| format!("{} holds {holds:?} and offers {offers:?}", node.name))
         };
         let over: Vec<_> = self.nodes.iter().filter_map(over).collect();
-        for violation in over {
-            self.report(violation);
-        }
+        self.report_all(over);
     }
 
     fn check_node_affinity(&mut self, at: usize) {
@@ -178,9 +182,7 @@ impl Cluster {
             .filter(wrong)
             .map(|node| format!("{} is no node for pods like {}", self.nodes[*node].name, kind.labels))
             .collect();
-        for violation in found {
-            self.report(violation);
-        }
+        self.report_all(found);
     }
 
     fn check_pod_affinity(&mut self, at: usize) {
@@ -245,9 +247,7 @@ impl Cluster {
                 wrong.push(format!("{}: {others} others in the {key} of a pod that says {term}", node.name));
             }
         }
-        for violation in wrong {
-            self.report(violation);
-        }
+        self.report_all(wrong);
     }
 
     fn check_spread(&mut self, at: usize) {

@@ -208,7 +208,7 @@ impl Plan {
     pub fn pod_named(&self, name: &str) -> Option<(String, Value)> {
         if name.starts_with(CHURN) {
             let mut templates = self.churn.iter().flat_map(|churn| &churn.templates);
-            return Some((CHURN.to_owned(), templates.find(|template| template["kind"] == "Pod").cloned()?));
+            return Some((CHURN.to_owned(), templates.find(|template| template["kind"] == "Pod")?.clone()));
         }
         let mut parts = name.strip_prefix("pod-")?.split('-').map(str::parse::<usize>);
         let (number, i) = (parts.next()?.ok()?, parts.next()?.ok()?);

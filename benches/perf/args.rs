@@ -86,6 +86,8 @@ pub(crate) enum Output {
 pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) size: String,
+    /// What it is called: the workload, and the size if one was asked for.
+    pub(crate) title: String,
     pub(crate) params: Params,
     pub(crate) signatures: Signatures,
 }
@@ -178,13 +180,20 @@ impl Args {
         }
         if self.million {
             // The pods are those that are measured.
-            let before = |name: &str| name != MEASURED && name.ends_with("Pods");
-            params.iter_mut().filter(|(name, _)| before(name)).for_each(|(_, count)| *count = 0);
+            for (_, count) in
+                params.iter_mut().filter(|(name, _)| *name != MEASURED && name.ends_with("Pods"))
+            {
+                *count = 0;
+            }
         }
         let measured = params.get(MEASURED).copied().unwrap_or_default();
         if measured == 0 {
             return Err(anyhow!("{} measures no pods", workload.name));
         }
-        Ok(Task { workload: workload.clone(), size: size.name.clone(), params, signatures })
+        let title = match self.size_name() {
+            Some(size) => format!("{}, {size}", workload.name),
+            None => workload.name.clone(),
+        };
+        Ok(Task { workload: workload.clone(), size: size.name.clone(), title, params, signatures })
     }
 }

@@ -15,6 +15,7 @@ use crate::run::Outcome;
 pub(crate) struct Row {
     pub(crate) workload: String,
     size: String,
+    title: String,
     pub(crate) nodes: usize,
     pods: usize,
     pub(crate) signatures: Signatures,
@@ -145,6 +146,7 @@ impl Row {
         Self {
             workload: task.workload.name.clone(),
             size: task.size.clone(),
+            title: task.title.clone(),
             nodes: plan.node_count(),
             pods: plan.measured(),
             signatures: task.signatures,
@@ -238,18 +240,17 @@ pub(crate) fn table(rows: &[Row]) -> String {
     let mut out = String::new();
     let mut heading = String::new();
     for row in rows {
-        // A String takes all that is written to it.
-        let this = format!("{}, {}", row.workload, row.size);
-        if this != heading {
+        if row.title != heading {
             if heading.is_empty() {
+                // A String takes all that is written to it.
                 _ = writeln!(
                     out,
                     "{:>9}  {:<22}{:>10}{:>10}{:>10}{:>10}{:>7}",
                     "nodes", "pods", "1/s", "mean µs", "p50 µs", "p99 µs", "times"
                 );
             }
-            _ = writeln!(out, "\n{this}");
-            heading = this;
+            _ = writeln!(out, "\n{}", row.title);
+            heading.clone_from(&row.title);
         }
         for (at, line) in row.lines().iter().enumerate() {
             let nodes = if at == 0 { grouped(row.nodes as u64) } else { String::new() };
