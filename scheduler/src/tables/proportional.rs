@@ -48,6 +48,11 @@ impl Proportional {
         made
     }
 
+    /// Whether all feasible nodes have 0, and so the same score.
+    pub(super) fn is_flat(&self) -> bool {
+        self.raw.is_empty()
+    }
+
     /// Whether a raw score counts for what it is in proportion to. One that is greater belongs to a node of a domain that
     /// is ruled out.
     pub(super) fn covers(&self, raw: i64) -> bool {

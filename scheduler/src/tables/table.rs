@@ -218,6 +218,13 @@ impl Table {
                 Some(_) => {
                     let share = self.proportional.iter().find(|share| share.judge == judge);
                     let share = share.ok_or(Refusal::Passing)?;
+                    if share.is_flat() {
+                        let same = share.score(0);
+                        for sum in &mut sums {
+                            *sum += same * weight;
+                        }
+                        continue;
+                    }
                     for ((sum, raw), feasible) in sums.iter_mut().zip(rows).zip(feasible) {
                         let score = share.score(*raw);
                         let counts = *feasible & share.covers(*raw);
