@@ -3,86 +3,16 @@
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use supercargo_framework::context::Context;
-use supercargo_framework::plugin::{Applied, FilterPlugin, PreFilter, Scope, ScorePlugin};
-use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Nodes, PodInfo, Status};
+use supercargo_framework::plugin::{Applied, PreFilter, Scope};
+use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
 use super::Refusal;
-use super::layout::{Keys, Topology};
+use super::again::{Again, Because, Row, concerned};
+use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdicts, View, coarse_keys};
 use super::reads::Reads;
-use super::rule::{Rule, Rules};
-use crate::changes::{Change, ChangeLog, Cursor};
-use crate::cycle::Running;
+use super::rule::Rule;
+use crate::changes::{Change, Cursor};
 use crate::profile::Judge;
-
-/// What a table is brought up to date with.
-pub(super) struct View<'a> {
-    /// Notes what is read.
-    pub(super) cx: &'a Context<'a>,
-    pub(super) nodes: &'a Nodes,
-    pub(super) log: &'a ChangeLog,
-    pub(super) labels_version: u64,
-    pub(super) pod: &'a PodInfo,
-    pub(super) running: &'a Running,
-    pub(super) topology: &'a mut Topology,
-    pub(super) rules: &'a mut Rules,
-    /// How many rows have been brought up to date one by one.
-    pub(super) replays: &'a mut u64,
-}
-
-impl View<'_> {
-    pub(super) fn replayed(&mut self, rows: usize) {
-        *self.replays += rows as u64;
-    }
-}
-
-/// Where a plugin's answers are kept.
-#[derive(Debug)]
-pub(super) enum Answers<T> {
-    /// Here, by [`NodeIndex`].
-    PerNode(Vec<T>),
-    /// Nowhere: they are asked for each domain of these few.
-    PerDomain(Keys),
-}
-
-impl<T> Answers<T> {
-    pub(super) fn keys(&self) -> &[std::sync::Arc<str>] {
-        match self {
-            Self::PerNode(_) => &[],
-            Self::PerDomain(keys) => keys,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::PerNode(rows) => rows.capacity() * size_of::<T>(),
-            Self::PerDomain(_) => 0,
-        }
-    }
-}
-
-/// A verdict: an index of [`Verdicts::statuses`].
-pub(super) type Verdict = u16;
-/// The node passes.
-pub(super) const PASSES: Verdict = 0;
-/// The node does not pass; why has not been asked.
-pub(super) const UNASKED: Verdict = 1;
-
-/// What a filter says.
-#[derive(Debug)]
-pub(super) struct Verdicts {
-    pub(super) answers: Answers<Verdict>,
-    scope: Scope,
-    /// The answers that there are, the plugin named in them.
-    statuses: Vec<Status>,
-}
-
-/// What a score plugin says.
-#[derive(Debug)]
-pub(super) struct Scores {
-    pub(super) answers: Answers<i64>,
-    scope: Scope,
-}
 
 /// A row that is another because of a change elsewhere.
 type Touched = (Cursor, NodeIndex);
@@ -109,8 +39,6 @@ pub(super) struct Column {
     is_broken: bool,
 }
 
-/// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
-const MOST_STATUSES: usize = 4096;
 /// So many touched rows are remembered.
 const MOST_TOUCHED: usize = 1024;
 
@@ -157,8 +85,7 @@ impl Column {
                 Some(keys) => Answers::PerDomain(keys),
                 None => Answers::PerNode(Vec::new()),
             };
-            let statuses = vec![Status::success(), Status::success()];
-            self.verdicts = Some(Verdicts { answers, scope, statuses });
+            self.verdicts = Some(Verdicts { answers, scope, statuses: Statuses::default() });
             self.ask_filter_of_all(view, judge)?;
         }
         if let Some((_, plugin)) = judge.score.as_ref().filter(|_| scores) {
@@ -412,7 +339,7 @@ impl Column {
         if *row == UNASKED {
             *row = verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
         }
-        Ok((*row != PASSES).then(|| verdicts.statuses[*row as usize].clone()))
+        Ok((*row != PASSES).then(|| verdicts.statuses.get(*row).clone()))
     }
 
     /// How many bytes it takes, roughly.
@@ -421,135 +348,6 @@ impl Column {
         let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
         verdicts + scores + self.touched.capacity() * size_of::<Touched>() + size_of::<Self>()
     }
-}
-
-/// The statuses of a column, each once.
-trait Statuses {
-    /// Asks the filter about a node.
-    fn ask(
-        &mut self,
-        view: &View<'_>,
-        judge: &Judge,
-        state: &CycleState,
-        reads: &mut Reads,
-        plugin: &dyn FilterPlugin,
-        index: NodeIndex,
-    ) -> Result<Verdict, Refusal>;
-}
-
-impl Statuses for Vec<Status> {
-    fn ask(
-        &mut self,
-        view: &View<'_>,
-        judge: &Judge,
-        state: &CycleState,
-        reads: &mut Reads,
-        plugin: &dyn FilterPlugin,
-        index: NodeIndex,
-    ) -> Result<Verdict, Refusal> {
-        let node = view.nodes.at(index);
-        view.running.set("Filter", judge.name);
-        let status = plugin.filter(view.cx, state, view.pod, node);
-        reads.note_of_node(view.cx.take_reads(), node.name())?;
-        if status.is_success() {
-            return Ok(PASSES);
-        }
-        if !status.is_rejected() {
-            return Err(Refusal::Passing);
-        }
-        let status = status.by(judge.name);
-        let unasked = UNASKED as usize + 1;
-        let known = self[unasked..].iter().position(|known| *known == status);
-        let place = known.map_or(self.len(), |place| place + unasked);
-        if place == self.len() {
-            if place >= MOST_STATUSES {
-                return Err(Refusal::Passing);
-            }
-            self.push(status);
-        }
-        Ok(place as Verdict)
-    }
-}
-
-impl Scores {
-    pub(super) fn new(view: &mut View<'_>, scope: Scope) -> Self {
-        let answers = match coarse_keys(view, &scope) {
-            Some(keys) => Answers::PerDomain(keys),
-            None => Answers::PerNode(Vec::new()),
-        };
-        Self { answers, scope }
-    }
-
-    pub(super) fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    pub(super) fn ask_of_all(
-        &mut self,
-        view: &View<'_>,
-        name: &'static str,
-        plugin: &dyn ScorePlugin,
-        state: &CycleState,
-        reads: &mut Reads,
-    ) -> Result<(), Refusal> {
-        let Answers::PerNode(rows) = &mut self.answers else { return Ok(()) };
-        rows.clear();
-        rows.resize(view.nodes.columns().len(), 0);
-        view.running.set("Score", name);
-        if plugin.score_columns(view.cx, state, view.pod, view.nodes, rows) {
-            return reads.note_of_all(view.cx.take_reads());
-        }
-        for (index, _) in view.nodes.iter() {
-            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, index)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn ask_again(
-        &mut self,
-        view: &View<'_>,
-        name: &'static str,
-        plugin: &dyn ScorePlugin,
-        state: &CycleState,
-        reads: &mut Reads,
-        due: &[NodeIndex],
-    ) -> Result<(), Refusal> {
-        let Answers::PerNode(rows) = &mut self.answers else { return Ok(()) };
-        rows.resize(view.nodes.columns().len(), 0);
-        for index in due {
-            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.answers.bytes()
-    }
-}
-
-fn ask_score(
-    view: &View<'_>,
-    name: &'static str,
-    plugin: &dyn ScorePlugin,
-    state: &CycleState,
-    reads: &mut Reads,
-    index: NodeIndex,
-) -> Result<i64, Refusal> {
-    let node = view.nodes.at(index);
-    view.running.set("Score", name);
-    let score = plugin.score(view.cx, state, view.pod, node).map_err(|_| Refusal::Passing)?;
-    reads.note_of_node(view.cx.take_reads(), node.name())?;
-    Ok(score)
-}
-
-/// The keys of an answer by domain, sorted, if each has few domains.
-fn coarse_keys(view: &mut View<'_>, scope: &Scope) -> Option<Keys> {
-    let Scope::Domain(keys) = scope else { return None };
-    let mut keys: Keys = keys.clone();
-    keys.sort();
-    keys.dedup();
-    let coarse = !keys.is_empty() && keys.iter().all(|key| view.topology.is_coarse(view.nodes, key));
-    coarse.then_some(keys)
 }
 
 /// The node objects that a change is about.
@@ -579,60 +377,4 @@ pub(super) fn apply(view: &mut View<'_>, judge: &Judge, state: &mut CycleState, 
         Change::NodeChanged { old, new, .. } => plugin.node_changed(state, view.pod, old, new),
         Change::Object { .. } => Applied::Here,
     }
-}
-
-/// Why a row must be asked again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Because {
-    NodeCame,
-    NodeObject,
-    Pods,
-    /// Of a change of something else, which has been counted.
-    Elsewhere,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) index: NodeIndex,
-    pub(super) because: Because,
-}
-
-/// What must be asked again.
-#[derive(Debug, Default)]
-pub(super) struct Again {
-    pub(super) all: bool,
-    pub(super) rows: SmallVec<[Row; 8]>,
-}
-
-/// Whether an answer of this scope is another for a reason.
-fn concerns(scope: &Scope, because: Because) -> bool {
-    match because {
-        Because::NodeCame | Because::NodeObject | Because::Elsewhere => true,
-        Because::Pods => *scope == Scope::Node,
-    }
-}
-
-/// The nodes to be asked about again where answers have this scope, each once.
-pub(super) fn concerned(again: &Again, scope: &Scope, view: &mut View<'_>) -> SmallVec<[NodeIndex; 8]> {
-    let mut due: SmallVec<[NodeIndex; 8]> = SmallVec::new();
-    for Row { index, because } in &again.rows {
-        if !concerns(scope, *because) || !view.nodes.has(*index) {
-            continue;
-        }
-        let rule = match because {
-            Because::NodeCame => Rule::NodeCame,
-            Because::NodeObject => Rule::NodeObject,
-            Because::Pods => Rule::PodsOfNode,
-            Because::Elsewhere => {
-                due.push(*index);
-                continue;
-            }
-        };
-        if view.rules.follow(rule) {
-            due.push(*index);
-        }
-    }
-    due.sort_unstable();
-    due.dedup();
-    due
 }

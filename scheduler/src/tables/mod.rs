@@ -8,6 +8,8 @@
 //! Whatever does not lend itself to this goes the plain way, and so does whatever fails: the plain path has the last word
 //! on errors.
 
+mod again;
+mod answers;
 mod column;
 mod layout;
 mod own;
@@ -27,7 +29,8 @@ use smallvec::SmallVec;
 use supercargo_framework::signature::Signer;
 use supercargo_framework::{Context, CycleState, NodeIndex, PodInfo, Status};
 
-use self::column::{Column, View};
+use self::answers::View;
+use self::column::Column;
 use self::layout::Topology;
 pub use self::rule::Rule;
 use self::rule::Rules;

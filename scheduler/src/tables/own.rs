@@ -5,7 +5,9 @@ use supercargo_framework::plugin::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
 use super::Refusal;
-use super::column::{Again, Answers, Because, Row, Scores, View, apply, concerned};
+use super::again::{Again, Because, Row, concerned};
+use super::answers::{Answers, Scores, View};
+use super::column::apply;
 use super::reads::Reads;
 use super::rule::Rule;
 use crate::changes::{Change, Cursor};

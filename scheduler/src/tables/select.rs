@@ -5,7 +5,7 @@ use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
 use supercargo_framework::{CycleState, NodeIndex, Status};
 
 use super::Refusal;
-use super::column::{Answers, Scores, View};
+use super::answers::{Answers, Scores, View};
 use super::table::{Columns, Table, column, normalization};
 use super::tournament::OUT;
 use crate::profile::Judge;

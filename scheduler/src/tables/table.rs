@@ -7,7 +7,8 @@ use supercargo_framework::NodeIndex;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
 
 use super::Refusal;
-use super::column::{Answers, Column, PASSES, View};
+use super::answers::{Answers, PASSES, View};
+use super::column::Column;
 use super::layout::{Keys, Layout};
 use super::own::Own;
 use super::proportional::Proportional;
