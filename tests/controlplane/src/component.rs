@@ -11,11 +11,14 @@ use anyhow::{Result, bail};
 use crate::assets::Program;
 use crate::process::{self, Process};
 
-/// How long a program is watched, from its first words on, for a refusal of its configuration.
+/// How long a program is watched, once it says that it starts, for a refusal of its configuration.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// How long it may take to say them; it may have nothing to say.
+/// How long it may take to say so; a program that is not upstream's says something else, or nothing.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// What Kubernetes' own programs say when they have understood their configuration.
+const STARTS: &str = "Starting";
 
 /// What a handle and its control plane share.
 #[derive(Debug)]
@@ -31,21 +34,21 @@ impl Component {
         Arc::new(Self { program, name, log, process: Mutex::new(process) })
     }
 
-    /// Gives the program time to refuse what it was given, and says so if it did. The time counts from its
-    /// first words, because a busy machine may take long to load it.
+    /// Gives the program time to refuse what it was given, and says so if it did. The time counts from when it
+    /// says that it starts, because a busy machine may take long to load it.
     pub(crate) fn settle(&self) -> Result<()> {
         let started = Instant::now();
-        let mut first_words = None;
+        let mut starts = None;
         loop {
             thread::sleep(Duration::from_millis(50));
             let mut process = self.process();
             if let Some(status) = process.exited()? {
                 bail!("{} ended with {status}; its last lines:\n{}", self.name, process.log_tail());
             }
-            if first_words.is_none() && fs::metadata(&self.log).is_ok_and(|log| log.len() > 0) {
-                first_words = Some(Instant::now());
+            if starts.is_none() && fs::read_to_string(&self.log).is_ok_and(|log| log.contains(STARTS)) {
+                starts = Some(Instant::now());
             }
-            if first_words.is_some_and(|since| since.elapsed() > SETTLE) || started.elapsed() > SILENCE {
+            if starts.is_some_and(|since| since.elapsed() > SETTLE) || started.elapsed() > SILENCE {
                 return Ok(());
             }
         }
