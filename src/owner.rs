@@ -34,6 +34,8 @@ pub(crate) enum Message {
         /// Told when it holds, or that the time is over.
         told: oneshot::Sender<Result<(), WaitError>>,
     },
+    /// Someone wants to know something of the scheduler, between two cycles.
+    Ask(Question),
     /// Every handler has seen what exists: begin to schedule.
     Start,
     /// More may be begun again.
@@ -41,6 +43,9 @@ pub(crate) enum Message {
     /// End at once, whatever is under way.
     Stop,
 }
+
+/// Looks at the scheduler, and answers to whoever asks.
+pub(crate) type Question = Box<dyn FnOnce(&Scheduler) + Send>;
 
 /// Where to leave messages. Never blocks.
 #[derive(Clone)]
@@ -55,6 +60,19 @@ impl Mailbox {
     /// Leaves an input.
     pub(crate) fn send(&self, input: Input) {
         self.post(Message::Input(Box::new(input)));
+    }
+
+    /// Asks something of the scheduler, which waits meanwhile: what is asked must be quick. `None` when the owner has ended.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Scheduler) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (told, answer) = oneshot::channel();
+        self.post(Message::Ask(Box::new(move |scheduler| {
+            // Whoever asked may have gone.
+            let _ = told.send(question(scheduler));
+        })));
+        answer.await.ok()
     }
 
     /// Leaves a message. When the owner has ended there is nobody left to care.
@@ -215,6 +233,7 @@ impl<C: CarryOut> Owner<C> {
                 self.waits.push(Wait { predicate, deadline, told });
                 self.check_waits();
             }
+            Message::Ask(question) => question(self.driver.scheduler()),
             Message::Start => self.started = true,
             // The loop looks for itself.
             Message::Room => {}

@@ -11,7 +11,7 @@ use super::profile_file::FileProfile;
 use super::report::Report;
 use super::{
     Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_PARALLELISM, DEFAULT_SCHEDULER_NAME,
-    ExtenderConfig, ProfileConfig,
+    ExtenderConfig, LeaderElectionConfig, ProfileConfig,
 };
 
 /// Completes what a file says. The result is of use only when nothing was reported.
@@ -43,6 +43,10 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         client_connection: file.client_connection,
         features: catalog.features.clone(),
         extenders: file.extenders,
+        leader_election: LeaderElectionConfig { leader_elect: false, ..LeaderElectionConfig::default() },
+        delay_cache_until_active: false,
+        enable_profiling: true,
+        enable_contention_profiling: true,
     }
 }
 

@@ -85,6 +85,45 @@ pub struct Config {
     pub features: Features,
     /// The extenders, in the order of the file.
     pub extenders: Vec<ExtenderConfig>,
+    /// Whether, and by which lease, one of several schedulers leads.
+    pub leader_election: LeaderElectionConfig,
+    /// Whether nothing is watched before this scheduler leads.
+    pub delay_cache_until_active: bool,
+    /// Whether profiles of the running process are served.
+    pub enable_profiling: bool,
+    /// Whether they tell of contention; upstream's, and of no meaning here.
+    pub enable_contention_profiling: bool,
+}
+
+/// How one of several schedulers comes to lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElectionConfig {
+    /// Whether there is an election; without one every scheduler leads.
+    pub leader_elect: bool,
+    /// How long others wait after the leader's last sign before one of them takes over.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew its lease before it gives up.
+    pub renew_deadline: Duration,
+    /// How long to wait between tries.
+    pub retry_period: Duration,
+    /// The name of the lease.
+    pub resource_name: String,
+    /// Its namespace.
+    pub resource_namespace: String,
+}
+
+impl Default for LeaderElectionConfig {
+    /// kube-scheduler's, but for the name, as the two are not to take the lead from one another.
+    fn default() -> Self {
+        Self {
+            leader_elect: true,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            resource_name: DEFAULT_SCHEDULER_NAME.to_owned(),
+            resource_namespace: "kube-system".to_owned(),
+        }
+    }
 }
 
 /// An extender: a process that is asked over HTTP.
