@@ -240,9 +240,8 @@ impl Bed {
         let now = self.now();
         let mut inputs = Vec::new();
         for message in self.inboxes.iter().flat_map(Receiver::try_iter) {
-            match message {
-                Message::Input(input) => inputs.push(input),
-                Message::WaitFor { .. } | Message::Start | Message::Room | Message::Stop => {}
+            if let Message::Input(input) = message {
+                inputs.push(input);
             }
         }
         for input in inputs {
