@@ -145,6 +145,10 @@ impl Bindings {
         self.by_pod.values()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Binding> {
+        self.by_pod.values_mut()
+    }
+
     /// The pod no longer waits on Permit.
     pub(crate) fn forget_waiting(&mut self, uid: &Uid) {
         self.waiting.retain(|pod| pod.uid != *uid);

@@ -62,6 +62,7 @@ mod observer;
 mod preemption;
 mod profile;
 mod queue;
+mod reconfigure;
 pub mod record;
 mod sampling;
 mod scheduler;

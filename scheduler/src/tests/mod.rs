@@ -11,6 +11,7 @@ mod panics;
 mod preemption;
 mod profiles;
 mod queueing;
+mod reconfigure;
 mod record;
 mod tables;
 mod trials;
