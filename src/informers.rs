@@ -2,7 +2,6 @@
 
 mod objects;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
@@ -54,11 +53,11 @@ fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     }
 }
 
-/// What tells the queue of pods without one that are for schedulers of these names.
-fn queue_handler(mailbox: &Mailbox, scheduler_names: BTreeSet<Arc<str>>) -> impl EventHandler<PodInfo> {
-    let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
+/// What tells the queue of pods without one. Which of them are its business the scheduler knows itself: its profiles may
+/// change.
+fn queue_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     Filtering {
-        filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
+        filter: |pod: &PodInfo| !pod.is_assigned(),
         handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
     }
 }
@@ -87,13 +86,11 @@ impl Informers {
     pub(crate) fn new(
         client: Client,
         mailbox: &Mailbox,
-        scheduler_names: BTreeSet<Arc<str>>,
         kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
         let informers = Self::without_handlers(client, kinds);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
-        let pod_handlers =
-            FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox, scheduler_names));
+        let pod_handlers = FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox));
         informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
         informers.nodes.add_event_handler(node_handler(mailbox), HandlerOptions::named("nodes"))?;
         Ok(informers)

@@ -29,6 +29,7 @@ mod owner;
 mod payload;
 mod preemptor;
 pub mod rate_limit;
+mod reload;
 pub mod run;
 mod shell;
 mod status_writer;
