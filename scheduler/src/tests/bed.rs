@@ -76,6 +76,7 @@ impl Observer for Notes {
             Observation::QueueIncoming { queue, event } => format!("{queue:?} by {event}"),
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
+            Observation::NodeTaken => "node taken".to_owned(),
             Observation::LostRace => "lost race".to_owned(),
             Observation::Attempt { result, attempts, .. } => format!("attempt {attempts} {result:?}"),
             Observation::Hint { plugin, hint } => format!("{plugin} hints {hint}"),
