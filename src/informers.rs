@@ -7,10 +7,10 @@ use std::sync::Arc;
 use kube::Client;
 use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
-    SharedInformerFactory, SyncResult,
+    SharedInformerFactory, Store, SyncResult,
 };
 use supercargo_framework::{NodeRecord, PodInfo};
-use supercargo_scheduler::{Input, Notification};
+use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::{Mailbox, Message};
@@ -72,6 +72,23 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
+/// What the informers of a scheduler hold.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pods: Store<PodInfo>,
+    nodes: Store<NodeRecord>,
+}
+
+impl Stores {
+    /// The nodes and pods, to hold against what the scheduler knows.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            nodes: self.nodes.list().iter().map(|node| Arc::clone(&node.name)).collect(),
+            pods: self.pods.list().iter().map(|pod| pod.uid.clone()).collect(),
+        }
+    }
+}
+
 /// The informers of a scheduler.
 pub(crate) struct Informers {
     client: Client,
@@ -109,6 +126,11 @@ impl Informers {
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
+    }
+
+    /// What the informers hold of nodes and pods, for as long as they do.
+    pub(crate) fn stores(&self) -> Stores {
+        Stores { pods: self.pods.store(), nodes: self.nodes.store() }
     }
 
     /// Resolves when an informer has broken down: the scheduler would go on without knowing.

@@ -17,6 +17,7 @@ pub mod cli;
 pub mod clock;
 mod command;
 pub mod config;
+mod debugger;
 pub mod demo;
 mod events;
 mod extender;

@@ -111,9 +111,11 @@ impl World {
     pub(super) fn handle(&mut self, input: Input) {
         let effects = self.recorded.handle(self.now, input).unwrap();
         self.take(effects);
-        // Of a pod that fails when nobody serves it any more nothing is said.
-        let others = &self.recorded.scheduler().others;
-        self.claims.retain(|uid, _| others.values().all(|pod| pod.uid != *uid));
+        // Nothing is said of a pod that fails when nobody serves it any more, and of one whose node was taken. That neither
+        // counts on a node still is seen when the cache is checked.
+        let scheduler = self.recorded.scheduler();
+        let is_other = |uid: &Uid| scheduler.others.values().any(|pod| pod.uid == *uid);
+        self.claims.retain(|uid, _| scheduler.queued(uid).is_none() && !is_other(uid));
     }
 
     /// The configuration is read anew. There is no replay after that.
