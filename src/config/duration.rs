@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A duration that is not negative; `None` for what Go would not read either.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Some(Duration::ZERO);

@@ -20,7 +20,7 @@ mod args;
 mod catalog;
 mod complete;
 mod cursor;
-mod duration;
+pub(crate) mod duration;
 mod error;
 mod extender;
 mod file;
