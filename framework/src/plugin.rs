@@ -177,6 +177,9 @@ pub enum Scope {
     Node,
     /// The node's values of these labels alone: nodes that have the same ones, or lack the same ones, get the same answer.
     Domain(SmallVec<[Arc<str>; 2]>),
+    /// The node's values of these labels and its [`class`](ScorePlugin::class). For scores; a filter that says so is taken to
+    /// say [`Node`](Self::Node).
+    Classes(SmallVec<[Arc<str>; 2]>),
 }
 
 /// Judges one node.
@@ -375,6 +378,14 @@ pub trait ScorePlugin: Send + Sync + 'static {
     /// What the raw score depends on, given the state that PreScore made.
     fn scope(&self, _state: &CycleState, _pod: &PodInfo) -> Scope {
         Scope::Node
+    }
+
+    /// Where [`scope`](Self::scope) is [`Scope::Classes`], what tells nodes with the same values of those labels apart: those of
+    /// one class have the same raw score. A node's class may become another with the node object, with the pods on the
+    /// node, and where [`Applied::Domain`] names a label that the scope does not; with nothing else, which the raw score may.
+    /// The fewer classes there are, the less there is to score.
+    fn class(&self, _state: &CycleState, _pod: &PodInfo, _node: &NodeInfo) -> i64 {
+        0
     }
 
     /// The raw scores of all nodes at once, feasible or not: sets each to what [`score`](Self::score) would be; slots

@@ -11,6 +11,7 @@
 mod again;
 mod answers;
 mod column;
+mod groups;
 mod layout;
 mod own;
 mod proportional;
@@ -353,6 +354,7 @@ impl OfProfile {
             verdicts = table.domain_verdicts(view, judges, &self.columns)?;
         }
         table.settle_greatest(view, judges, &self.columns, &verdicts)?;
+        table.regroup(view, judges, &self.columns);
         let answer = match table.select(view, judges, &self.columns, &verdicts)? {
             Some(index) => {
                 #[cfg(test)]
