@@ -9,7 +9,7 @@ use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
 use super::Refusal;
 use super::again::{Again, Because, Row, concerned};
-use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdicts, View, coarse_keys};
+use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, View, coarse_keys};
 use super::reads::Reads;
 use super::rule::Rule;
 use crate::changes::{Change, Cursor};
@@ -324,22 +324,27 @@ impl Column {
         Ok(())
     }
 
-    /// The status of a node that does not pass.
-    pub(super) fn status(
+    /// The verdict on a node, with the reason asked for where it does not pass.
+    pub(super) fn verdict(
         &mut self,
         view: &View<'_>,
         judge: &Judge,
         index: NodeIndex,
-    ) -> Result<Option<Status>, Refusal> {
+    ) -> Result<Verdict, Refusal> {
         let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else {
-            return Ok(None);
+            return Ok(PASSES);
         };
-        let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(None) };
+        let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(PASSES) };
         let row = &mut rows[index.0 as usize];
         if *row == UNASKED {
             *row = verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
         }
-        Ok((*row != PASSES).then(|| verdicts.statuses.get(*row).clone()))
+        Ok(*row)
+    }
+
+    /// The status of a verdict.
+    pub(super) fn status(&self, verdict: Verdict) -> Option<&Status> {
+        self.verdicts.as_ref().map(|verdicts| verdicts.statuses.get(verdict))
     }
 
     /// How many bytes it takes, roughly.
