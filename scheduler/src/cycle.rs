@@ -187,7 +187,7 @@ impl Cycle<'_> {
         };
         let (feasible, error) = self.filter_nodes(state, diagnosis, nodes, wanted, start);
         diagnosis.keep_last_word();
-        *passed = feasible.len() + diagnosis.statuses.by_node.len();
+        *passed = feasible.len() + diagnosis.statuses.len();
         if let Some(error) = error {
             return Err(error);
         }
