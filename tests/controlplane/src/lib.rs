@@ -62,6 +62,7 @@ pub use controlplane::{ControlPlane, Options};
 pub use http::{Method, Response};
 pub use kubeconfig::User;
 pub use kwok::KwokOptions;
+pub use manager::ManagerOptions;
 pub use oracle::Oracle;
 pub use release::Release;
 pub use scheduler::SchedulerOptions;
