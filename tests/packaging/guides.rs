@@ -99,18 +99,28 @@ fn every_link_goes_somewhere() {
 /// The words of code that name a file of the repository from its root.
 fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
     let folders = [".ci/", "charts/", "docs/", "examples/", "manifests/", "tests/"];
-    let words = code.iter().flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
+    let words = code
+        .iter()
+        .flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
     words
         .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
         // A word in capitals is the reader's to fill in.
-        .filter(|word| !word.split('/').any(|part| part.chars().any(|letter| letter.is_ascii_uppercase()) && !part.contains('.')))
+        .filter(|word| {
+            !word
+                .split('/')
+                .any(|part| part.chars().any(|letter| letter.is_ascii_uppercase()) && !part.contains('.'))
+        })
         .collect()
 }
 
 #[test]
 fn every_file_that_a_command_names_is_there() {
     let mut missing = Vec::new();
-    for guide in guides().into_iter().filter(|guide| guide.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.starts_with("docs") || folder.starts_with("manifests"))) {
+    for guide in guides().into_iter().filter(|guide| {
+        guide.parent().is_some_and(|folder| {
+            folder.as_os_str().is_empty() || folder.starts_with("docs") || folder.starts_with("manifests")
+        })
+    }) {
         let text = read(&guide);
         for file in files(&parts(&text).1) {
             if !root().join(file).exists() {
@@ -144,8 +154,11 @@ fn every_command_of_ours_is_one_with_flags_that_it_has() {
                 unknown.push(format!("{}: {name}", guide.display()));
                 continue;
             };
-            let known: BTreeSet<&str> =
-                program.get_arguments().chain(command.get_arguments()).filter_map(clap::Arg::get_long).collect();
+            let known: BTreeSet<&str> = program
+                .get_arguments()
+                .chain(command.get_arguments())
+                .filter_map(clap::Arg::get_long)
+                .collect();
             let wrong = flags.into_iter().filter(|flag| !known.contains(flag) && *flag != "help");
             unknown.extend(wrong.map(|flag| format!("{}: {name} --{flag}", guide.display())));
         }
