@@ -18,6 +18,7 @@ pub mod clock;
 mod command;
 pub mod config;
 pub mod demo;
+pub mod election;
 mod events;
 mod extender;
 pub mod feature_gates;

@@ -14,7 +14,7 @@ use super::eventually;
 const LEASH: &str = r#"read -r _; kill -KILL "$1"; rm -rf "$2""#;
 
 /// What it says once it schedules.
-const SCHEDULING: &str = "informers and handlers have synced";
+const SCHEDULING: &str = "scheduling begins";
 
 /// The binary, with nothing in its environment that would tell it where a cluster is.
 pub(crate) fn command() -> Command {
