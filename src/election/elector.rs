@@ -132,8 +132,9 @@ impl Elector {
             return None;
         }
         let lost = self.keep(&resign).await;
-        if lost.is_some() {
+        if let Some(why) = &lost {
             self.fence.close();
+            tracing::warn!(lease = %self.client.name, reason = %why, "stopped leading");
         } else if let Err(failure) = self.release().await {
             tracing::warn!(lease = %self.client.name, error = failure.message, "failed to release lock");
         }
@@ -301,6 +302,7 @@ impl Elector {
 
     /// Gives the lease up, so that the next one need not wait for its end.
     async fn release(&mut self) -> Result<(), Failure> {
+        self.fence.release();
         let Some(Observed { lease, .. }) = self.observed.clone() else { return Ok(()) };
         if self.give_up(&lease).await.is_err() {
             // Somebody may have changed something beside its holder.

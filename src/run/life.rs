@@ -76,11 +76,9 @@ impl Life {
 
         let connection = &config.client_connection;
         let fence = config.leader_election.leader_elect.then(Fence::default);
-        let api = |transport| {
-            let api = Api::over(transport, rate_limit(connection), connection.writes_protobuf());
-            api.behind(fence.clone())
-        };
-        let (api, event_api) = (api(write), api(events));
+        let api = |transport| Api::over(transport, rate_limit(connection), connection.writes_protobuf());
+        let event_api = api(events).behind(fence.as_ref().map(Fence::for_events));
+        let api = api(write).behind(fence.clone());
 
         let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
         let resources = scheduler.resources();
