@@ -22,6 +22,7 @@ pub mod election;
 mod events;
 mod extender;
 pub mod feature_gates;
+pub mod flags;
 mod informers;
 pub mod logs;
 mod observe;
