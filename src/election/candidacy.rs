@@ -6,8 +6,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::elector::Loss;
-use super::{Elector, Leadership};
+use super::{Elector, Leadership, Loss};
 
 /// An elector in a task of its own. Dropping this ends it where it is: the lease ends by itself then.
 pub(crate) struct Candidacy {

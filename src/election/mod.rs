@@ -39,10 +39,9 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 pub(crate) use candidacy::Candidacy;
-pub(crate) use elector::{Elector, Lost};
+pub(crate) use elector::{Elector, Loss};
 pub(crate) use fence::Fence;
 pub(crate) use identity::hostname;
-pub(crate) use lease::LeaseName;
 
 use crate::config::LeaderElectionConfig;
 

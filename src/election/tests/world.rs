@@ -23,8 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 use tower::util::ServiceExt as _;
 
-use super::super::elector::Loss;
-use super::super::{Elector, Fence, Leadership};
+use super::super::{Elector, Fence, Leadership, Loss};
 use crate::api::Api;
 use crate::config::LeaderElectionConfig;
 
