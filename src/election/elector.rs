@@ -97,10 +97,8 @@ impl Elector {
     ) -> Self {
         let timing = Timing::of(config);
         let identity: Arc<str> = new_identity().into();
-        let name = LeaseName {
-            namespace: config.resource_namespace.clone(),
-            name: config.resource_name.clone(),
-        };
+        let name =
+            LeaseName { namespace: config.resource_namespace.clone(), name: config.resource_name.clone() };
         let leadership = Leadership {
             lease: name.name.as_str().into(),
             identity: Arc::clone(&identity),

@@ -127,10 +127,7 @@ pub(super) struct Failure {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
-        Self {
-            is_not_found: error.status == Some(StatusCode::NOT_FOUND),
-            message: error.error.message,
-        }
+        Self { is_not_found: error.status == Some(StatusCode::NOT_FOUND), message: error.error.message }
     }
 }
 

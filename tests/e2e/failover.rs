@@ -100,14 +100,16 @@ impl Scene {
         }
         let bindings = Bindings::of_each_once(&self.plane, &pods, IN_FLIGHT);
         let by = USERS.map(|user| bindings.successes_by(user));
-        self.say(&format!("every pod is bound, by the two: {by:?}; other answers: {:?}", bindings.failures()));
+        self.say(&format!(
+            "every pod is bound, by the two: {by:?}; other answers: {:?}",
+            bindings.failures()
+        ));
         assert!(by.iter().all(|count| *count > 0), "{by:?}");
     }
 
     /// The holder that the lease names, and how often it has changed hands.
     fn lease(&self) -> (String, i64) {
-        let lease =
-            self.cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo");
+        let lease = self.cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo");
         let spec = &lease["spec"];
         let holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
         (holder, spec["leaseTransitions"].as_i64().unwrap())
@@ -134,7 +136,11 @@ fn a_leader_that_is_killed_is_followed_within_a_lease_duration_and_a_retry_perio
     scene.await_all();
     let gap = scene.sightings.longest_gap_since(killed);
     let bound = LEASE_DURATION + RETRY_PERIOD;
-    scene.say(&format!("no pod was bound for {:.2} s; the bound is {} s", gap.as_secs_f32(), bound.as_secs()));
+    scene.say(&format!(
+        "no pod was bound for {:.2} s; the bound is {} s",
+        gap.as_secs_f32(),
+        bound.as_secs()
+    ));
     assert!(gap <= bound, "{gap:?}");
     assert_eq!(scene.lease().1, 1);
     scene.second.stop();

@@ -148,12 +148,16 @@ fn without_any_one_of_the_rules_for_its_lease_it_is_refused_something() {
             "update" => drop(post(plane, LEASES, &lease(&name, "", 1))),
             _ => drop(post(plane, LEASES, &lease(&name, "somebody", 3600))),
         }
-        let config = manifests::config().replace("schedulerName: supercargo", &format!("schedulerName: {name}"));
+        let config =
+            manifests::config().replace("schedulerName: supercargo", &format!("schedulerName: {name}"));
         let config = format!("{config}leaderElection: {{resourceName: {name}}}\n");
         let _scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
         let refused = || requests_of(plane, &user_name(&account)).into_iter().filter(Request::is_denied);
         within_patience(|| refused().next().is_some());
         let refused: Vec<Access> = refused().map(|request| request.access).collect();
-        assert!(!refused.is_empty() && refused.iter().all(|access| access == missing), "{missing:?}: {refused:?}");
+        assert!(
+            !refused.is_empty() && refused.iter().all(|access| access == missing),
+            "{missing:?}: {refused:?}"
+        );
     }
 }

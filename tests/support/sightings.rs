@@ -66,7 +66,8 @@ impl Sightings {
     /// The longest time from this moment on in which no pod was bound.
     pub(crate) fn longest_gap_since(&self, since: Instant) -> Duration {
         let seen = self.seen.lock().unwrap();
-        let mut times: Vec<Instant> = seen.bound.values().map(|(_, at)| *at).filter(|at| *at > since).collect();
+        let mut times: Vec<Instant> =
+            seen.bound.values().map(|(_, at)| *at).filter(|at| *at > since).collect();
         times.push(since);
         times.sort();
         times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()

@@ -96,7 +96,11 @@ async fn a_server_that_is_away_for_too_long_ends_the_leaders_time_before_others_
         let server = ApiServer::default();
         let leader = leader(&server).await;
         sleep(RETRY_PERIOD * 5 / 2).await;
-        if hangs { leader.way.hang() } else { leader.way.close(true) }
+        if hangs {
+            leader.way.hang()
+        } else {
+            leader.way.close(true)
+        }
         let end = last_renewal(&leader.leadership.borrow()) + HOLD;
         let loss = leader.task.await.unwrap().unwrap();
         assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
@@ -111,7 +115,8 @@ async fn an_answer_that_is_lost_or_late_is_no_loss() {
     let server = ApiServer::default();
     let leader = leader(&server).await;
     let late = Trip { there: Duration::from_secs(6), ..Trip::default() };
-    let [lost_there, lost_back] = [Fate::LostThere, Fate::LostBack].map(|fate| Trip { fate, ..Trip::default() });
+    let [lost_there, lost_back] =
+        [Fate::LostThere, Fate::LostBack].map(|fate| Trip { fate, ..Trip::default() });
     leader.way.plan([late, Trip::default(), lost_back, lost_there, Trip::default(), lost_there]);
     sleep(LEASE_DURATION * 4).await;
     assert!(leader.leads() && leader.fence.is_open());
@@ -156,7 +161,10 @@ async fn a_lease_that_somebody_empties_is_taken_again_and_one_that_names_another
     sleep(RETRY_PERIOD + Duration::from_millis(10)).await;
     assert!(leader.leads());
     let lease = spec(&server).await;
-    assert_eq!((&lease["holderIdentity"], &lease["leaseTransitions"]), (&json!(leader.identity()), &json!(1)));
+    assert_eq!(
+        (&lease["holderIdentity"], &lease["leaseTransitions"]),
+        (&json!(leader.identity()), &json!(1))
+    );
 
     ask(&server, Method::PATCH, LEASE, &names("somebody")).await;
     let edited = Instant::now();

@@ -32,7 +32,11 @@ async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one()
     for transitions in 0..3 {
         let began = Instant::now();
         let leader = first_to_lead(&mut waiting).await;
-        assert!(began.elapsed() < A_MOMENT, "a lease that is given up is taken at once: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < A_MOMENT,
+            "a lease that is given up is taken at once: {:?}",
+            began.elapsed()
+        );
         sleep(LEASE_DURATION * 3).await;
         assert!(leader.leads() && waiting.iter().all(|candidate| !candidate.leads()));
         assert!(waiting.iter().all(|candidate| !candidate.fence.is_open()));
@@ -41,7 +45,10 @@ async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one()
             assert_eq!(candidate.leadership.borrow().holder.as_deref(), holder.as_deref());
         }
         let lease = spec(&server).await;
-        assert_eq!((lease["holderIdentity"].as_str(), &lease["leaseTransitions"]), (holder.as_deref(), &transitions.into()));
+        assert_eq!(
+            (lease["holderIdentity"].as_str(), &lease["leaseTransitions"]),
+            (holder.as_deref(), &transitions.into())
+        );
         let identity = leader.identity();
         expected.extend([format!("{identity} became leader"), format!("{identity} stopped leading")]);
         leader.resign().await;
@@ -98,10 +105,8 @@ async fn clocks_that_are_years_apart_make_no_difference() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_waits_for_as_long_as_the_holder_says_its_lease_lasts() {
     let server = ApiServer::default();
-    let longer = LeaderElectionConfig {
-        lease_duration: Duration::from_mins(1),
-        ..LeaderElectionConfig::default()
-    };
+    let longer =
+        LeaderElectionConfig { lease_duration: Duration::from_mins(1), ..LeaderElectionConfig::default() };
     let first = Candidate::start(&server, &longer, true);
     first.until_it_leads().await;
     let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
