@@ -67,3 +67,13 @@ pub const ACCESS: &[Access] = &[
     access("events.k8s.io", "events", "create", "record an event"),
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];
+
+/// Every kind of request about the lease, in the lease's namespace; all but `create`, which cannot be confined to a name, of the
+/// one lease.
+pub const ELECTION_ACCESS: &[Access] = &[
+    access("coordination.k8s.io", "leases", "create", "run for leader where there is no lease yet"),
+    access("coordination.k8s.io", "leases", "get", "see who leads"),
+    access("coordination.k8s.io", "leases", "update", "take the lease, renew it, give it up"),
+    access("coordination.k8s.io", "leases", "list", "hear of changes at once"),
+    access("coordination.k8s.io", "leases", "watch", "hear of changes at once"),
+];

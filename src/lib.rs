@@ -19,6 +19,7 @@ mod command;
 pub mod config;
 mod debugger;
 pub mod demo;
+pub mod election;
 mod events;
 mod extender;
 pub mod feature_gates;

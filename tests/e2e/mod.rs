@@ -10,6 +10,7 @@ mod changes;
 mod demo;
 mod events;
 mod extenders;
+mod failover;
 mod outage;
 mod permissions;
 mod pressure;

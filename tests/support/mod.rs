@@ -10,6 +10,7 @@ mod fake_api;
 mod objects;
 mod process;
 mod requests;
+mod sightings;
 mod slim;
 
 pub(crate) use audit::Bindings;
@@ -20,4 +21,5 @@ pub(crate) use fake_api::FakeApi;
 pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
 pub(crate) use process::{Supercargo, command, output};
 pub(crate) use requests::Requests;
+pub(crate) use sightings::Sightings;
 pub(crate) use slim::Slim;
