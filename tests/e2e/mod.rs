@@ -17,3 +17,4 @@ mod replay;
 mod restart;
 mod scheduling;
 mod shutdown;
+mod suite;
