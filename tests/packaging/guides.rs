@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use supercargo::cli::Cli;
 
+use crate::tidy;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -54,11 +56,11 @@ fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
     (prose, code)
 }
 
-/// Where the links of prose go, but for those that leave the repository.
+/// Where the links of prose go, but for those that leave the repository and those into the code, which rustdoc follows.
 fn links(prose: &[&str]) -> Vec<String> {
     let text = prose.join("\n");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+    targets.filter(|target| !target.contains("::") && !target.contains("://")).map(str::to_owned).collect()
 }
 
 /// What a heading is called in a link: lower case, blanks as dashes, without punctuation.
@@ -166,6 +168,28 @@ fn every_command_of_ours_is_one_with_flags_that_it_has() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
+/// The words of code in the first column of the table below a heading.
+fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let (_, part) = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let rows =
+        part.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
+    let code: String = tidy::sources("plugins/src").iter().map(|path| read(path)).collect();
+    let guide = read(Path::new("docs/troubleshooting.md"));
+    let reasons = first_column(&guide, "### Why no node will do");
+    assert!(reasons.len() > 20, "{reasons:?}");
+    for reason in reasons {
+        // What changes is a parameter in the code.
+        let said = format!("\"{}", reason.split('…').next().unwrap_or_default());
+        assert!(code.contains(&said), "no plugin says {reason}");
+    }
+}
+
 #[test]
 fn the_reader_sees_links_code_and_headings() {
     let text = "# A: *b* and `c-d`\n\nSee [x](y.md#z)\nand [u](https://v/)\n\n    supercargo run --config=FILE --no-such | cat\n    kubectl apply -f manifests/base/NAME manifests/ha\n\n* a\n    [l](m)\n\n```sh\n[n](o) tests/kind/run.sh\n```\n[p](q)";
@@ -175,4 +199,6 @@ fn the_reader_sees_links_code_and_headings() {
     assert_eq!(flags(code[0]), Some(("run", vec!["config", "no-such"])));
     assert_eq!(flags(code[1]), None);
     assert_eq!(anchor(" A: *b* and `c-d`"), "a-b-and-c-d");
+    let table = "\n# H\n\n| a | b |\n|---|---|\n| `x`, `y …` | `z` |\n\n| `no` | |\n";
+    assert_eq!(first_column(table, "# H"), ["x", "y …"]);
 }
