@@ -10,6 +10,7 @@ use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
     SharedInformerFactory, SyncResult,
 };
+use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +74,16 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
+/// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Holdings {
+    stored_pods: usize,
+    stored_nodes: usize,
+    interned_of_pods: usize,
+    interned_of_nodes: usize,
+}
+
 /// The informers of a scheduler.
 pub(crate) struct Informers {
     client: Client,
@@ -112,6 +123,17 @@ impl Informers {
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
+    }
+
+    /// Says how much they hold, whenever it is asked.
+    pub(crate) fn holdings(&self) -> impl Fn() -> Holdings + use<> {
+        let (pods, nodes) = (Arc::clone(&self.pods), Arc::clone(&self.nodes));
+        move || Holdings {
+            stored_pods: pods.store().len(),
+            stored_nodes: nodes.store().len(),
+            interned_of_pods: pods.kind().interned(),
+            interned_of_nodes: nodes.kind().interned(),
+        }
     }
 
     /// Resolves when an informer has broken down: the scheduler would go on without knowing.

@@ -21,6 +21,7 @@ pub mod demo;
 mod events;
 mod extender;
 pub mod feature_gates;
+mod footprint;
 mod informers;
 pub mod logs;
 mod observe;
