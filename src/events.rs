@@ -425,6 +425,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_series_is_held_until_it_has_been_quiet_for_long_enough_and_the_recorder_says_so() {
+        let (api, _requests) = answering(vec![201]);
+        let (recorder, writer) = Writer::new(api, "host".into());
+        tokio::spawn(writer.run());
+        recorder.record(event("u1", "7", "why"));
+        let after = async |time| {
+            tokio::time::sleep(time).await;
+            recorder.held()
+        };
+        assert_eq!(after(QUIET - SWEEP).await, (1, 0));
+        assert_eq!(after(3 * SWEEP).await, (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_event_has_upstreams_form() {
         let requests =
             written(vec![event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.")], vec![201]).await;

@@ -37,7 +37,7 @@ fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_agai
     tainted(&["node.kubernetes.io/disk-pressure:NoSchedule"]);
     scenario.pod("only-there", &only_there);
     let message = scenario.await_unschedulable("only-there");
-    assert!(message.contains("node.kubernetes.io/disk-pressure"), "{message}");
+    assert!(message.contains("untolerated taint"), "{message}");
     scenario.report(ill, "DiskPressure", false);
     assert_eq!(scenario.await_bound("only-there"), *ill);
 
