@@ -2,17 +2,16 @@
 
 mod objects;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
-    SharedInformerFactory, SyncResult,
+    SharedInformerFactory, Store, SyncResult,
 };
 use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo};
-use supercargo_scheduler::{Input, Notification};
+use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::{Mailbox, Message};
@@ -55,11 +54,11 @@ fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     }
 }
 
-/// What tells the queue of pods without one that are for schedulers of these names.
-fn queue_handler(mailbox: &Mailbox, scheduler_names: BTreeSet<Arc<str>>) -> impl EventHandler<PodInfo> {
-    let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
+/// What tells the queue of pods without one. Which of them are its business the scheduler knows itself: its profiles may
+/// change.
+fn queue_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     Filtering {
-        filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
+        filter: |pod: &PodInfo| !pod.is_assigned(),
         handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
     }
 }
@@ -84,6 +83,23 @@ pub(crate) struct Holdings {
     interned_of_nodes: usize,
 }
 
+/// What the informers of a scheduler hold.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pods: Store<PodInfo>,
+    nodes: Store<NodeRecord>,
+}
+
+impl Stores {
+    /// The nodes and pods, to hold against what the scheduler knows.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            nodes: self.nodes.list().iter().map(|node| Arc::clone(&node.name)).collect(),
+            pods: self.pods.list().iter().map(|pod| pod.uid.clone()).collect(),
+        }
+    }
+}
+
 /// The informers of a scheduler.
 pub(crate) struct Informers {
     client: Client,
@@ -98,13 +114,11 @@ impl Informers {
     pub(crate) fn new(
         client: Client,
         mailbox: &Mailbox,
-        scheduler_names: BTreeSet<Arc<str>>,
         kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
         let informers = Self::without_handlers(client, kinds);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
-        let pod_handlers =
-            FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox, scheduler_names));
+        let pod_handlers = FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox));
         informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
         informers.nodes.add_event_handler(node_handler(mailbox), HandlerOptions::named("nodes"))?;
         Ok(informers)
@@ -134,6 +148,11 @@ impl Informers {
             interned_of_pods: pods.kind().interned(),
             interned_of_nodes: nodes.kind().interned(),
         }
+    }
+
+    /// What the informers hold of nodes and pods, for as long as they do.
+    pub(crate) fn stores(&self) -> Stores {
+        Stores { pods: self.pods.store(), nodes: self.nodes.store() }
     }
 
     /// Resolves when an informer has broken down: the scheduler would go on without knowing.
