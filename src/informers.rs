@@ -9,6 +9,7 @@ use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
     SharedInformerFactory, Store, SyncResult,
 };
+use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,16 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
+/// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Holdings {
+    stored_pods: usize,
+    stored_nodes: usize,
+    interned_of_pods: usize,
+    interned_of_nodes: usize,
+}
+
 /// What the informers of a scheduler hold.
 #[derive(Clone)]
 pub(crate) struct Stores {
@@ -126,6 +137,17 @@ impl Informers {
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
+    }
+
+    /// Says how much they hold, whenever it is asked.
+    pub(crate) fn holdings(&self) -> impl Fn() -> Holdings + use<> {
+        let (pods, nodes) = (Arc::clone(&self.pods), Arc::clone(&self.nodes));
+        move || Holdings {
+            stored_pods: pods.store().len(),
+            stored_nodes: nodes.store().len(),
+            interned_of_pods: pods.kind().interned(),
+            interned_of_nodes: nodes.kind().interned(),
+        }
     }
 
     /// What the informers hold of nodes and pods, for as long as they do.

@@ -24,6 +24,7 @@ mod events;
 mod extender;
 pub mod feature_gates;
 pub mod flags;
+mod footprint;
 mod informers;
 pub mod logs;
 mod observe;

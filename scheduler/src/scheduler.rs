@@ -216,6 +216,11 @@ impl Scheduler {
         self.queue.nominated_on(node)
     }
 
+    /// How many pods without a node it knows that are for one of its profiles.
+    pub fn pending_pods(&self) -> usize {
+        self.pending.len()
+    }
+
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()

@@ -18,4 +18,5 @@ mod replay;
 mod restart;
 mod scheduling;
 mod shutdown;
+mod soak;
 mod suite;

@@ -124,6 +124,11 @@ impl Supercargo {
         eventually(what, within, probe, || self.log_tail())
     }
 
+    /// The process's number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

@@ -159,15 +159,16 @@ impl Kubelets {
         let mut beat = interval(HEARTBEAT);
         loop {
             beat.tick().await;
-            let machines = self.0.machines.lock();
-            let running = machines.nodes.iter().filter(|(_, node)| node.runs).map(|(name, _)| name.clone());
-            let running: Vec<String> = running.collect();
-            drop(machines);
-            for name in running {
+            for name in self.running() {
                 let client = self.0.client.clone();
                 tokio::spawn(async move { renew(&client, &name).await });
             }
         }
+    }
+
+    fn running(&self) -> Vec<NodeName> {
+        let machines = self.0.machines.lock();
+        machines.nodes.iter().filter(|(_, node)| node.runs).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -246,10 +247,10 @@ impl Work {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let path = format!("/api/v1/namespaces/{}/pods/{}", text(&meta["namespace"]), text(&meta["name"]));
         match self.deed {
-            Deed::Run => patch(client, &path, self.status("Running", json!({ "ready": true }))).await,
+            Deed::Run => patch(client, &path, self.status("Running", true)).await,
             Deed::Complete => {
                 sleep(RUNNING).await;
-                patch(client, &path, self.status("Succeeded", json!({ "ready": false }))).await;
+                patch(client, &path, self.status("Succeeded", false)).await;
             }
             Deed::Refuse => {
                 let status = json!({
@@ -267,10 +268,9 @@ impl Work {
         }
     }
 
-    /// A change of the pod's status to this phase; with what all its containers are.
-    fn status(&self, phase: &str, container: Value) -> Value {
+    /// A change of the pod's status to this phase, in which its containers run or have ended.
+    fn status(&self, phase: &str, ready: bool) -> Value {
         let now = Timestamp::now().to_string();
-        let ready = container["ready"] == true;
         let state = if ready {
             json!({ "running": { "startedAt": now } })
         } else {
