@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::future::Future;
-use std::io::{BufReader, IsTerminal as _};
+use std::io::BufReader;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -9,12 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use supercargo_framework::features::Version;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
-use tracing_subscriber::EnvFilter;
 
 use crate::config::Catalog;
 use crate::demo::{DemoOptions, demo};
 use crate::feature_gates::{self, FeatureGates, emulated_version};
-use crate::logs::LogSink;
+use crate::logs::{self, LogLevel, LogSink};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, load_config, run};
 
@@ -109,7 +108,7 @@ enum Format {
 /// Does what the command line says, with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog) -> Result<()> {
     let sink = LogSink::default();
-    cli.logs.install(&sink, if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" })?;
+    let _log_level = cli.logs.install(&sink, if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" })?;
     match cli.command {
         Command::Run(Run { kubeconfig, config, record, features }) => {
             let catalog = features.applied_to(catalog)?;
@@ -139,22 +138,9 @@ fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 impl Logs {
-    /// Logs go to standard error; colour only to a terminal.
-    fn install(&self, sink: &LogSink, usual_level: &str) -> Result<()> {
+    /// Logs go to standard error.
+    fn install(&self, sink: &LogSink, usual_level: &str) -> Result<LogLevel> {
         let level = self.log_level.as_deref().unwrap_or(usual_level);
-        // The client calls every answer of 500 an error, without saying to what; whoever made the request says more.
-        let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{level}"))
-            .with_context(|| format!("--log-level {level:?}: say error, warn, info, debug or trace"))?;
-        let logs = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(sink.clone())
-            // Whoever read the log may be gone; saying so to the same place would end the process.
-            .log_internal_errors(false)
-            .with_ansi(std::io::stderr().is_terminal());
-        match self.logging_format {
-            Format::Text => logs.init(),
-            Format::Json => logs.json().flatten_event(true).init(),
-        }
-        Ok(())
+        logs::install(sink, matches!(self.logging_format, Format::Json), level).context("--log-level")
     }
 }

@@ -31,6 +31,7 @@ mod payload;
 mod preemptor;
 pub mod rate_limit;
 pub mod run;
+pub mod serve;
 mod shell;
 mod status_writer;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use supercargo::access::{ACCESS, Access};
+use supercargo::access::{ACCESS, Access, REVIEWS};
 use supercargo_controlplane::{ControlPlane, Options, User, assets_or_skip};
 use tokio::runtime::Runtime;
 
@@ -83,10 +83,10 @@ impl Cluster {
         }));
     }
 
-    /// Lets a user do what `ACCESS` says.
+    /// Lets a user do what `ACCESS` and `REVIEWS` say.
     pub(crate) fn allow_supercargo(&self, user: &str) {
         let rule = |access: &Access| json!({ "apiGroups": [access.group], "resources": [access.resource], "verbs": [access.verb] });
-        self.allow(user, "supercargo", &ACCESS.iter().map(rule).collect());
+        self.allow(user, "supercargo", &ACCESS.iter().chain(REVIEWS).map(rule).collect());
     }
 
     /// Makes a namespace.
