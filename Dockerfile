@@ -69,15 +69,24 @@ RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
 
 FROM scratch
 ARG VERSION=0.1.0
+# The commit, and when it was made (RFC 3339): not when it was built, so that the same sources give the same labels.
 ARG REVISION=unknown
+ARG CREATED=1970-01-01T00:00:00Z
 LABEL org.opencontainers.image.title="supercargo" \
       org.opencontainers.image.description="A Kubernetes scheduler in Rust, built on informers" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.url="https://github.com/supercargo-dev/supercargo" \
+      org.opencontainers.image.source="https://github.com/supercargo-dev/supercargo" \
+      org.opencontainers.image.documentation="https://github.com/supercargo-dev/supercargo/tree/main/docs" \
+      org.opencontainers.image.vendor="The supercargo authors" \
       org.opencontainers.image.version="$VERSION" \
-      org.opencontainers.image.revision="$REVISION"
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.created="$CREATED"
 COPY LICENSE /LICENSE
 COPY --from=build /build/supercargo /supercargo
 # Authorities come from the service account or the kubeconfig; the image has none of its own.
 USER 65532:65532
+# HTTPS: health, metrics. Probes ask it over the network; there is nothing in here that could be run for them.
+EXPOSE 10259
 ENTRYPOINT ["/supercargo"]
 CMD ["run"]

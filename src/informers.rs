@@ -2,16 +2,15 @@
 
 mod objects;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
-    SharedInformerFactory, SyncResult,
+    SharedInformerFactory, Store, SyncResult,
 };
 use supercargo_framework::{NodeRecord, PodInfo};
-use supercargo_scheduler::{Input, Notification};
+use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::{Mailbox, Message};
@@ -54,11 +53,11 @@ fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     }
 }
 
-/// What tells the queue of pods without one that are for schedulers of these names.
-fn queue_handler(mailbox: &Mailbox, scheduler_names: BTreeSet<Arc<str>>) -> impl EventHandler<PodInfo> {
-    let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
+/// What tells the queue of pods without one. Which of them are its business the scheduler knows itself: its profiles may
+/// change.
+fn queue_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     Filtering {
-        filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
+        filter: |pod: &PodInfo| !pod.is_assigned(),
         handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
     }
 }
@@ -71,6 +70,23 @@ fn node_handler(mailbox: &Mailbox) -> impl EventHandler<NodeRecord> {
 pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     let no_annotations: [&str; 0] = [];
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
+}
+
+/// What the informers of a scheduler hold.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pods: Store<PodInfo>,
+    nodes: Store<NodeRecord>,
+}
+
+impl Stores {
+    /// The nodes and pods, to hold against what the scheduler knows.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            nodes: self.nodes.list().iter().map(|node| Arc::clone(&node.name)).collect(),
+            pods: self.pods.list().iter().map(|pod| pod.uid.clone()).collect(),
+        }
+    }
 }
 
 /// The informers of a scheduler.
@@ -87,13 +103,11 @@ impl Informers {
     pub(crate) fn new(
         client: Client,
         mailbox: &Mailbox,
-        scheduler_names: BTreeSet<Arc<str>>,
         kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
         let informers = Self::without_handlers(client, kinds);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
-        let pod_handlers =
-            FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox, scheduler_names));
+        let pod_handlers = FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox));
         informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
         informers.nodes.add_event_handler(node_handler(mailbox), HandlerOptions::named("nodes"))?;
         Ok(informers)
@@ -112,6 +126,11 @@ impl Informers {
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
+    }
+
+    /// What the informers hold of nodes and pods, for as long as they do.
+    pub(crate) fn stores(&self) -> Stores {
+        Stores { pods: self.pods.store(), nodes: self.nodes.store() }
     }
 
     /// Resolves when an informer has broken down: the scheduler would go on without knowing.

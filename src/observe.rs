@@ -9,6 +9,7 @@ impl Observer for LogObserver {
     fn observe(&mut self, observation: Observation<'_>) {
         match observation {
             Observation::Anomaly(text) => tracing::error!("{text}"),
+            Observation::NodeTaken => tracing::info!("a node no longer fits a pod that waited for it"),
             Observation::LostRace => tracing::warn!("a pod was bound elsewhere while it was being bound"),
             Observation::Attempt { pod, result, attempts, .. } => {
                 tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");

@@ -149,7 +149,7 @@ pub async fn schedule_by(
     let owner = Owner::new(driver, messages, shell, calls, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
-    let informers = Informers::new(watch, &mailbox, names, kinds)?;
+    let informers = Informers::new(watch, &mailbox, kinds)?;
     informers.start();
     let until_stopped = async {
         let not_served = informers.watch_objects(&mailbox, &resources, stop).await;

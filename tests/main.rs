@@ -3,6 +3,7 @@
 mod apiserver;
 mod e2e;
 mod informers;
+mod kind;
 mod mechanisms;
 mod oracle;
 mod packaging;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Nomination, Permit};
-use supercargo_framework::{Code, Context, CycleState, Now, PodInfo, Status, Text};
+use supercargo_framework::{Code, Context, CycleState, NodeInfo, Now, PodInfo, Status, Text};
 
 use crate::bindings::{Binding, MAX_PERMIT_WAIT};
 use crate::contain::{contained, panicked, text_of};
@@ -62,7 +62,10 @@ impl Scheduler {
     fn schedule(&mut self, now: Now, queued: QueuedPod, calls: &mut dyn Calls) {
         let mut state = CycleState::new();
         match self.caught(|this| this.attempt(now, &queued, &mut state, calls)) {
-            Ok((node, waits)) => self.begin_binding(now, Binding::new(now, queued, node, state, waits)),
+            Ok((node, waits)) => {
+                let chosen_at = self.cache.nodes().get(&node).map_or(0, NodeInfo::generation);
+                self.begin_binding(now, Binding::new(now, queued, (node, chosen_at), state, waits));
+            }
             Err(failure) => {
                 // A failure after a node was chosen, and a panic wherever it was, leaves no trace.
                 if let Some(node) = self.cache.node_of(queued.uid()).cloned() {

@@ -5,18 +5,23 @@ use std::sync::Arc;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::PreFlight;
-use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Uid};
+use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
 use crate::contain::contained;
+use crate::cycle::Cycle;
 use crate::effect::{Effect, EventType, PreBindWork};
-use crate::extender::ExtenderSpec;
+use crate::extender::{ExtenderSpec, NoCalls};
+use crate::extending::Extenders;
 use crate::failure::{Failure, FailureKind};
 use crate::input::PodRead;
 use crate::observer::{AttemptResult, Observation};
-use crate::profile::Named;
+use crate::profile::{Named, ProfileIndex};
 use crate::scheduler::Scheduler;
+
+/// Why a pod is tried again that waited too long for its node.
+const NODE_TAKEN: Text = Text::Static("NodeTaken");
 
 /// PreBind's work, in groups.
 type Work = Vec<Vec<PreBindWork>>;
@@ -153,6 +158,9 @@ impl Scheduler {
         if self.cache.is_confirmed(uid) {
             return self.lose(now, uid);
         }
+        if self.has_lost_its_node(now, uid) {
+            return self.choose_again(now, uid);
+        }
         let Some(binding) = self.bindings.get_mut(uid) else {
             return;
         };
@@ -165,6 +173,69 @@ impl Scheduler {
             node: Arc::clone(&binding.node),
             binders: Arc::clone(&self.profiles.get(binding.queued.profile).bind),
         });
+    }
+
+    /// Whether the node has changed since the pod was put there, and the pod no longer fits it: others bind, too. When that
+    /// cannot be found out it has not.
+    fn has_lost_its_node(&mut self, now: Now, uid: &Uid) -> bool {
+        let Some(Binding { queued, node, chosen_at, .. }) = self.bindings.get(uid) else { return false };
+        // A pod that has been deleted meanwhile is not on the node; its binding fails by itself.
+        if !self.cache.is_assumed(uid) {
+            return false;
+        }
+        let Some(info) = self.cache.nodes().get(node) else { return true };
+        if info.generation() == *chosen_at {
+            return false;
+        }
+        let (pod, node, profile) = (Arc::clone(&queued.pod), Arc::clone(node), queued.profile);
+        let verdict = self.caught(|this| {
+            // It must not count against itself.
+            this.forget(&pod.uid);
+            Ok(this.verdict_anew(now, &pod, profile, &node)?)
+        });
+        if let Err(error) = self.cache.assume(pod, node) {
+            self.anomaly(&error.to_string());
+        }
+        verdict.is_ok_and(|status| status.is_rejected())
+    }
+
+    fn verdict_anew(
+        &mut self,
+        now: Now,
+        pod: &Arc<PodInfo>,
+        profile: ProfileIndex,
+        node: &str,
+    ) -> Result<Status, FailureKind> {
+        self.cache.refreshed();
+        let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let mut calls = NoCalls;
+        let cycle = Cycle {
+            cx: &cx,
+            profile: self.profiles.get(profile),
+            pod,
+            queue: &self.queue,
+            extenders: Extenders::of_pod(&[], pod, &mut calls),
+            sampling: None,
+            running: &self.running,
+        };
+        cycle.verdict_anew(index)
+    }
+
+    /// Gives up the node and tries the pod again at once.
+    fn choose_again(&mut self, now: Now, uid: &Uid) {
+        let Some(mut binding) = self.bindings.remove(uid) else { return };
+        self.observer.observe(Observation::NodeTaken);
+        let freed = self.give_up_node(now, &mut binding);
+        self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+        let mut queued = binding.queued;
+        match (self.known(&queued.pod).cloned(), self.profile_of(&queued.pod)) {
+            (Some(pod), Some(profile)) => {
+                (queued.pod, queued.profile) = (pod, profile);
+                self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
+            }
+            _ => self.queue.done(uid),
+        }
     }
 
     /// Bind ended, by whom is said where it was a plugin.

@@ -70,6 +70,24 @@ impl Cycle<'_> {
             && self.pod.status.nominated_node_name.is_none()
     }
 
+    /// What filters say of a node as it is now, from scratch. Those of plugins that have set something aside for the pod are
+    /// not asked: what they found when they did so holds.
+    pub(crate) fn verdict_anew(&self, index: NodeIndex) -> Result<Status, FailureKind> {
+        let mut state = CycleState::default();
+        let node = self.cx.node(index);
+        match self.pre_filter(&mut state, &mut Diagnosis::default())? {
+            Prepared::Nodes(Some(names)) if !names.contains(node.name()) => {
+                return Ok(Status::unschedulable("node(s) didn't satisfy plugin(s)"));
+            }
+            Prepared::Nodes(_) => {}
+            // Only plugins of objects that have been set aside turn a pod down as such.
+            Prepared::Rejected => return Ok(Status::success()),
+        }
+        let mut filters = self.filters(&state);
+        filters.retain(|filter| self.profile.reserve.iter().all(|plugin| plugin.name != filter.name));
+        Ok(self.filter_node(&filters, &state, node))
+    }
+
     fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
         match self.feasible(state, passed)?[..] {
             [only] => Ok(only),
@@ -169,7 +187,7 @@ impl Cycle<'_> {
         };
         let (feasible, error) = self.filter_nodes(state, diagnosis, nodes, wanted, start);
         diagnosis.keep_last_word();
-        *passed = feasible.len() + diagnosis.statuses.by_node.len();
+        *passed = feasible.len() + diagnosis.statuses.len();
         if let Some(error) = error {
             return Err(error);
         }

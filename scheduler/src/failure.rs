@@ -86,6 +86,19 @@ impl Scheduler {
             self.queue.done(queued.uid());
             return;
         };
+        let Some(profile) = self.profile_of(&pod) else {
+            // Its profile has been taken away meanwhile.
+            self.pending.remove(&pod.key());
+            self.queue.done(queued.uid());
+            self.others.insert(pod.key(), pod);
+            return;
+        };
+        if self.profiles.is_retired(queued.profile) {
+            // What a profile that is no more waited for helps nobody: time does.
+            queued.unschedulable_plugins.clear();
+            queued.pending_plugins.clear();
+        }
+        queued.profile = profile;
         queued.pod = Arc::clone(&pod);
         self.with_queue(now, |queue, cx| queue.add_unschedulable(cx, queued));
         if let Some(panic) = self.contained_panic.take() {

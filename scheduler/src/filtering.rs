@@ -121,7 +121,7 @@ impl Cycle<'_> {
         self.filter_node(filters, &state, &node)
     }
 
-    fn filter_node(
+    pub(crate) fn filter_node(
         &self,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,

@@ -85,7 +85,7 @@ impl Scheduler {
         }
     }
 
-    fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {
+    pub(crate) fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {
         match self.pending.get(&pod.key()).cloned() {
             // A handler that is told of a pod again, as after a relist, at most hears of a change.
             Some(known) if known.uid == pod.uid => return self.update_in_queue(now, &known, pod),
@@ -93,7 +93,11 @@ impl Scheduler {
             Some(missed) => self.delete_from_queue(now, &missed),
             None => {}
         }
-        let Some(profile) = self.profile_of(&pod).filter(|_| !self.cache.is_confirmed(&pod.uid)) else {
+        if self.cache.is_confirmed(&pod.uid) {
+            return;
+        }
+        let Some(profile) = self.profile_of(&pod) else {
+            self.others.insert(pod.key(), pod);
             return;
         };
         self.pending.insert(pod.key(), Arc::clone(&pod));
@@ -113,9 +117,15 @@ impl Scheduler {
         if old.resource_version == new.resource_version {
             return;
         }
-        let Some(profile) = self.profile_of(&new).filter(|_| !self.cache.is_confirmed(&new.uid)) else {
+        if self.cache.is_confirmed(&new.uid) {
             return;
-        };
+        }
+        let profile = self.profile_of(&new);
+        // One without a profile may still be on its way to a node, by one that has been replaced.
+        if profile.is_none() && self.known(&new).is_none() {
+            self.others.insert(new.key(), new);
+            return;
+        }
         self.pending.insert(new.key(), Arc::clone(&new));
         if self.cache.is_assumed(&new.uid) {
             if new.terminating && !old.terminating {
@@ -127,14 +137,16 @@ impl Scheduler {
         if self.bindings.get(&new.uid).is_some() {
             return;
         }
-        self.with_queue(now, |queue, cx| queue.update(cx, old, &new, profile));
+        if let Some(profile) = profile {
+            self.with_queue(now, |queue, cx| queue.update(cx, old, &new, profile));
+        }
         let (before, after) = (&old.status.nominated_node_name, &new.status.nominated_node_name);
         if before.is_some() && before != after {
             self.move_all_for_freed(now, old, |waiting| waiting.priority <= old.priority);
         }
     }
 
-    fn delete_from_queue(&mut self, now: Now, pod: &Arc<PodInfo>) {
+    pub(crate) fn delete_from_queue(&mut self, now: Now, pod: &Arc<PodInfo>) {
         self.pod_is_known_no_more(pod);
         if self.cache.is_confirmed(&pod.uid) {
             // It left the queue because it has a node now.
@@ -148,6 +160,9 @@ impl Scheduler {
     fn pod_is_known_no_more(&mut self, pod: &PodInfo) {
         if self.known(pod).is_some() {
             self.pending.remove(&pod.key());
+        }
+        if self.others.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
+            self.others.remove(&pod.key());
         }
         self.queue.delete(&pod.uid);
     }

@@ -62,6 +62,7 @@ mod observer;
 mod preemption;
 mod profile;
 mod queue;
+mod reconfigure;
 pub mod record;
 mod sampling;
 mod scheduler;
@@ -70,6 +71,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod trials;
+mod views;
 
 pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};
@@ -80,3 +82,4 @@ pub use profile::{PluginLists, ProfileError, ProfileSpec};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};
 pub use tables::{Rule, TableStats};
+pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};

@@ -65,6 +65,8 @@ pub enum Observation<'a> {
     },
     /// A pod was bound by someone else, or elsewhere, while this scheduler was at it.
     LostRace,
+    /// While a pod waited on Permit or PreBind, its node was filled or changed so that it no longer fits there.
+    NodeTaken,
     /// Something that should not happen did; the scheduler went on.
     Anomaly(&'a str),
 }

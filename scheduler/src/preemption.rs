@@ -81,6 +81,10 @@ impl Preemptions {
         self.held.as_ref()
     }
 
+    pub(crate) fn held_mut(&mut self) -> Option<&mut HeldAttempt> {
+        self.held.as_mut()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_number.len()
     }

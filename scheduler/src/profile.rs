@@ -1,6 +1,6 @@
 //! Profiles: a scheduler name and the plugins that serve it, per extension point.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use supercargo_framework::event::{EventRegistration, EventResource};
@@ -321,11 +321,14 @@ impl PluginLists {
 }
 
 /// The index of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ProfileIndex(pub(crate) usize);
 
-/// All profiles.
-pub(crate) struct Profiles(Vec<Profile>);
+/// All profiles: those that serve, and behind them those that have been replaced while pods were on their way to a node.
+pub(crate) struct Profiles {
+    all: Vec<Profile>,
+    serving: usize,
+}
 
 impl Profiles {
     pub(crate) fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
@@ -339,34 +342,65 @@ impl Profiles {
         {
             return Err(ProfileError::Names(name(twice)));
         }
-        Ok(Self(profiles))
+        Ok(Self { serving: profiles.len(), all: profiles })
+    }
+
+    /// Puts `next` in the place of those that serve and keeps the old ones that are still `in_use`. Returns where those
+    /// are now.
+    pub(crate) fn replace(
+        &mut self,
+        next: Self,
+        in_use: &BTreeSet<ProfileIndex>,
+    ) -> BTreeMap<ProfileIndex, ProfileIndex> {
+        let old = std::mem::replace(self, next);
+        let mut moved = BTreeMap::new();
+        for (index, profile) in old.all.into_iter().enumerate() {
+            let index = ProfileIndex(index);
+            if in_use.contains(&index) {
+                moved.insert(index, ProfileIndex(self.all.len()));
+                self.all.push(profile);
+            }
+        }
+        moved
     }
 
     pub(crate) fn get(&self, index: ProfileIndex) -> &Profile {
-        &self.0[index.0]
+        &self.all[index.0]
     }
 
+    /// The profile that serves pods of this `schedulerName`.
     pub(crate) fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
-        self.0.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
+        self.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
     }
 
+    /// Whether a profile has been replaced.
+    pub(crate) fn is_retired(&self, index: ProfileIndex) -> bool {
+        index.0 >= self.serving
+    }
+
+    /// Those that serve.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
-        self.0.iter()
+        self.all[..self.serving].iter()
+    }
+
+    /// How many of them there are.
+    pub(crate) fn len(&self) -> usize {
+        self.serving
     }
 
     /// The kinds whose events some plugin of some profile wants, beside pods and nodes.
     pub(crate) fn heard(&self) -> BTreeSet<Text> {
-        self.0.iter().flat_map(|profile| &profile.heard).cloned().collect()
+        self.iter().flat_map(|profile| &profile.heard).cloned().collect()
     }
 
     /// The kinds that some plugin of some profile reads beside.
     pub(crate) fn read(&self) -> BTreeSet<Text> {
-        self.0.iter().flat_map(|profile| &profile.read).cloned().collect()
+        self.iter().flat_map(|profile| &profile.read).cloned().collect()
     }
 
     /// The plugin that orders the active queue; configuration makes sure that all profiles have the same.
     pub(crate) fn queue_sort(&self) -> Arc<Named<dyn QueueSortPlugin>> {
-        Arc::clone(&self.0[0].queue_sort)
+        Arc::clone(&self.all[0].queue_sort)
     }
 }
 

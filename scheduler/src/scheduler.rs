@@ -73,6 +73,8 @@ pub struct Scheduler {
     pub(crate) heard: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
+    /// Pods without a node that no profile is responsible for, yet.
+    pub(crate) others: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
@@ -93,15 +95,10 @@ impl Scheduler {
     /// A scheduler that knows of nothing yet.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
-        let mut heard = profiles.heard();
-        if !options.extenders.is_empty() {
-            // They cannot say what they wait for.
-            heard.extend(EVENT_KINDS);
-        }
         Ok(Self {
-            heard,
+            heard: heard(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
-            tables: (!options.plain).then(|| Tables::new(options.profiles.len(), options.table_memory)),
+            tables: (!options.plain).then(|| Tables::new(profiles.len(), options.table_memory)),
             #[cfg(test)]
             witness: None,
             profiles,
@@ -111,6 +108,7 @@ impl Scheduler {
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),
+            others: FxHashMap::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),
@@ -332,6 +330,16 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// The kinds whose events can move pods.
+pub(crate) fn heard(profiles: &Profiles, extenders: &[ExtenderSpec]) -> BTreeSet<Text> {
+    let mut heard = profiles.heard();
+    if !extenders.is_empty() {
+        // They cannot say what they wait for.
+        heard.extend(EVENT_KINDS);
+    }
+    heard
 }
 
 /// What bindings wait for is looked at here.

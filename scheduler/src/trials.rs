@@ -31,7 +31,8 @@ impl<'a, 'c> Trials<'a, 'c> {
         let filters = cycle.filters(state);
         let follows = |name| followers.iter().any(|follower: &&Named<_>| follower.name == name);
         let depends_on_pods = |filter: &&&Named<dyn FilterPlugin>| {
-            filter.plugin.scope(state, cycle.pod) == Scope::Node || follows(filter.name)
+            matches!(filter.plugin.scope(state, cycle.pod), Scope::Node | Scope::Classes(_))
+                || follows(filter.name)
         };
         let of_pods = filters.iter().filter(depends_on_pods).copied().collect();
         Self { cycle, filters, of_pods, followers }

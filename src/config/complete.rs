@@ -10,8 +10,8 @@ use super::profile;
 use super::profile_file::FileProfile;
 use super::report::Report;
 use super::{
-    Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_PARALLELISM, DEFAULT_SCHEDULER_NAME,
-    ExtenderConfig, LeaderElectionConfig, ProfileConfig,
+    Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_IN_UNSCHEDULABLE, DEFAULT_PARALLELISM,
+    DEFAULT_SCHEDULER_NAME, ExtenderConfig, ProfileConfig,
 };
 
 /// Completes what a file says. The result is of use only when nothing was reported.
@@ -33,6 +33,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         })
         .collect();
     check_common_queue_sort(&file.profiles, &profiles, report);
+    let enable_profiling = file.enable_profiling.unwrap_or(true);
     let seconds = |of: Option<u64>, default| of.map_or(default, Duration::from_secs);
     Config {
         profiles: profiles.into_iter().flatten().collect(),
@@ -43,10 +44,13 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         client_connection: file.client_connection,
         features: catalog.features.clone(),
         extenders: file.extenders,
-        leader_election: LeaderElectionConfig { leader_elect: false, ..LeaderElectionConfig::default() },
-        delay_cache_until_active: false,
-        enable_profiling: true,
-        enable_contention_profiling: true,
+        leader_election: file.leader_election,
+        delay_cache_until_active: file.delay_cache_until_active.unwrap_or(false),
+        enable_profiling,
+        // Upstream: on by default, but only beside the other.
+        enable_contention_profiling: file.enable_contention_profiling.unwrap_or(enable_profiling),
+        pod_max_in_unschedulable_pods_duration: DEFAULT_MAX_IN_UNSCHEDULABLE,
+        warnings: Vec::new(),
     }
 }
 

@@ -26,6 +26,33 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     i64::try_from(nanoseconds).is_ok().then(|| Duration::from_nanos(nanoseconds))
 }
 
+/// A duration as Go writes it: `1h0m0s`, `1.5s`, `20ms`.
+pub(crate) fn format(length: Duration) -> String {
+    let seconds = length.as_secs();
+    if length.is_zero() {
+        return "0s".to_owned();
+    }
+    if seconds == 0 {
+        let nanoseconds = f64::from(length.subsec_nanos());
+        // Fewer than ten digits, all of which a float has.
+        return match length.subsec_nanos() {
+            ..1_000 => format!("{nanoseconds}ns"),
+            ..1_000_000 => format!("{}µs", nanoseconds / 1e3),
+            _ => format!("{}ms", nanoseconds / 1e6),
+        };
+    }
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let fraction = format!("{:09}", length.subsec_nanos());
+    let fraction = fraction.trim_end_matches('0');
+    let dot = if fraction.is_empty() { "" } else { "." };
+    let rest = format!("{}{dot}{fraction}s", seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => rest,
+        (0, _) => format!("{minutes}m{rest}"),
+        _ => format!("{hours}h{minutes}m{rest}"),
+    }
+}
+
 fn nanoseconds_of(unit: &str) -> Option<u64> {
     Some(match unit {
         "ns" => 1,

@@ -51,6 +51,15 @@ pub enum Problem {
     /// kube-scheduler has this, supercargo does not have it yet.
     #[error("{0} is known to kube-scheduler, but not supported by supercargo yet; remove it")]
     Unsupported(String),
+    /// A plugin that is on by default in kube-scheduler and not here yet. Holds the plugin, and what becomes of pods that
+    /// need it. A warning.
+    #[error("{plugin} is not supported by supercargo yet: {consequence}")]
+    Absent {
+        /// The plugin.
+        plugin: &'static str,
+        /// What becomes of pods that need it.
+        consequence: &'static str,
+    },
     /// Neither supercargo nor kube-scheduler has a plugin of this name. Holds what to do instead.
     #[error("unknown plugin {name:?}; {help}")]
     UnknownPlugin {
@@ -64,7 +73,7 @@ pub enum Problem {
     Args(String),
 }
 
-/// One error in a configuration.
+/// One error in a configuration, or one warning about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
     /// The file, as it was named.

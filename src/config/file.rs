@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use supercargo_framework::registry::Registry;
 
 use super::cursor::{Cursor, Object};
-use super::duration;
-use super::error::Problem;
 use super::extender;
+use super::leader_election::{self, LeaderElectionConfig};
 use super::profile_file::{self, FileProfile};
 use super::report::Report;
 use super::{ClientConnection, ExtenderConfig, MediaType};
 
 /// The version of the file and of what plugins are configured with.
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
-const KIND: &str = "KubeSchedulerConfiguration";
+pub(super) const KIND: &str = "KubeSchedulerConfiguration";
 
 const FIELDS: &[&str] = &[
     "apiVersion",
@@ -31,15 +30,6 @@ const FIELDS: &[&str] = &[
     "extenders",
     "delayCacheUntilActive",
 ];
-const LEADER_ELECTION_FIELDS: &[&str] = &[
-    "leaderElect",
-    "leaseDuration",
-    "renewDeadline",
-    "retryPeriod",
-    "resourceLock",
-    "resourceName",
-    "resourceNamespace",
-];
 const CLIENT_CONNECTION_FIELDS: &[&str] =
     &["kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"];
 
@@ -54,6 +44,11 @@ pub(super) struct File<'a> {
     pub(super) initial_backoff_seconds: Option<u64>,
     pub(super) max_backoff_seconds: Option<u64>,
     pub(super) client_connection: ClientConnection,
+    /// What is not in the file has its default.
+    pub(super) leader_election: LeaderElectionConfig,
+    pub(super) delay_cache_until_active: Option<bool>,
+    pub(super) enable_profiling: Option<bool>,
+    pub(super) enable_contention_profiling: Option<bool>,
     pub(super) profiles: Vec<FileProfile<'a>>,
     pub(super) extenders: Vec<ExtenderConfig>,
 }
@@ -67,8 +62,7 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
         // Another type has other fields: nothing said about these would help.
         return File::default();
     }
-    refuse_unsupported(&object, report);
-    read_leader_election(&object, report);
+    let flag = |field, report: &mut Report<'_>| object.get(field).and_then(|cursor| cursor.boolean(report));
     let (initial, max) = read_backoff(&object, report);
     let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, registry, report));
     let extenders = object.get("extenders").map(|list| extender::read_all(&list, report));
@@ -78,6 +72,10 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
         initial_backoff_seconds: initial,
         max_backoff_seconds: max,
         client_connection: read_client_connection(&object, report),
+        leader_election: leader_election::read(&object, report),
+        delay_cache_until_active: flag("delayCacheUntilActive", report),
+        enable_profiling: flag("enableProfiling", report),
+        enable_contention_profiling: flag("enableContentionProfiling", report),
         profiles: profiles.unwrap_or_default(),
         extenders: extenders.unwrap_or_default(),
     }
@@ -100,45 +98,6 @@ fn check_type(object: &Object<'_>, report: &mut Report<'_>) -> bool {
         }
     }
     report.count() == before
-}
-
-fn refuse_unsupported(object: &Object<'_>, report: &mut Report<'_>) {
-    // Whether profiles of the running process are served changes no decision, so that both answers are fine.
-    for field in ["enableProfiling", "enableContentionProfiling"] {
-        object.get(field).and_then(|cursor| cursor.boolean(report));
-    }
-    refuse_true(object, "delayCacheUntilActive", report);
-}
-
-fn refuse_true(object: &Object<'_>, field: &str, report: &mut Report<'_>) {
-    let Some(cursor) = object.get(field) else { return };
-    if cursor.boolean(report) == Some(true) {
-        report.add(&cursor.place, Problem::Unsupported(format!("{field}: true")));
-    }
-}
-
-/// Without leader election its other fields mean nothing, but what they say must be possible.
-fn read_leader_election(top: &Object<'_>, report: &mut Report<'_>) {
-    let cursor = top.get("leaderElection");
-    let Some(object) = cursor.and_then(|cursor| cursor.object(LEADER_ELECTION_FIELDS, report)) else {
-        return;
-    };
-    refuse_true(&object, "leaderElect", report);
-    for field in ["leaseDuration", "renewDeadline", "retryPeriod"] {
-        let Some(cursor) = object.get(field) else { continue };
-        if cursor.string(report).is_some_and(|text| duration::parse(text).is_none()) {
-            report.invalid(&cursor.place, "must be a duration such as 15s or 1m30s");
-        }
-    }
-    for field in ["resourceName", "resourceNamespace"] {
-        object.get(field).and_then(|cursor| cursor.string(report));
-    }
-    if let Some(cursor) = object.get("resourceLock") {
-        let lock = cursor.string(report);
-        if lock.is_some_and(|lock| !lock.is_empty() && lock != "leases") {
-            report.invalid(&cursor.place, "must be leases, the only lock there is");
-        }
-    }
 }
 
 fn read_client_connection(top: &Object<'_>, report: &mut Report<'_>) -> ClientConnection {

@@ -11,6 +11,7 @@ use super::profile_file::{Enabled, FilePlugins, FileSet};
 use super::report::Place;
 
 /// The plugins of a profile after merging.
+#[derive(Clone, Debug)]
 pub(super) struct Sets {
     sets: BTreeMap<Point, FileSet>,
     empty: FileSet,

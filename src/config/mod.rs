@@ -7,30 +7,36 @@
 //!
 //! Everything in the file counts: an unknown or duplicate field, a value of the wrong type, a plugin that
 //! nobody has are errors, each with file, line and column, all at once. What kube-scheduler has and
-//! supercargo has not yet is refused by name, so that no part of a file is silently without effect. These
-//! are, because they ask for nothing: `enableProfiling` and `enableContentionProfiling`, the fields of
-//! `leaderElection` beside `leaderElect: false`, a `weight` where nothing is scored, and disabling plugins
-//! that are not here anyway.
+//! supercargo has not yet is refused by name, so that no part of a file is silently without effect; where it
+//! is one of upstream's defaults, so that files name it that do not ask for it, it is a warning
+//! ([`Config::warnings`]). Without effect are, because they ask for nothing: `parallelism`,
+//! `enableContentionProfiling`, a `weight` where nothing is scored, and disabling plugins that are not here
+//! anyway.
 //!
-//! Different from kube-scheduler: the one profile without a name is `supercargo`, `leaderElect` is false
-//! unless set, requests are limited only where `qps` is set, and unset `percentageOfNodesToScore` means all
-//! nodes.
+//! The way back is `write`: [`Config::to_yaml`] is the completed configuration, and means the same when it is
+//! read.
+//!
+//! Different from kube-scheduler: the one profile without a name is `supercargo`, and so is the lease without
+//! one; requests are limited only where `qps` is set, and unset `percentageOfNodesToScore` means all nodes.
 
 mod args;
 mod catalog;
 mod complete;
 mod cursor;
+mod default_args;
 pub(crate) mod duration;
 mod error;
 mod extender;
 mod file;
+mod leader_election;
 mod merge;
 mod names;
 mod points;
 mod profile;
 mod profile_file;
 mod report;
-mod suggest;
+pub(crate) mod suggest;
+mod write;
 mod yaml;
 
 #[cfg(test)]
@@ -48,10 +54,12 @@ use supercargo_framework::Plugin;
 
 pub use catalog::Catalog;
 pub use error::{ConfigError, ConfigErrors, Position, Problem};
+pub use leader_election::LeaderElectionConfig;
 
 use complete::complete;
 use cursor::Cursor;
 use file::File;
+use merge::Sets;
 use report::Report;
 
 /// The scheduler name of the only profile, where the file gives it none.
@@ -62,6 +70,9 @@ pub const DEFAULT_PARALLELISM: i32 = 16;
 pub const DEFAULT_INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// [`Config::pod_max_backoff`], where the file does not set it.
 pub const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// [`Config::pod_max_in_unschedulable_pods_duration`], where no flag sets it.
+pub const DEFAULT_MAX_IN_UNSCHEDULABLE: Duration = Duration::from_mins(5);
 
 /// The largest file that is read. A large one has some kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -93,37 +104,11 @@ pub struct Config {
     pub enable_profiling: bool,
     /// Whether they tell of contention; upstream's, and of no meaning here.
     pub enable_contention_profiling: bool,
-}
-
-/// How one of several schedulers comes to lead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaderElectionConfig {
-    /// Whether there is an election; without one every scheduler leads.
-    pub leader_elect: bool,
-    /// How long others wait after the leader's last sign before one of them takes over.
-    pub lease_duration: Duration,
-    /// How long the leader tries to renew its lease before it gives up.
-    pub renew_deadline: Duration,
-    /// How long to wait between tries.
-    pub retry_period: Duration,
-    /// The name of the lease.
-    pub resource_name: String,
-    /// Its namespace.
-    pub resource_namespace: String,
-}
-
-impl Default for LeaderElectionConfig {
-    /// kube-scheduler's, but for the name, as the two are not to take the lead from one another.
-    fn default() -> Self {
-        Self {
-            leader_elect: true,
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            resource_name: DEFAULT_SCHEDULER_NAME.to_owned(),
-            resource_namespace: "kube-system".to_owned(),
-        }
-    }
+    /// How long a pod is not tried again at most while nothing happens that could help it. No file says it, only a
+    /// flag.
+    pub pod_max_in_unschedulable_pods_duration: Duration,
+    /// What a file asks for that is not there, where that is no error.
+    pub warnings: Vec<ConfigError>,
 }
 
 /// An extender: a process that is asked over HTTP.
@@ -264,6 +249,10 @@ pub struct ProfileConfig {
     pub plugins: PluginSet,
     /// The arguments in the file, by plugin.
     pub args: BTreeMap<String, serde_json::Value>,
+    /// What the profile itself says of [`Self::percentage_of_nodes_to_score`].
+    own_percentage: Option<i32>,
+    /// What `plugins` was expanded from.
+    sets: Sets,
 }
 
 /// The plugins of a profile: who takes part where, in order. Every name is in `instances`.
@@ -334,15 +323,22 @@ impl Config {
         let top = Cursor::top(&root);
         cursor::report_duplicates(&top, &mut report);
         let file = file::read(&top, &catalog.registry, &mut report);
-        let config = complete(file, catalog, &mut report);
-        report.finish(config)
+        Self::completed(file, catalog, report)
     }
 
     /// The configuration without a file: one profile with the default plugins.
     pub fn default_with(catalog: &Catalog) -> Result<Self, ConfigErrors> {
-        let mut report = Report::new("default configuration");
-        let config = complete(File::default(), catalog, &mut report);
-        report.finish(config)
+        Self::completed(File::default(), catalog, Report::new("default configuration"))
+    }
+
+    fn completed(
+        file: File<'_>,
+        catalog: &Catalog,
+        mut report: Report<'_>,
+    ) -> Result<Self, ConfigErrors> {
+        let config = complete(file, catalog, &mut report);
+        let (errors, warnings) = report.finish();
+        errors.map_or(Ok(Self { warnings, ..config }), Err)
     }
 }
 

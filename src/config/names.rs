@@ -36,6 +36,17 @@ const UPSTREAM: &[&str] = &[
 /// Plugins that kube-scheduler had before configuration version v1, and refuses since.
 const REMOVED: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
+/// Plugins that are on by default in kube-scheduler, so that a file names them that does not ask for more than others, with
+/// what becomes of pods that need them.
+const ABSENT_DEFAULTS: &[(&str, &str)] =
+    &[("DynamicResources", "pods with spec.resourceClaims stay Pending and say why")];
+
+/// The warning about a plugin that is not here, where enabling or configuring it is no error.
+pub(super) fn absent(name: &str, registry: &Registry) -> Option<Problem> {
+    let (plugin, consequence) = *ABSENT_DEFAULTS.iter().find(|(plugin, _)| *plugin == name)?;
+    registry.get(name).is_none().then_some(Problem::Absent { plugin, consequence })
+}
+
 /// Why a plugin cannot be enabled or configured; `None` when it can.
 pub(super) fn refusal(name: &str, registry: &Registry) -> Option<Problem> {
     if registry.get(name).is_some() {

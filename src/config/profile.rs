@@ -52,6 +52,8 @@ pub(super) fn complete(
         percentage_of_nodes_to_score,
         plugins,
         args: args.into_iter().map(|(name, args)| (name, args.value)).collect(),
+        own_percentage: profile.percentage_of_nodes_to_score,
+        sets,
     })
 }
 

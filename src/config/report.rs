@@ -36,27 +36,23 @@ impl Place {
 pub(super) struct Report<'a> {
     file: &'a str,
     errors: Vec<ConfigError>,
+    warnings: Vec<ConfigError>,
 }
 
 impl<'a> Report<'a> {
     /// No problem yet.
     pub(super) fn new(file: &'a str) -> Self {
-        Self { file, errors: Vec::new() }
+        Self { file, errors: Vec::new(), warnings: Vec::new() }
     }
 
     /// Adds a problem. What an alias repeats is told once: it stands in the file once.
     pub(super) fn add(&mut self, place: &Place, problem: Problem) {
-        let told = |error: &ConfigError| {
-            place.position.is_some() && error.position == place.position && error.problem == problem
-        };
-        if !self.errors.iter().any(told) {
-            self.errors.push(ConfigError {
-                file: self.file.to_owned(),
-                position: place.position,
-                path: place.path.clone(),
-                problem,
-            });
-        }
+        push(&mut self.errors, self.file, place, problem);
+    }
+
+    /// Adds what is to be known, and no reason to refuse the file.
+    pub(super) fn warn(&mut self, place: &Place, problem: Problem) {
+        push(&mut self.warnings, self.file, place, problem);
     }
 
     /// Adds a value that cannot be.
@@ -69,8 +65,22 @@ impl<'a> Report<'a> {
         self.errors.len()
     }
 
-    /// The result, or every problem.
-    pub(super) fn finish<T>(self, result: T) -> Result<T, ConfigErrors> {
-        ConfigErrors::of(self.errors).map_or(Ok(result), Err)
+    /// Every problem, if there is one, and every warning.
+    pub(super) fn finish(self) -> (Option<ConfigErrors>, Vec<ConfigError>) {
+        (ConfigErrors::of(self.errors), self.warnings)
+    }
+}
+
+fn push(told: &mut Vec<ConfigError>, file: &str, place: &Place, problem: Problem) {
+    let is_told = |error: &ConfigError| {
+        place.position.is_some() && error.position == place.position && error.problem == problem
+    };
+    if !told.iter().any(is_told) {
+        told.push(ConfigError {
+            file: file.to_owned(),
+            position: place.position,
+            path: place.path.clone(),
+            problem,
+        });
     }
 }

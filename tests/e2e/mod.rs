@@ -18,3 +18,4 @@ mod replay;
 mod restart;
 mod scheduling;
 mod shutdown;
+mod suite;

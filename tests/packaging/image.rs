@@ -251,6 +251,10 @@ fn the_labels_say_what_cargo_says() {
     label("licenses", env!("CARGO_PKG_LICENSE"));
     label("version", "$VERSION");
     label("revision", "$REVISION");
+    label("created", "$CREATED");
+    for place in ["source", "url"] {
+        label(place, "https://github.com/supercargo-dev/supercargo");
+    }
     let head = fs::read_to_string(root().join("Dockerfile")).unwrap();
     assert!(
         head.contains(&format!("docker build -t {} .", install::image())),

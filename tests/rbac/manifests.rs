@@ -24,10 +24,14 @@ pub(crate) fn parse(path: &Path) -> Value {
 /// The documents of a YAML file, in their order.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let documents = documents_of(&text);
     assert!(!documents.is_empty(), "{} is empty", path.display());
     documents
+}
+
+/// The documents of a text, in their order.
+pub(crate) fn documents_of(text: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error} in:\n{text}"))
 }
 
 /// Every YAML file of the folder, sorted.
@@ -99,7 +103,11 @@ pub(crate) fn collection(object: &Value) -> String {
         "ServiceAccount" => "serviceaccounts",
         "ClusterRole" => "clusterroles",
         "ClusterRoleBinding" => "clusterrolebindings",
+        "Role" => "roles",
+        "RoleBinding" => "rolebindings",
+        "PodDisruptionBudget" => "poddisruptionbudgets",
         "ResourceQuota" => "resourcequotas",
+        "Service" => "services",
         "ConfigMap" => "configmaps",
         "Deployment" => "deployments",
         "Pod" => "pods",

@@ -46,24 +46,51 @@ fn the_binary_knows_the_arguments_of_the_deployment() {
 #[test]
 fn the_manifests_name_each_other_rightly() {
     let namespace = manifests::object("Namespace")["metadata"]["name"].clone();
+    let account = manifests::object("ServiceAccount");
+    let mut bindings = Vec::new();
     for object in manifests::base() {
-        let cluster_wide =
-            ["Namespace", "ClusterRole", "ClusterRoleBinding"].contains(&text(&object["kind"]));
-        if !cluster_wide {
-            assert_eq!(object["metadata"]["namespace"], namespace, "{object}");
+        match text(&object["kind"]) {
+            "Namespace" | "ClusterRole" => {}
+            "ClusterRoleBinding" => bindings.push(object),
+            // Where the Lease is, and what the cluster publishes on clients.
+            "Role" => assert_eq!(object["metadata"]["namespace"], "kube-system"),
+            "RoleBinding" => {
+                assert_eq!(object["metadata"]["namespace"], "kube-system");
+                bindings.push(object);
+            }
+            _ => assert_eq!(object["metadata"]["namespace"], namespace, "{object}"),
         }
     }
-    let account = manifests::object("ServiceAccount");
-    let binding = manifests::object("ClusterRoleBinding");
-    assert_eq!(binding["roleRef"]["name"], manifests::object("ClusterRole")["metadata"]["name"]);
-    assert_eq!(binding["subjects"].as_array().map(Vec::len), Some(1));
-    assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
-    assert_eq!(binding["subjects"][0]["namespace"], namespace);
+    for binding in &bindings {
+        assert_eq!(binding["subjects"].as_array().map(Vec::len), Some(1));
+        assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
+        assert_eq!(binding["subjects"][0]["namespace"], namespace);
+    }
+    let roles: Vec<(&str, &str)> = bindings
+        .iter()
+        .map(|binding| (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"])))
+        .collect();
+    let [cluster_role, role] =
+        ["ClusterRole", "Role"].map(|kind| manifests::object(kind)["metadata"]["name"].clone());
+    // The last is the cluster's own.
+    let expected = [
+        ("ClusterRole", text(&cluster_role)),
+        ("Role", text(&role)),
+        ("Role", "extension-apiserver-authentication-reader"),
+    ];
+    assert_eq!(roles, expected);
 
     let deployment = manifests::object("Deployment");
     let pod = manifests::scheduler_pod();
     assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
     assert_eq!(deployment["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
+    let service = manifests::object("Service");
+    assert_eq!(service["spec"]["selector"], pod["metadata"]["labels"]);
+    let ports = &pod["spec"]["containers"][0]["ports"];
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], ports[0]["name"]);
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(pod["spec"]["containers"][0][probe]["httpGet"]["port"], ports[0]["name"], "{probe}");
+    }
     let quota = manifests::object("ResourceQuota");
     let scope = &quota["spec"]["scopeSelector"]["matchExpressions"][0];
     assert_eq!(scope["values"][0], pod["spec"]["priorityClassName"]);

@@ -1,5 +1,6 @@
 //! A client of a test's control plane.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -37,9 +38,14 @@ pub(crate) type Refusal = (u16, String);
 
 impl Cluster {
     pub(crate) fn of(plane: &ControlPlane) -> Self {
+        Self::at(&plane.kubeconfig("admin").unwrap())
+    }
+
+    /// The cluster of a kubeconfig, as whoever that is.
+    pub(crate) fn at(kubeconfig: &Path) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let file = Kubeconfig::read_from(plane.kubeconfig("admin").unwrap()).unwrap();
+        let file = Kubeconfig::read_from(kubeconfig).unwrap();
         let client = runtime.block_on(async {
             let mut config =
                 kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
@@ -49,8 +55,23 @@ impl Cluster {
         Self { runtime, client }
     }
 
+    /// Its client, for tasks on its runtime.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Where its client's tasks run.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     pub(crate) fn try_create(&self, object: &Value) -> Result<Value, Refusal> {
-        self.runtime.block_on(self.send("POST", &collection(object), Some(object)))
+        self.request("POST", &collection(object), Some(object))
+    }
+
+    /// Any request; a change (`PATCH`) is merged.
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refusal> {
+        self.runtime.block_on(self.send(method, path, body))
     }
 
     pub(crate) fn create(&self, object: &Value) -> Value {
@@ -175,17 +196,28 @@ impl Cluster {
     async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refusal> {
         let content_type =
             if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", content_type)
-            .body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))
-            .unwrap();
-        self.client.request(request).await.map_err(|error| match error {
-            kube::Error::Api(status) => (status.code, status.message),
-            error => (0, format!("{method} {path}: {error}")),
-        })
+        send(&self.client, method, path, content_type, body).await
     }
+}
+
+/// Sends one request.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: Option<&Value>,
+) -> Result<Value, Refusal> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type)
+        .body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))
+        .unwrap();
+    client.request(request).await.map_err(|error| match error {
+        kube::Error::Api(status) => (status.code, status.message),
+        error => (0, format!("{method} {path}: {error}")),
+    })
 }
 
 /// How long a test waits for one thing on a busy machine.
@@ -200,6 +232,7 @@ fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let resource = match kind {
         "PriorityClass" => "priorityclasses".to_owned(),
+        "StorageClass" => "storageclasses".to_owned(),
         kind => format!("{}s", kind.to_lowercase()),
     };
     let version = object["apiVersion"].as_str().unwrap_or_default();

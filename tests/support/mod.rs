@@ -14,7 +14,7 @@ mod requests;
 mod slim;
 
 pub(crate) use audit::Bindings;
-pub(crate) use cluster::{Cluster, own_plane};
+pub(crate) use cluster::{Cluster, Refusal, own_plane, send};
 pub(crate) use eventually::{eventually, say};
 pub(crate) use extender::Extender;
 pub(crate) use fake_api::FakeApi;

@@ -92,7 +92,8 @@ impl Supercargo {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap()).into_owned()
     }
 
-    fn log_tail(&self) -> String {
+    /// The end of its log, for a test that fails.
+    pub(crate) fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         let tail = &lines[lines.len().saturating_sub(30)..];

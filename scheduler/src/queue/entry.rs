@@ -64,6 +64,11 @@ impl QueuedPod {
         &self.pod.uid
     }
 
+    /// When the backoff of its last attempt ends; `None` when none is due.
+    pub fn backoff_until(&self) -> Option<Timestamp> {
+        self.backoff_until
+    }
+
     /// Whether a plugin is to blame for the last failed attempt.
     pub fn has_rejectors(&self) -> bool {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()

@@ -8,6 +8,7 @@ mod hints;
 mod in_flight;
 mod nominator;
 mod rank;
+mod reconfigure;
 mod requeue;
 mod steady_clock;
 #[cfg(test)]

@@ -91,6 +91,13 @@ impl SchedulingQueue {
         }
     }
 
+    /// A pod whose attempt came to nothing by nobody's fault is tried again at once, and this attempt counts for nothing.
+    pub(crate) fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+        self.done(entry.uid());
+        entry.timestamp = cx.now.wall;
+        self.move_to_active(cx, entry, cause, false);
+    }
+
     /// Does what is due.
     pub(crate) fn tick(&mut self, cx: &mut QueueCx<'_>) {
         self.flush_backoff(cx);

@@ -11,6 +11,7 @@
 mod again;
 mod answers;
 mod column;
+mod groups;
 mod layout;
 mod own;
 mod proportional;
@@ -26,10 +27,11 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use supercargo_framework::node_statuses::StatusNumber;
 use supercargo_framework::signature::Signer;
 use supercargo_framework::{Context, CycleState, NodeIndex, PodInfo, Status};
 
-use self::answers::View;
+use self::answers::{PASSES, Verdict, View};
 use self::column::Column;
 use self::layout::Topology;
 pub use self::rule::Rule;
@@ -353,6 +355,7 @@ impl OfProfile {
             verdicts = table.domain_verdicts(view, judges, &self.columns)?;
         }
         table.settle_greatest(view, judges, &self.columns, &verdicts)?;
+        table.regroup(view, judges, &self.columns);
         let answer = match table.select(view, judges, &self.columns, &verdicts)? {
             Some(index) => {
                 #[cfg(test)]
@@ -427,33 +430,54 @@ impl OfProfile {
         verdicts: &DomainVerdicts,
         refused: &[(NodeIndex, Status)],
     ) -> Result<Diagnosis, Refusal> {
+        // The filters whose answers are kept by node, in their order.
         let mut by_place: SmallVec<[(usize, usize); 20]> = SmallVec::new();
         for (number, judge) in judges.iter().enumerate() {
-            by_place.extend(judge.filter.as_ref().map(|(place, _)| (*place, number)));
+            let verdicts = table::column(&self.columns, table.columns[number]).verdicts.as_ref();
+            let place = judge.filter.as_ref().map(|(place, _)| *place);
+            by_place.extend(
+                place.filter(|_| verdicts.is_some_and(|it| it.answers.are_by_node())).map(|it| (it, number)),
+            );
         }
         by_place.sort_unstable();
         let mut diagnosis = Diagnosis::default();
+        let mut known: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
         for index in view.nodes.order() {
             if let Some((_, status)) = refused.iter().find(|(refused, _)| refused == index) {
                 diagnosis.set(*index, status.clone());
                 continue;
             }
             let leaf = table.layout.leaf(*index).ok_or(Refusal::Passing)?;
-            let of_domain = verdicts[table.layout.place(leaf).0].as_ref();
-            let mut found = None;
+            let domain = table.layout.place(leaf).0;
+            let of_domain = verdicts[domain].as_ref();
+            // Domains come after the judges.
+            let mut found = (judges.len() + domain, PASSES);
             for (place, number) in &by_place {
                 if of_domain.is_some_and(|(domains, _)| domains < place) {
                     break;
                 }
                 let column =
                     self.columns[table.columns[*number] as usize].as_mut().ok_or(Refusal::Passing)?;
-                found = column.status(view, &judges[*number], *index)?;
-                if found.is_some() {
+                let verdict = column.verdict(view, &judges[*number], *index)?;
+                if verdict != PASSES {
+                    found = (*number, verdict);
                     break;
                 }
             }
-            let status = found.or_else(|| of_domain.map(|(_, status)| status.clone()));
-            diagnosis.set(*index, status.ok_or(Refusal::Passing)?);
+            let status = match known.get(&found) {
+                Some(status) => *status,
+                None => {
+                    let (number, verdict) = found;
+                    let status = match table.columns.get(number) {
+                        Some(id) => table::column(&self.columns, *id).status(verdict),
+                        None => of_domain.map(|(_, status)| status),
+                    };
+                    let number = diagnosis.number(status.ok_or(Refusal::Passing)?);
+                    known.insert(found, number);
+                    number
+                }
+            };
+            diagnosis.statuses.set_numbered(*index, status);
         }
         Ok(diagnosis)
     }

@@ -37,7 +37,8 @@ impl Word {
         let Diagnosis { statuses, unschedulable_plugins, pending_plugins, .. } = diagnosis;
         let (absent, message) = (&statuses.absent, &diagnosis.pre_filter_message);
         let rest = format!("{absent:?} {message} {unschedulable_plugins:?} {pending_plugins:?}");
-        Self::None { by_node: statuses.by_node.clone(), rest }
+        let by_node = statuses.iter().map(|(node, status)| (node, status.clone())).collect();
+        Self::None { by_node, rest }
     }
 
     fn of_plain_path(cycle: &Cycle<'_>) -> Self {

@@ -5,9 +5,11 @@
 //! resolved; what they bring keeps the position where it was written.
 
 mod build;
+mod emit;
 mod scalar;
 
 pub(super) use build::parse;
+pub(super) use emit::write;
 
 use super::error::Position;
 

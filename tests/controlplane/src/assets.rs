@@ -25,6 +25,8 @@ pub enum Program {
     Kwok,
     /// The command line.
     Kubectl,
+    /// Helm's own packages, which render and lint a chart (`helm/`).
+    Helm,
     /// client-go's shared informers, which say what they hold (`clientgo/`).
     ClientGo,
     /// client-go's shared informers, to be measured (`informerbench/`).
@@ -37,7 +39,7 @@ pub enum Program {
 
 impl Program {
     /// All of them but [`Program::SchedBench`], which nothing needs that is not asked for it.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
         Self::KubeScheduler,
@@ -49,6 +51,8 @@ impl Program {
         Self::Oracle,
         Self::KubeApiserver(Release::Oldest),
         Self::KubeApiserver(Release::Newest),
+        // After what it shares its packages with.
+        Self::Helm,
     ];
 
     /// What a control plane needs at least.
@@ -63,6 +67,7 @@ impl Program {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kwok => "kwok",
             Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
             Self::ClientGo => "clientgo",
             Self::InformerBench => "informerbench",
             Self::Oracle => "oracle",
@@ -79,6 +84,7 @@ impl Program {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Helm => "supercargo.dev/tests/controlplane/helm",
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
             Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
             Self::Oracle => "supercargo.dev/tests/controlplane/oracle",
@@ -91,6 +97,7 @@ impl Program {
         let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         crate_dir.join(match self {
             Self::Kwok => "kwok",
+            Self::Helm => "helm",
             Self::KubeApiserver(release) => release.module(),
             _ => "",
         })
@@ -108,6 +115,7 @@ impl Program {
     pub(crate) const fn sources(self) -> &'static [&'static str] {
         match self {
             Self::ClientGo => &["clientgo/main.go"],
+            Self::Helm => &["main.go"],
             Self::InformerBench => {
                 &["informerbench/main.go", "informerbench/pipeline.go", "informerbench/wire.go"]
             }

@@ -1,7 +1,8 @@
 //! A real Kubernetes control plane for tests: etcd, kube-apiserver and, when a test asks for them,
 //! kube-scheduler, kube-controller-manager and kwok (simulated kubelets). The clients that tests run against it, or against
 //! any other server, are built in the same way: kubectl, and client-go's informers in a small program (`clientgo/`), and upstream's scheduler
-//! package, which says what it does with a history (`oracle/`).
+//! package, which says what it does with a history (`oracle/`). Helm's packages render a chart (`helm/`), and the Prometheus operator's
+//! module has the definitions of its kinds (`prometheus/`).
 //!
 //! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`, and for the API servers
 //! of other releases `apiserver-*/go.mod`) into a cache outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the
@@ -41,6 +42,7 @@ mod certs;
 mod component;
 mod connection;
 mod controlplane;
+mod crds;
 mod etcd;
 mod http;
 mod kubeconfig;
@@ -59,9 +61,11 @@ mod tool;
 pub use assets::{Assets, Program, Unavailable};
 pub use component::Handle;
 pub use controlplane::{ControlPlane, Options};
+pub use crds::prometheus_operator_crds;
 pub use http::{Method, Response};
 pub use kubeconfig::User;
 pub use kwok::KwokOptions;
+pub use manager::ManagerOptions;
 pub use oracle::Oracle;
 pub use release::Release;
 pub use scheduler::SchedulerOptions;

@@ -1,0 +1,129 @@
+//! Which of several schedulers leads, as it is written and as it counts.
+
+use std::time::Duration;
+
+use super::DEFAULT_SCHEDULER_NAME;
+use super::cursor::Object;
+use super::duration;
+use super::report::Report;
+
+const FIELDS: &[&str] = &[
+    "leaderElect",
+    "leaseDuration",
+    "renewDeadline",
+    "retryPeriod",
+    "resourceLock",
+    "resourceName",
+    "resourceNamespace",
+];
+
+/// The only kind of lock there is.
+pub(crate) const LOCK: &str = "leases";
+
+/// Waits between tries are longer than the retry period by up to this factor less one.
+const MOST_JITTER: f64 = 1.2;
+
+/// How one of several schedulers comes to lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElectionConfig {
+    /// Whether there is an election; without one every scheduler leads.
+    pub leader_elect: bool,
+    /// How long others wait after the leader's last sign before one of them takes over.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew its lease before it gives up.
+    pub renew_deadline: Duration,
+    /// How long to wait between tries.
+    pub retry_period: Duration,
+    /// The name of the lease.
+    pub resource_name: String,
+    /// Its namespace.
+    pub resource_namespace: String,
+}
+
+impl Default for LeaderElectionConfig {
+    /// kube-scheduler's, but for the name, as the two are not to take the lead from one another.
+    fn default() -> Self {
+        Self {
+            leader_elect: true,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            resource_name: DEFAULT_SCHEDULER_NAME.to_owned(),
+            resource_namespace: "kube-system".to_owned(),
+        }
+    }
+}
+
+impl LeaderElectionConfig {
+    /// Why there can be no election like this, with the field that is too short: `leaseDuration` or `renewDeadline`.
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+        if !self.leader_elect {
+            return None;
+        }
+        let [lease, renewal, retry] =
+            [self.lease_duration, self.renew_deadline, self.retry_period].map(duration::format);
+        if self.lease_duration <= self.renew_deadline {
+            let message = format!("({lease}) must be longer than renewDeadline ({renewal})");
+            return Some(("leaseDuration", message));
+        }
+        if self.renew_deadline.as_secs_f64() <= self.retry_period.as_secs_f64() * MOST_JITTER {
+            let message = format!("({renewal}) must be longer than {MOST_JITTER} times retryPeriod ({retry})");
+            return Some(("renewDeadline", message));
+        }
+        None
+    }
+}
+
+/// Reads the field `leaderElection`. What is 0 or empty is as if it were not there.
+pub(super) fn read(top: &Object<'_>, report: &mut Report<'_>) -> LeaderElectionConfig {
+    let mut election = LeaderElectionConfig::default();
+    let cursor = top.get("leaderElection");
+    let Some(object) = cursor.and_then(|cursor| cursor.object(FIELDS, report)) else {
+        return election;
+    };
+    let before = report.count();
+    if let Some(cursor) = object.get("leaderElect") {
+        election.leader_elect = cursor.boolean(report).unwrap_or(election.leader_elect);
+    }
+    for (field, length) in [
+        ("leaseDuration", &mut election.lease_duration),
+        ("renewDeadline", &mut election.renew_deadline),
+        ("retryPeriod", &mut election.retry_period),
+    ] {
+        *length = read_length(&object, field, report).unwrap_or(*length);
+    }
+    for (field, name) in [
+        ("resourceName", &mut election.resource_name),
+        ("resourceNamespace", &mut election.resource_namespace),
+    ] {
+        let found = object.get(field).and_then(|cursor| cursor.string(report));
+        if let Some(found) = found.filter(|found| !found.is_empty()) {
+            found.clone_into(name);
+        }
+    }
+    check_lock(&object, election.leader_elect, report);
+    if let (true, Some((field, message))) = (report.count() == before, election.problem()) {
+        let fields = [field, "leaseDuration", "renewDeadline", "retryPeriod"];
+        let blamed = fields.iter().find_map(|field| object.get(field)).map(|cursor| cursor.place);
+        report.invalid(&blamed.unwrap_or_else(|| object.place.field(field)), format!("{field} {message}"));
+    }
+    election
+}
+
+fn read_length(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Option<Duration> {
+    let cursor = object.get(field)?;
+    let length = duration::parse(cursor.string(report)?);
+    if length.is_none() {
+        report.invalid(&cursor.place, "must be a duration such as 15s or 1m30s");
+    }
+    length.filter(|length| !length.is_zero())
+}
+
+/// Without an election it does not matter what the lock would be.
+fn check_lock(object: &Object<'_>, elects: bool, report: &mut Report<'_>) {
+    let Some(cursor) = object.get("resourceLock") else { return };
+    let lock = cursor.string(report);
+    if elects && lock.is_some_and(|lock| !lock.is_empty() && lock != LOCK) {
+        report.invalid(&cursor.place, "must be leases, the only lock there is");
+    }
+}

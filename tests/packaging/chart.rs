@@ -1,0 +1,193 @@
+//! The chart makes what the manifests are, and takes no value that it does not know.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use supercargo_controlplane::{Program, Release, assets_or_skip};
+
+use super::overlays::{Objects, by_name, kustomize};
+use crate::rbac::manifests::{self, text};
+
+fn chart() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/charts/supercargo"))
+}
+
+/// What Helm makes of the chart for a release, or why it does not; `None` where Helm's packages cannot be had.
+fn render(release: &str, values: &Value) -> Option<Result<Objects, String>> {
+    let program = assets_or_skip()?.path(Program::Helm).unwrap();
+    let mut helm = Command::new(program)
+        .arg(chart())
+        .args([release, "supercargo-system", Release::Baseline.version()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    serde_json::to_writer(helm.stdin.take().unwrap(), values).unwrap();
+    let output = helm.wait_with_output().unwrap();
+    if !output.status.success() {
+        return Some(Err(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let complaints: Vec<&str> =
+        answer["lint"].as_array().unwrap().iter().map(text).filter(|line| !line.starts_with("[INFO]")).collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+    let templates = answer["templates"].as_object().unwrap();
+    let objects = templates
+        .iter()
+        .filter(|(path, _)| path.ends_with(".yaml"))
+        .flat_map(|(_, rendered)| manifests::documents_of(text(rendered)))
+        .filter(|document| !document.is_null());
+    Some(Ok(by_name(objects)))
+}
+
+/// The values of a file beside the chart's own.
+fn values(file: &str) -> Value {
+    manifests::parse(&chart().join(file))
+}
+
+/// Objects as they mean: a configuration, a dashboard as what it says, not how it is written. Without the Namespace,
+/// which is Helm's to make.
+fn meant(mut objects: Objects) -> Objects {
+    objects.retain(|_, object| object["kind"] != "Namespace");
+    for map in objects.values_mut().filter(|object| object["kind"] == "ConfigMap") {
+        for file in map["data"].as_object_mut().unwrap().values_mut() {
+            *file = serde_saphyr::from_str(text(file)).unwrap();
+        }
+    }
+    objects
+}
+
+fn assert_same(values: &Value, folder: &str) {
+    let Some(rendered) = render("supercargo", values) else { return };
+    let rendered = meant(rendered.unwrap());
+    let Some(kustomized) = kustomize(folder) else { return };
+    let kustomized = meant(kustomized);
+    let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&rendered), names(&kustomized), "left: the chart, right: {folder}");
+    for (name, object) in &kustomized {
+        assert_eq!(rendered[name], *object, "{name}: left: the chart, right: {folder}");
+    }
+}
+
+#[test]
+fn the_default_release_is_the_base_object_by_object() {
+    assert_same(&json!({}), "base");
+}
+
+#[test]
+fn the_files_of_values_make_the_overlays_of_their_names() {
+    for name in ["ha", "monitoring", "only-scheduler"] {
+        assert_same(&values(&format!("values-{name}.yaml")), &format!("overlays/{name}"));
+    }
+}
+
+#[test]
+fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
+    let Some(first) = render("supercargo", &json!({})) else { return };
+    let first = first.unwrap();
+    let second = render("batch", &json!({})).unwrap().unwrap();
+    assert!(first.keys().all(|name| !second.contains_key(name)), "{:?}", second.keys());
+    let object = |name: &str| second.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", second.keys()));
+    let config = object("ConfigMap supercargo-system/batch-supercargo-config");
+    let config: Value = serde_saphyr::from_str(text(&config["data"]["config.yaml"])).unwrap();
+    assert_eq!(config["leaderElection"]["resourceName"], "batch-supercargo");
+    let role = object("Role kube-system/batch-supercargo");
+    assert_eq!(role["rules"][1]["resourceNames"], json!(["batch-supercargo"]));
+    let selector = |objects: &Objects, name: &str| objects[name]["spec"]["selector"]["matchLabels"].clone();
+    let labels = selector(&second, "Deployment supercargo-system/batch-supercargo");
+    assert_eq!(labels["app.kubernetes.io/instance"], "batch-supercargo");
+    let first_pod = &first["Deployment supercargo-system/supercargo"]["spec"]["template"]["metadata"]["labels"];
+    assert!(first_pod["app.kubernetes.io/instance"].is_null());
+}
+
+#[test]
+fn every_value_of_the_pod_reaches_it() {
+    let values = json!({
+        "replicaCount": 3,
+        "image": {"repository": "example.com/it", "digest": format!("sha256:{}", "0".repeat(64)), "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "loggingFormat": "text",
+        "securePort": 8443,
+        "extraArgs": ["--log-level=debug"],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}},
+        "priorityClassName": "",
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"x": 1}},
+        "topologySpreadConstraints": [{"maxSkew": 2}],
+        "podAnnotations": {"c": "d"},
+        "podLabels": {"e": "f"},
+        "spread": true,
+        "serviceAccount": {"create": false, "name": "other"},
+        "rbac": {"create": false},
+    });
+    let Some(objects) = render("supercargo", &values) else { return };
+    let objects = objects.unwrap();
+    let kinds: Vec<&str> = objects.values().map(|object| text(&object["kind"])).collect();
+    assert_eq!(kinds, ["ConfigMap", "Deployment", "Service"]);
+    let spec = &objects["Deployment supercargo-system/supercargo"]["spec"];
+    let (pod, metadata) = (&spec["template"]["spec"], &spec["template"]["metadata"]);
+    let container = &pod["containers"][0];
+    assert_eq!(spec["replicas"], 3);
+    assert_eq!(container["image"], format!("example.com/it@sha256:{}", "0".repeat(64)));
+    assert_eq!(container["imagePullPolicy"], "Always");
+    assert_eq!(pod["imagePullSecrets"], values["imagePullSecrets"]);
+    let args = ["run", "--config=/etc/supercargo/config.yaml", "--logging-format=text", "--secure-port=8443", "--log-level=debug"];
+    assert_eq!(container["args"], json!(args));
+    assert_eq!(container["ports"][0]["containerPort"], 8443);
+    assert_eq!(container["resources"], values["resources"]);
+    assert_eq!(container["volumeMounts"][1], values["extraVolumeMounts"][0]);
+    assert_eq!(pod["volumes"][1], values["extraVolumes"][0]);
+    assert!(pod["priorityClassName"].is_null());
+    assert_eq!(pod["serviceAccountName"], "other");
+    for field in ["nodeSelector", "tolerations"] {
+        assert_eq!(pod[field], values[field], "{field}");
+    }
+    // What is asked for comes beside what keeps replicas apart.
+    assert_eq!(pod["affinity"]["nodeAffinity"], values["affinity"]["nodeAffinity"]);
+    assert!(pod["affinity"]["podAntiAffinity"].is_object());
+    assert_eq!(pod["topologySpreadConstraints"].as_array().map(Vec::len), Some(2));
+    assert_eq!(metadata["annotations"], values["podAnnotations"]);
+    assert_eq!(metadata["labels"]["e"], "f");
+}
+
+#[test]
+fn without_an_election_there_is_no_role_for_a_lease() {
+    let values = json!({"leaderElection": {"leaderElect": false}});
+    let Some(objects) = render("supercargo", &values) else { return };
+    let objects = objects.unwrap();
+    assert!(!objects.contains_key("Role kube-system/supercargo"));
+    let config = text(&objects["ConfigMap supercargo-system/supercargo-config"]["data"]["config.yaml"]);
+    let config: Value = serde_saphyr::from_str(config).unwrap();
+    assert_eq!(config["leaderElection"], values["leaderElection"]);
+}
+
+#[test]
+fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
+    for (values, name) in [
+        (json!({"replicas": 2}), "replicas"),
+        (json!({"image": {"tagg": "1"}}), "tagg"),
+        (json!({"leaderElection": {"leaseDurationSeconds": 15}}), "leaseDurationSeconds"),
+        (json!({"securePort": 0}), "securePort"),
+        (json!({"loggingFormat": "xml"}), "loggingFormat"),
+        (json!({"config": {"profiles": []}}), "profiles"),
+    ] {
+        let Some(rendered) = render("supercargo", &values) else { return };
+        let error = rendered.expect_err(name);
+        assert!(error.contains(name), "{name}: {error}");
+    }
+}
+
+#[test]
+fn the_chart_is_of_this_version_and_says_so_everywhere() {
+    let chart = manifests::parse(&chart().join("Chart.yaml"));
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["description"].as_str().map(|text| text.contains("A Kubernetes scheduler in Rust")), Some(true));
+    let oldest = format!(">={}.0-0", Release::Oldest.minor());
+    assert_eq!(chart["kubeVersion"], oldest);
+}

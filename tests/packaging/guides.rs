@@ -1,0 +1,165 @@
+//! The guides point to what is there: links, files, and flags of the program.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory as _;
+use supercargo::cli::Cli;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Markdown file of the repository, from its root.
+fn guides() -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                let name = entry.file_name();
+                // Not what Cargo or an editor keeps here.
+                let is_ours = name != "target" && !name.to_string_lossy().starts_with('.');
+                folders.extend(is_ours.then_some(path));
+            } else if path.extension().is_some_and(|end| end == "md") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A text's lines outside blocks of code, and those inside, in their order.
+fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
+    let (mut prose, mut code, mut fenced) = (Vec::new(), Vec::new(), false);
+    let mut after_blank = true;
+    let mut indented = false;
+    for line in text.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        indented = line.starts_with("    ") && (indented || after_blank) && !line.trim().is_empty();
+        match (is_fence, fenced || indented) {
+            (true, _) => fenced = !fenced,
+            (false, true) => code.push(line),
+            (false, false) => prose.push(line),
+        }
+        after_blank = line.trim().is_empty();
+    }
+    (prose, code)
+}
+
+/// Where the links of prose go, but for those that leave the repository.
+fn links(prose: &[&str]) -> Vec<String> {
+    let text = prose.join("\n");
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+}
+
+/// What a heading is called in a link: lower case, blanks as dashes, without punctuation.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
+}
+
+fn anchors(path: &Path) -> BTreeSet<String> {
+    let text = read(path);
+    let (prose, _) = parts(&text);
+    let headings = prose.iter().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_goes_somewhere() {
+    let mut broken = Vec::new();
+    let guides = guides();
+    assert!(guides.len() > 20, "{guides:?}");
+    for guide in guides {
+        let text = read(&guide);
+        for link in links(&parts(&text).0) {
+            let (file, place) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => guide.clone(),
+                file => guide.parent().unwrap_or(Path::new("")).join(file),
+            };
+            let is_there = root().join(&target).exists();
+            if !is_there || (!place.is_empty() && !anchors(&target).contains(place)) {
+                broken.push(format!("{}: {link}", guide.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The words of code that name a file of the repository from its root.
+fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
+    let folders = [".ci/", "charts/", "docs/", "examples/", "manifests/", "tests/"];
+    let words = code.iter().flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
+    words
+        .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
+        // A word in capitals is the reader's to fill in.
+        .filter(|word| !word.split('/').any(|part| part.chars().any(|letter| letter.is_ascii_uppercase()) && !part.contains('.')))
+        .collect()
+}
+
+#[test]
+fn every_file_that_a_command_names_is_there() {
+    let mut missing = Vec::new();
+    for guide in guides().into_iter().filter(|guide| guide.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.starts_with("docs") || folder.starts_with("manifests"))) {
+        let text = read(&guide);
+        for file in files(&parts(&text).1) {
+            if !root().join(file).exists() {
+                missing.push(format!("{}: {file}", guide.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The long flags of a command line of ours: which subcommand, and which flags.
+fn flags(line: &str) -> Option<(&str, Vec<&str>)> {
+    let mut words = line.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
+    let program = words.next()?;
+    (program == "supercargo" || program.ends_with("/supercargo")).then_some(())?;
+    let words: Vec<&str> = words.take_while(|word| !["|", ">", "&&", "#"].contains(word)).collect();
+    let subcommand = words.iter().find(|word| !word.starts_with('-'))?;
+    let flags = words.iter().filter_map(|word| word.strip_prefix("--"));
+    Some((subcommand, flags.map(|flag| flag.split('=').next().unwrap_or(flag)).collect()))
+}
+
+#[test]
+fn every_command_of_ours_is_one_with_flags_that_it_has() {
+    let program = Cli::command();
+    let mut unknown = Vec::new();
+    for guide in guides() {
+        let text = read(&guide);
+        for line in parts(&text).1 {
+            let Some((name, flags)) = flags(line) else { continue };
+            let Some(command) = program.find_subcommand(name) else {
+                unknown.push(format!("{}: {name}", guide.display()));
+                continue;
+            };
+            let known: BTreeSet<&str> =
+                program.get_arguments().chain(command.get_arguments()).filter_map(clap::Arg::get_long).collect();
+            let wrong = flags.into_iter().filter(|flag| !known.contains(flag) && *flag != "help");
+            unknown.extend(wrong.map(|flag| format!("{}: {name} --{flag}", guide.display())));
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn the_reader_sees_links_code_and_headings() {
+    let text = "# A: *b* and `c-d`\n\nSee [x](y.md#z)\nand [u](https://v/)\n\n    supercargo run --config=FILE --no-such | cat\n    kubectl apply -f manifests/base/NAME manifests/ha\n\n* a\n    [l](m)\n\n```sh\n[n](o) tests/kind/run.sh\n```\n[p](q)";
+    let (prose, code) = parts(text);
+    assert_eq!(links(&prose), ["y.md#z", "m", "q"]);
+    assert_eq!(files(&code), BTreeSet::from(["manifests/ha", "tests/kind/run.sh"]));
+    assert_eq!(flags(code[0]), Some(("run", vec!["config", "no-such"])));
+    assert_eq!(flags(code[1]), None);
+    assert_eq!(anchor(" A: *b* and `c-d`"), "a-b-and-c-d");
+}

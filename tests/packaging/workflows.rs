@@ -1,0 +1,167 @@
+//! The workflows are what a runner can follow: every action by its commit, every script bash, every file there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::install;
+use crate::rbac::manifests::{self, text};
+use crate::tidy::items;
+
+const WORKFLOWS: &[&str] = &["ci.yml", "e2e-kind.yml", "release.yml"];
+
+/// The scripts that workflows call.
+const SCRIPTS: &[&str] = &[".ci/archives", ".ci/notes", ".ci/run", ".ci/version", "tests/kind/run.sh"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn folder() -> std::path::PathBuf {
+    root().join(".github/workflows")
+}
+
+fn workflow(name: &str) -> Value {
+    manifests::parse(&folder().join(name))
+}
+
+/// The jobs of a workflow, each with its name.
+fn jobs(workflow: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    workflow["jobs"].as_object().expect("jobs by name").iter()
+}
+
+fn steps(workflow: &Value) -> impl Iterator<Item = &Value> {
+    jobs(workflow).flat_map(|(_, job)| items(&job["steps"]))
+}
+
+/// Whether bash would read this.
+fn is_bash(script: &str) -> bool {
+    Command::new("bash").args(["-n", "-c", script]).output().unwrap().status.success()
+}
+
+#[test]
+fn every_workflow_is_looked_at() {
+    let found: BTreeSet<String> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(found, WORKFLOWS.iter().map(|name| (*name).to_owned()).collect());
+}
+
+#[test]
+fn every_job_ends_in_time_on_a_named_runner_with_permissions_of_its_own() {
+    for name in WORKFLOWS {
+        let workflow = workflow(name);
+        let top = workflow["permissions"].as_object().unwrap_or_else(|| panic!("{name} has no permissions"));
+        assert!(top.values().all(|right| right == "read"), "{name}: {top:?}");
+        for (job, what) in jobs(&workflow) {
+            assert!(what["timeout-minutes"].is_u64(), "{name}: {job} may run for ever");
+            let runner = text(&what["runs-on"]);
+            assert!(runner.starts_with("ubuntu-") && runner != "ubuntu-latest", "{name}: {job} runs on {runner}");
+            if top.is_empty() {
+                assert!(what["permissions"].is_object(), "{name}: {job} has no permissions");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_action_is_named_by_its_commit_with_its_version_beside_it() {
+    for name in WORKFLOWS {
+        let source = fs::read_to_string(folder().join(name)).unwrap();
+        let mut used = 0;
+        for line in source.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, line)| line) {
+            let (action, version) = line.split_once(" # v").unwrap_or_else(|| panic!("{name}: {line}: which version?"));
+            let (_, commit) = action.split_once('@').unwrap_or_else(|| panic!("{name}: {line}: which commit?"));
+            assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}: {line}");
+            assert_eq!(version.split('.').filter(|part| part.parse::<u32>().is_ok()).count(), 3, "{name}: {line}");
+            used += 1;
+        }
+        assert_eq!(used, steps(&workflow(name)).filter(|step| step["uses"].is_string()).count(), "{name}");
+    }
+}
+
+#[test]
+fn every_script_is_bash_and_names_files_that_are_there() {
+    let mut called = BTreeSet::new();
+    for name in WORKFLOWS {
+        for step in steps(&workflow(name)) {
+            let Some(script) = step["run"].as_str() else {
+                assert!(step["uses"].is_string(), "{name}: {step}");
+                continue;
+            };
+            assert!(is_bash(script), "{name}: no bash: {script}");
+            // What the runner puts into a script before bash reads it could be anything.
+            assert!(!script.contains("${{"), "{name}: an expression in a script: {script}");
+            for word in script.split(|letter: char| letter.is_whitespace() || "\"'()$;".contains(letter)) {
+                let is_ours = [".ci/", "tests/", "manifests/", "charts/"].iter().any(|folder| word.starts_with(folder));
+                if is_ours {
+                    assert!(root().join(word).exists(), "{name}: there is no {word}");
+                    called.extend(SCRIPTS.iter().find(|script| **script == word));
+                }
+            }
+        }
+    }
+    assert_eq!(called, SCRIPTS.iter().collect());
+    for script in SCRIPTS {
+        let source = fs::read_to_string(root().join(script)).unwrap();
+        assert!(is_bash(&source), "{script} is no bash");
+    }
+    assert!(!is_bash("if true; then"), "bash takes anything");
+}
+
+#[test]
+fn what_is_published_is_what_the_manifests_name() {
+    let release = workflow("release.yml");
+    let image = install::image();
+    let (name, _) = image.rsplit_once(':').unwrap();
+    assert_eq!(release["env"]["IMAGE"], name);
+    for step in steps(&release).filter(|step| step["uses"].as_str().is_some_and(|uses| uses.starts_with("docker/build"))) {
+        assert_eq!(step["with"]["platforms"], "linux/amd64,linux/arm64");
+        for argument in ["VERSION=", "REVISION=", "CREATED="] {
+            assert!(text(&step["with"]["build-args"]).contains(argument), "{argument}");
+        }
+    }
+}
+
+/// What a script says, or what it complains of.
+fn run(script: &str, argument: &str) -> Result<String, String> {
+    let output = Command::new(root().join(script)).arg(argument).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+#[test]
+fn only_the_tag_of_this_version_is_released() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(run(".ci/version", &format!("v{version}")), Ok(version.to_owned()));
+    for tag in ["v99.0.0", version, ""] {
+        let error = run(".ci/version", tag).unwrap_err();
+        assert!(error.starts_with(&format!("Cargo.toml says {version}")), "{error}");
+    }
+}
+
+#[test]
+fn the_notes_of_a_release_are_its_part_of_the_changelog() {
+    let notes = run(".ci/notes", "Unreleased").unwrap();
+    assert!(notes.starts_with("* `supercargo run`"), "{notes}");
+    assert!(!notes.contains("\n## "), "{notes}");
+    let error = run(".ci/notes", "99.0.0").unwrap_err();
+    assert_eq!(error, "CHANGELOG.md has nothing under \"## 99.0.0\"");
+}
+
+#[test]
+fn clusters_in_docker_are_of_every_version_that_is_supported() {
+    let workflow = workflow("e2e-kind.yml");
+    let rows: Vec<&Value> = items(&workflow["jobs"]["kind"]["strategy"]["matrix"]["include"]).collect();
+    let versions: Vec<&str> = rows.iter().map(|row| text(&row["kubernetes"])).collect();
+    assert_eq!(versions, ["1.34", "1.35", "1.36", "1.37"]);
+    for row in rows {
+        let node = text(&row["node"]);
+        let tag = format!("kindest/node:v{}.", text(&row["kubernetes"]));
+        assert!(node.starts_with(&tag) && node.contains("@sha256:"), "{node}");
+    }
+}
