@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode, Uri, header};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::{Client, Config};
@@ -66,14 +66,23 @@ pub enum ConnectError {
 
 /// Reads how to reach the API server: from a kubeconfig, else from the pod's service account.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
+    connect_to(None, kubeconfig).await
+}
+
+/// The same, but the server is this one: with the kubeconfig's credentials, and without any where there is none.
+pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match (kubeconfig, server) {
+        (Some(path), _) => {
             let named = |source| kubeconfig_error(path, source);
             let file = Kubeconfig::read_from(path).map_err(named)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?
         }
-        None => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
+        (None, Some(server)) => Config::new(server.clone()),
+        (None, None) => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
     };
+    if let Some(server) = server {
+        config.cluster_url = server.clone();
+    }
     // The client's own retries would hide failures from the reflectors, and repeat a bind whose fate is unknown.
     config.default_retry = false;
     config.disable_compression = true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, ConnectError, client, connect};
+use crate::api::{Api, ConnectError, client, connect_to};
 use crate::binder::Binder;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Catalog, ClientConnection, Config};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
+use crate::flags::Flags;
 use crate::informers::{self, Informers};
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
@@ -45,12 +46,8 @@ const DEFAULT_BURST: u32 = 100;
 /// What `run` was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// The kubeconfig; else the configuration's, else the pod's service account.
-    pub kubeconfig: Option<PathBuf>,
-    /// The configuration file; else the default configuration.
-    pub config: Option<PathBuf>,
-    /// Where to record what the scheduler is told.
-    pub record: Option<PathBuf>,
+    /// The flags.
+    pub flags: Flags,
 }
 
 /// How a scheduler reaches its API server.
@@ -91,13 +88,14 @@ pub fn load_config(path: Option<&Path>, catalog: &Catalog) -> Result<Config> {
 pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
     let signalled = stop_signal()?;
-    let config = load_config(options.config.as_deref(), catalog)?;
-    let kubeconfig = options.kubeconfig.as_ref().or(config.client_connection.kubeconfig.as_ref());
+    let flags = &options.flags;
+    let config = flags.configuration(catalog)?;
+    let kubeconfig = config.client_connection.kubeconfig.as_deref();
     let connection = tokio::select! {
-        connection = connect(kubeconfig.map(PathBuf::as_path)) => connection?,
+        connection = connect_to(flags.misc.master.as_ref(), kubeconfig) => connection?,
         () = signalled.cancelled() => return Ok(()),
     };
-    schedule(&config, connection, options.record.as_deref(), &signalled).await
+    schedule(&config, connection, flags.misc.record.as_deref(), &signalled).await
 }
 
 /// Schedules on this server until `stop` is cancelled, lets the bindings under way end, and returns.
