@@ -35,6 +35,7 @@ mod preemptor;
 pub mod rate_limit;
 mod reload;
 pub mod run;
+pub mod serve;
 mod shell;
 mod status_writer;
 #[cfg(test)]

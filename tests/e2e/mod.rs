@@ -8,6 +8,7 @@ mod bad_pods;
 mod capacity;
 mod changes;
 mod demo;
+mod endpoints;
 mod events;
 mod extenders;
 mod failover;

@@ -8,7 +8,7 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use supercargo::access::{ACCESS, Access, ELECTION_ACCESS};
+use supercargo::access::{ACCESS, Access, ELECTION_ACCESS, REVIEWS};
 use supercargo_controlplane::{ControlPlane, Options, User, assets_or_skip};
 use tokio::runtime::Runtime;
 
@@ -104,10 +104,14 @@ impl Cluster {
         }));
     }
 
-    /// Lets a user do what `ACCESS` and `ELECTION_ACCESS` say.
+    /// Lets a user do what `ACCESS`, `ELECTION_ACCESS` and `REVIEWS` say.
     pub(crate) fn allow_supercargo(&self, user: &str) {
         let rule = |access: &Access| json!({ "apiGroups": [access.group], "resources": [access.resource], "verbs": [access.verb] });
-        self.allow(user, "supercargo", &ACCESS.iter().chain(ELECTION_ACCESS).map(rule).collect());
+        self.allow(
+            user,
+            "supercargo",
+            &ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).map(rule).collect(),
+        );
     }
 
     /// Sees pods being bound, from now on.
