@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
-use crate::window::{Load, Window};
+use crate::window::{Figures, Load, Window};
 
 /// A server that is too busy is asked so often again, as client-go does it.
 const BUSY_ATTEMPTS: usize = 10;
@@ -181,6 +181,11 @@ impl Api {
         Self { transport, limit, window: Window::default(), protobuf }
     }
 
+    /// How things stand with its requests.
+    pub(crate) fn requesting(&self) -> Figures {
+        self.window.figures()
+    }
+
     /// Sends a request and returns the answer's JSON.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
         let answer = self.answer(&Outgoing::json(&call, WHOLE)).await?;
@@ -236,10 +241,12 @@ impl Api {
     }
 
     async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
+        let came = Instant::now();
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
         let place = self.window.enter().await;
+        self.transport.waited(outgoing.method, came.elapsed());
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
             place.learn(Load::TooMuch(Duration::ZERO));
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());

@@ -122,6 +122,11 @@ impl Recorder {
         }
         // When the writer has ended, so has the process.
     }
+
+    /// How many have been lost, now and later. Keeping this does not keep the writer from ending.
+    pub(crate) fn losses(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.lost)
+    }
 }
 
 /// Writes what the recorder takes.

@@ -23,6 +23,7 @@ mod extender;
 pub mod feature_gates;
 mod informers;
 pub mod logs;
+pub mod metrics;
 mod observe;
 pub mod options;
 mod owner;

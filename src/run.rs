@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
+use kube::client::ClientBuilder;
 use supercargo_scheduler::record::Recorded;
 use supercargo_scheduler::{Input, Scheduler};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +24,7 @@ use crate::config::{Catalog, ClientConnection, Config};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::informers::{self, Informers};
+use crate::metrics::{Counting, Metrics, Requests, Sources};
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
@@ -62,20 +64,24 @@ pub struct Clients {
     write: Transport,
     /// As upstream has it: events have a client of their own, and a storm of them delays no binding.
     events: Transport,
+    requests: Arc<Requests>,
 }
 
 impl Clients {
     /// Reaches a server over the network.
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
-        let (write, events) = (transport(&connection)?, transport(&connection)?);
-        Ok(Self { server, watch: watching_client(connection)?, write, events })
+        let requests = Requests::to(host(&connection.cluster_url));
+        let (write, events) = (transport(&connection)?.counted(&requests), transport(&connection)?.counted(&requests));
+        Ok(Self { server, watch: counted_watching_client(connection, &requests)?, write, events, requests })
     }
 
     /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
     pub fn one(server: impl Into<String>, client: Client) -> Self {
-        let (write, events) = (client.clone().into(), client.clone().into());
-        Self { server: server.into(), watch: client, write, events }
+        let (server, requests) = (server.into(), Requests::to(""));
+        let transport = || Transport::from(client.clone()).counted(&requests);
+        let (write, events) = (transport(), transport());
+        Self { server, watch: client, write, events, requests }
     }
 }
 
@@ -119,7 +125,19 @@ pub async fn schedule_by(
     record: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let Clients { server, watch, write, events } = clients;
+    schedule_measured(config, clients, clock, record, &Metrics::new(config), stop).await
+}
+
+/// The same, with what is counted for others to read.
+pub async fn schedule_measured(
+    config: &Config,
+    clients: Clients,
+    clock: Box<dyn Clock>,
+    record: Option<&Path>,
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let Clients { server, watch, write, events, requests } = clients;
     let connection = &config.client_connection;
     let api = |transport| Api::over(transport, rate_limit(connection), connection.writes_protobuf());
     let (api, event_api) = (api(write), api(events));
@@ -127,12 +145,15 @@ pub async fn schedule_by(
         config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
     tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
 
-    let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
+    let observer = metrics.observer(Box::new(LogObserver));
+    let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
     let resources = scheduler.resources();
     let driver = driver(scheduler, record)?;
     let (mailbox, messages) = Mailbox::new();
     let _stop = StopOnDrop(mailbox.clone());
+    let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
     let (recorder, events) = Writer::new(event_api, hostname());
+    let events_lost = recorder.losses();
     let (patches, statuses) = StatusWriter::new(api.clone());
     let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
     let extenders = HttpExtenders::new(&config.extenders).await?;
@@ -146,10 +167,19 @@ pub async fn schedule_by(
         recorder,
         patches,
     };
+    let backlog = shell.binder.backlog();
     let owner = Owner::new(driver, messages, shell, calls, clock);
     let mut owner = tokio::task::spawn_blocking(move || owner.run());
 
     let informers = Informers::new(watch, &mailbox, names, kinds)?;
+    metrics.ask(Sources {
+        mailbox: mailbox.clone(),
+        informers: informers.observed(),
+        requests,
+        clients,
+        backlog,
+        events_lost,
+    });
     informers.start();
     let until_stopped = async {
         let not_served = informers.watch_objects(&mailbox, &resources, stop).await;
@@ -198,6 +228,17 @@ pub(crate) fn watching_client(mut connection: kube::Config) -> Result<Client, Co
     client(connection)
 }
 
+/// The same, with its requests counted.
+fn counted_watching_client(
+    mut connection: kube::Config,
+    requests: &Arc<Requests>,
+) -> Result<Client, ConnectError> {
+    connection.read_timeout = Some(WATCH_SILENCE);
+    let builder = ClientBuilder::try_from(connection);
+    let builder = builder.map_err(|error| ConnectError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(&Counting(Arc::clone(requests))).build())
+}
+
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     let burst = connection.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
     RateLimiter::new(connection.qps?, burst)
@@ -205,9 +246,13 @@ fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
 
 /// The server's address for logs: a URL may have a password in it.
 fn without_credentials(url: &http::Uri) -> String {
+    format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
+}
+
+/// The server's host and port.
+fn host(url: &http::Uri) -> &str {
     let authority = url.authority().map_or("", |authority| authority.as_str());
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{}://{host}", url.scheme_str().unwrap_or("https"))
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
