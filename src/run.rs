@@ -72,13 +72,15 @@ impl Clients {
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
         let requests = Requests::to(host(&connection.cluster_url));
-        let (write, events) = (transport(&connection)?.counted(&requests), transport(&connection)?.counted(&requests));
+        let (write, events) =
+            (transport(&connection)?.counted(&requests), transport(&connection)?.counted(&requests));
         Ok(Self { server, watch: counted_watching_client(connection, &requests)?, write, events, requests })
     }
 
     /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
     pub fn one(server: impl Into<String>, client: Client) -> Self {
-        let (server, requests) = (server.into(), Requests::to(""));
+        let server: String = server.into();
+        let requests = Requests::to(&server);
         let transport = || Transport::from(client.clone()).counted(&requests);
         let (write, events) = (transport(), transport());
         Self { server, watch: client, write, events, requests }

@@ -4,6 +4,7 @@ mod apiserver;
 mod e2e;
 mod informers;
 mod mechanisms;
+mod metrics;
 mod oracle;
 mod packaging;
 mod parity;

@@ -31,8 +31,8 @@ impl<V: Value> Family<V> {
     pub(crate) fn with(&self, labels: &[&str]) -> Arc<V> {
         debug_assert_eq!(labels.len(), self.spec.labels.len(), "{}", self.spec.name);
         let mut children = self.children.lock();
-        let place =
-            children.binary_search_by(|(known, _)| known.iter().map(|value| &**value).cmp(labels.iter().copied()));
+        let place = children
+            .binary_search_by(|(known, _)| known.iter().map(|value| &**value).cmp(labels.iter().copied()));
         match place {
             Ok(place) => Arc::clone(&children[place].1),
             Err(place) => {

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use supercargo_framework::features::Stage;
 use supercargo_framework::{Feature, Features};
 use supercargo_scheduler::Observer;
+use tokio::runtime::Handle;
 
 use self::observer::MetricsObserver;
 pub(crate) use self::requests::{Counting, Requests};
@@ -86,6 +87,7 @@ impl Metrics {
         self.write_features(&mut text);
         text.family(&spec::BUILD_INFO);
         text.sample(&spec::BUILD_INFO, &[env!("CARGO_PKG_VERSION"), BASELINE], 1.0);
+        write_tasks(&mut text);
         process::write(&mut text);
         let sources = self.sources.lock().clone();
         if let Some(sources) = sources {
@@ -116,6 +118,13 @@ impl Metrics {
             let enabled = f64::from(u8::from(self.features.enabled(*feature)));
             text.sample(&spec::FEATURE_ENABLED, &[feature.name(), stage], enabled);
         }
+    }
+}
+
+fn write_tasks(text: &mut Text) {
+    if let Ok(runtime) = Handle::try_current() {
+        text.family(&spec::TASKS);
+        text.sample(&spec::TASKS, &[], runtime.metrics().num_alive_tasks() as f64);
     }
 }
 

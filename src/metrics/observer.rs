@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use supercargo_framework::{ClusterEvent, Code};
 use supercargo_scheduler::{
-    AttemptResult, Evaluated, Moment, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, Took,
+    AttemptResult, Evaluated, Moment, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
+    Took,
 };
 
 use super::family::Family;
@@ -246,7 +247,13 @@ impl Observer for MetricsObserver {
         match &observation {
             Observation::QueueIncoming { queue, event } => self.queue_incoming(*queue, event),
             Observation::Attempt {
-                profile, result, attempts, since_first_attempt, after_flush, took, ..
+                profile,
+                result,
+                attempts,
+                since_first_attempt,
+                after_flush,
+                took,
+                ..
             } => {
                 self.attempt(*profile, *result, *took);
                 if *result == AttemptResult::Scheduled {
@@ -257,16 +264,20 @@ impl Observer for MetricsObserver {
             Observation::ExtensionPoint { profile, point, status, took } => {
                 self.extension_point(*profile, *point, *status, *took);
             }
-            Observation::Plugin { plugin, point, status, took } => self.plugin(plugin, *point, *status, *took),
+            Observation::Plugin { plugin, point, status, took } => {
+                self.plugin(plugin, *point, *status, *took)
+            }
             Observation::PluginFailed { plugin, point } => self.plugin_failed(plugin, *point),
             Observation::Evaluated { profile, plugins } => {
                 if let Some(profile) = self.profiles.get(*profile) {
                     profile.evaluated(*plugins);
                 }
             }
-            Observation::Hint { plugin, event, hint, took } => self.hint(plugin, event, hint, *took),
+            Observation::Hint { plugin, event, hint, took } => self.hint(plugin, event, *hint, *took),
             Observation::Handled { event, took } => self.handled(event, *took),
-            Observation::PermitWaited { result, waited } => self.series.permit_wait.with(&[result]).took(*waited),
+            Observation::PermitWaited { result, waited } => {
+                self.series.permit_wait.with(&[result]).took(*waited)
+            }
             Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
             Observation::Preempted { failed, took } => self.preempted(*failed, *took),
             Observation::LostRace => only(&self.series.lost_races).increment(),

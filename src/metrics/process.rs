@@ -66,7 +66,10 @@ mod tests {
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(start_time(stat, "cpu 1 2\nbtime 1700000000\n"), Some(1_700_000_010.0));
         assert_eq!(bytes("Name:\tx\nVmRSS:\t    1024 kB\n", "VmRSS:"), Some(1_048_576.0));
-        assert_eq!(most_descriptors("Max cpu time unlimited\nMax open files    1024   4096   files\n"), Some(1024.0));
+        assert_eq!(
+            most_descriptors("Max cpu time unlimited\nMax open files    1024   4096   files\n"),
+            Some(1024.0)
+        );
         assert_eq!(cpu_seconds("nothing"), None);
     }
 }

@@ -87,7 +87,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (requests, method, began) = (Arc::clone(&self.requests), request.method().clone(), Instant::now());
+        let (requests, method, began) =
+            (Arc::clone(&self.requests), request.method().clone(), Instant::now());
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;

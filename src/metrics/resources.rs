@@ -54,7 +54,11 @@ mod tests {
     #[test]
     fn amounts_have_upstreams_units() {
         let pods = [
-            pod("a").request("cpu", "1500m").request("example.com/gpu", "2").request("hugepages-2Mi", "4Mi").build(),
+            pod("a")
+                .request("cpu", "1500m")
+                .request("example.com/gpu", "2")
+                .request("hugepages-2Mi", "4Mi")
+                .build(),
             pod("asks-for-nothing").build(),
         ];
         let mut text = Text::default();
@@ -62,9 +66,11 @@ mod tests {
         let text = text.finish();
         let series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(series.len(), 3, "{text}");
-        for (resource, unit, amount) in
-            [("cpu", "cores", "1.5"), ("example.com/gpu", "integer", "2"), ("hugepages-2Mi", "bytes", "4194304")]
-        {
+        for (resource, unit, amount) in [
+            ("cpu", "cores", "1.5"),
+            ("example.com/gpu", "integer", "2"),
+            ("hugepages-2Mi", "bytes", "4194304"),
+        ] {
             let end = format!("resource=\"{resource}\",unit=\"{unit}\"}} {amount}");
             assert!(series.iter().any(|line| line.ends_with(&end)), "{end}\n{text}");
         }

@@ -62,9 +62,7 @@ impl Sources {
         text.family(&spec::WINDOW);
         for (client, api) in &self.clients {
             let Requesting { limit, under_way, waiting } = api.requesting();
-            for (state, value) in
-                [("limit", limit), ("under_way", under_way), ("waiting", waiting)]
-            {
+            for (state, value) in [("limit", limit), ("under_way", under_way), ("waiting", waiting)] {
                 text.sample(&spec::WINDOW, &[client, state], value as f64);
             }
         }

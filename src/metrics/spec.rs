@@ -152,6 +152,8 @@ families! {
         "Whether this process leads, 1 or 0, by the name of the lease.");
     FEATURE_ENABLED = gauge("kubernetes_feature_enabled", &["name", "stage"],
         "Whether a feature is on, 1 or 0, of those that change something here.");
+    TASKS = gauge("go_goroutines", &[],
+        "Tasks that are alive. There are no goroutines here; dashboards look for this name.");
     CPU_SECONDS = counter("process_cpu_seconds_total", &[], "Time on a processor, in the kernel and outside it.");
     RESIDENT_MEMORY = gauge("process_resident_memory_bytes", &[], "Memory that is held.");
     VIRTUAL_MEMORY = gauge("process_virtual_memory_bytes", &[], "Address space that is taken.");

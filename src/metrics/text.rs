@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn buckets_add_up() {
-        const SPEC: Spec = Spec::histogram("h", &["l"], super::super::spec::Buckets::Given(&[1.0, 2.0]), "H.");
+        const SPEC: Spec =
+            Spec::histogram("h", &["l"], super::super::spec::Buckets::Given(&[1.0, 2.0]), "H.");
         let mut text = Text::default();
         text.histogram(&SPEC, &["v"], &[1.0, 2.0], &[1, 0, 2], 7.5);
         assert_eq!(
