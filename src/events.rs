@@ -138,6 +138,11 @@ impl Recorder {
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.held.series.get(), self.held.writes.get())
     }
+
+    /// How many have been lost, now and later. Keeping this does not keep the writer from ending.
+    pub(crate) fn losses(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.lost)
+    }
 }
 
 /// Writes what the recorder takes.

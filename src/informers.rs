@@ -1,6 +1,7 @@
 //! The informers, and what their handlers tell the scheduler.
 
 mod objects;
+mod observed;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::observed::Observed;
 use crate::owner::{Mailbox, Message};
 use crate::wire::{NodeKind, PodKind};
 
@@ -107,6 +109,7 @@ pub(crate) struct Informers {
     pods: Arc<SharedInformer<PodKind>>,
     nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
+    observed: Observed,
 }
 
 impl Informers {
@@ -132,7 +135,14 @@ impl Informers {
             parts.build(Indexers::default())
         });
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
-        Self { client, factory, pods, nodes, stop: CancellationToken::new() }
+        let observed = Observed::new(&pods);
+        observed.add(&nodes);
+        Self { client, factory, pods, nodes, stop: CancellationToken::new(), observed }
+    }
+
+    /// How they are doing, for metrics.
+    pub(crate) fn observed(&self) -> Observed {
+        self.observed.clone()
     }
 
     pub(crate) fn start(&self) {

@@ -27,6 +27,7 @@ pub mod flags;
 mod footprint;
 mod informers;
 pub mod logs;
+pub mod metrics;
 mod observe;
 pub mod options;
 mod owner;

@@ -22,6 +22,7 @@ impl Scheduler {
         let next = Profiles::new(&options.profiles)?;
         let in_use = self.on_their_way().map(|queued| queued.profile).collect();
         self.replace_profiles(next, &in_use);
+        self.tell_observer_profiles();
         self.heard = heard(&self.profiles, &options.extenders);
         self.tables = (!options.plain).then(|| Tables::new(self.profiles.len(), options.table_memory));
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;

@@ -14,6 +14,7 @@ use super::reads::Reads;
 use super::rule::Rules;
 use crate::changes::ChangeLog;
 use crate::cycle::Running;
+use crate::laps::Laps;
 use crate::profile::Judge;
 
 /// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
@@ -28,6 +29,7 @@ pub(super) struct View<'a> {
     pub(super) labels_version: u64,
     pub(super) pod: &'a PodInfo,
     pub(super) running: &'a Running,
+    pub(super) laps: &'a Laps<'a>,
     pub(super) topology: &'a mut Topology,
     pub(super) rules: &'a mut Rules,
     /// How many rows have been brought up to date one by one.
