@@ -135,7 +135,13 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
 }
 
 /// Lets pods, nodes and others come and go for a while, with trouble, and says every minute how it goes.
-async fn live(subject: &Subject, churn: &mut Churn, trouble: &mut Trouble, duration: Duration, began: Instant) {
+async fn live(
+    subject: &Subject,
+    churn: &mut Churn,
+    trouble: &mut Trouble,
+    duration: Duration,
+    began: Instant,
+) {
     let end = Instant::now() + duration;
     let mut beat = interval(churn::BEAT);
     // What comes late is not made up for.

@@ -194,10 +194,12 @@ impl Churn {
 
     /// Changes everything that stays in a way that nobody minds, so that it is read anew.
     pub(super) async fn touch(&self) {
-        let touched = json!({ "metadata": { "annotations": { "touched": format!("{:?}", Instant::now()) } } });
+        let touched =
+            json!({ "metadata": { "annotations": { "touched": format!("{:?}", Instant::now()) } } });
         for path in [PODS_PATH, NODES_PATH] {
             let objects = self.list(path).await;
-            let paths: Vec<String> = objects.iter().map(|object| format!("{path}/{}", name_of(object))).collect();
+            let paths: Vec<String> =
+                objects.iter().map(|object| format!("{path}/{}", name_of(object))).collect();
             join_all(paths.iter().map(|path| insist(&self.client, "PATCH", path, Some(&touched)))).await;
         }
     }
@@ -293,7 +295,12 @@ fn object(number: u64) -> (String, Value) {
         }
         _ => {
             let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": labels } });
-            ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", "policy/v1", "PodDisruptionBudget", spec)
+            (
+                "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+                "policy/v1",
+                "PodDisruptionBudget",
+                spec,
+            )
         }
     };
     let metadata = json!({ "name": name, "labels": labels });

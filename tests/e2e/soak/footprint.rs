@@ -75,12 +75,16 @@ pub(super) fn surplus(base: &Footprint, end: &Footprint, warnings: bool) -> Vec<
     let counts = names.filter_map(|name| {
         let (before, after) = (base.counts[name], end.counts.get(name).copied());
         let allowed = allowed(name, before);
-        (after.is_none_or(|after| after > allowed))
-            .then(|| format!("{name}: {before} in the beginning, {after:?} in the end, allowed are {allowed}"))
+        (after.is_none_or(|after| after > allowed)).then(|| {
+            format!("{name}: {before} in the beginning, {after:?} in the end, allowed are {allowed}")
+        })
     });
     let allowed = base.memory + base.memory / MEMORY.0 + MEMORY.1;
     let memory = (end.memory > allowed).then(|| {
-        format!("memory: {} bytes in the beginning, {} in the end, allowed are {allowed}", base.memory, end.memory)
+        format!(
+            "memory: {} bytes in the beginning, {} in the end, allowed are {allowed}",
+            base.memory, end.memory
+        )
     });
     counts.chain(memory).collect()
 }

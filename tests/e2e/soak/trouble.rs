@@ -18,7 +18,8 @@ pub(super) struct Trouble {
     next: usize,
 }
 
-const KINDS: [&str; 7] = ["refusals", "refused bindings", "lost answers", "resets", "cuts", "relists", "restarts"];
+const KINDS: [&str; 7] =
+    ["refusals", "refused bindings", "lost answers", "resets", "cuts", "relists", "restarts"];
 
 /// What is watched, and so can be cut off.
 const WATCHED: [&str; 4] = ["pods", "nodes", "namespaces", "poddisruptionbudgets"];
@@ -35,14 +36,16 @@ impl Trouble {
         self.next += 1;
         self.had[kind] += 1;
         let resource = WATCHED[round % WATCHED.len()].to_owned();
-        let bindings = || Matcher { verb: "create".into(), subresource: "binding".into(), ..Matcher::default() };
+        let bindings =
+            || Matcher { verb: "create".into(), subresource: "binding".into(), ..Matcher::default() };
         let too_many = || Fault::Answer(Status::too_many_requests("the soak wants it so", 1));
         let faults = self.server.faults();
         match kind {
             0 => drop(faults.add(Rule::new(Matcher::default(), too_many()).times(AT_A_TIME))),
             1 => drop(faults.add(Rule::new(bindings(), too_many()).times(AT_A_TIME))),
             2 => {
-                let lost = Fault::AnswerAfter(Status::unknown(StatusCode::GATEWAY_TIMEOUT, "the answer is lost"));
+                let lost =
+                    Fault::AnswerAfter(Status::unknown(StatusCode::GATEWAY_TIMEOUT, "the answer is lost"));
                 faults.add(Rule::new(bindings(), lost).times(AT_A_TIME / 4));
             }
             3 => drop(faults.add(Rule::new(Matcher::default(), Fault::Reset).times(AT_A_TIME))),
@@ -69,7 +72,8 @@ impl Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let had: Vec<String> = KINDS.iter().zip(self.had).map(|(kind, times)| format!("{times} {kind}")).collect();
+        let had: Vec<String> =
+            KINDS.iter().zip(self.had).map(|(kind, times)| format!("{times} {kind}")).collect();
         f.write_str(&had.join(", "))
     }
 }

@@ -88,7 +88,8 @@ enum Deed {
 impl Kubelets {
     /// Begins to follow the cluster's pods.
     pub(super) fn start(cluster: &Cluster) -> Self {
-        let kubelets = Self(Arc::new(Shared { client: cluster.client().clone(), machines: Mutex::default() }));
+        let kubelets =
+            Self(Arc::new(Shared { client: cluster.client().clone(), machines: Mutex::default() }));
         cluster.runtime().spawn(kubelets.clone().follow());
         cluster.runtime().spawn(kubelets.clone().live());
         kubelets
@@ -288,9 +289,7 @@ impl Work {
         };
         let containers = self.pod["spec"]["containers"].as_array().into_iter().flatten();
         let containers: Vec<Value> = containers.map(of).collect();
-        let is = |kind: &str, holds: bool| {
-            json!({ "type": kind, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now })
-        };
+        let is = |kind: &str, holds: bool| json!({ "type": kind, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now });
         let conditions = [is("Initialized", true), is("ContainersReady", ready), is("Ready", ready)];
         json!({
             "metadata": { "uid": self.pod["metadata"]["uid"] },

@@ -82,7 +82,10 @@ fn a_node_is_drained_no_faster_than_the_disruption_budget_allows_and_what_it_had
     let node = format!("/api/v1/nodes/{drained}");
     scenario.cluster().patch(&node, &json!({ "spec": { "unschedulable": true } }));
     scenario.eventually("the node is tainted", || {
-        scenario.taints(drained).contains(&"node.kubernetes.io/unschedulable:NoSchedule".to_owned()).then_some(())
+        scenario
+            .taints(drained)
+            .contains(&"node.kubernetes.io/unschedulable:NoSchedule".to_owned())
+            .then_some(())
     });
 
     let mut refused = 0;
@@ -109,8 +112,7 @@ fn a_node_is_drained_no_faster_than_the_disruption_budget_allows_and_what_it_had
 
 /// Asks for an eviction; whether it was granted.
 fn evict(scenario: &Scenario, pod: &str) -> bool {
-    let eviction =
-        json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": scenario.namespace } });
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": scenario.namespace } });
     let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", scenario.namespace);
     match scenario.cluster().request("POST", &path, Some(&eviction)) {
         Ok(_) => true,
