@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode, Uri, header};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::{Client, Config};
@@ -14,6 +14,7 @@ use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
+use crate::election::Fence;
 use crate::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
@@ -66,14 +67,23 @@ pub enum ConnectError {
 
 /// Reads how to reach the API server: from a kubeconfig, else from the pod's service account.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
+    connect_to(None, kubeconfig).await
+}
+
+/// The same, but the server is this one: with the kubeconfig's credentials, and without any where there is none.
+pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match (kubeconfig, server) {
+        (Some(path), _) => {
             let named = |source| kubeconfig_error(path, source);
             let file = Kubeconfig::read_from(path).map_err(named)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?
         }
-        None => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
+        (None, Some(server)) => Config::new(server.clone()),
+        (None, None) => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
     };
+    if let Some(server) = server {
+        config.cluster_url = server.clone();
+    }
     // The client's own retries would hide failures from the reflectors, and repeat a bind whose fate is unknown.
     config.default_retry = false;
     config.disable_compression = true;
@@ -105,6 +115,8 @@ pub struct Api {
     window: Window,
     /// Whether objects go as protobuf; until the server says that it does not read that.
     protobuf: Arc<AtomicBool>,
+    /// Where one of several schedulers leads: whether this one does.
+    fence: Option<Fence>,
 }
 
 /// A request.
@@ -178,7 +190,22 @@ impl Api {
     /// Sends requests by this transport, objects as protobuf if that is wanted.
     pub(crate) fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
         let protobuf = Arc::new(AtomicBool::new(protobuf));
-        Self { transport, limit, window: Window::default(), protobuf }
+        Self { transport, limit, window: Window::default(), protobuf, fence: None }
+    }
+
+    /// The same, but nothing leaves while the fence is closed.
+    pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
+    /// An error unless requests may leave now.
+    pub(crate) fn may_send(&self) -> Result<(), CallError> {
+        match &self.fence {
+            Some(fence) if !fence.is_open() => {
+                Err(refused("not sent: this scheduler does not lead".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends a request and returns the answer's JSON.
@@ -240,6 +267,8 @@ impl Api {
             limit.ready().await;
         }
         let place = self.window.enter().await;
+        // The last thing before it leaves: whatever it had to wait for may have taken long.
+        self.may_send().map_err(Failure::Failed)?;
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
             place.learn(Load::TooMuch(Duration::ZERO));
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());

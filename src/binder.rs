@@ -95,7 +95,12 @@ impl Binder {
             // The semaphore is never closed, so there is always a permit to be had.
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
-            let (by, outcome) = match ask_extenders(&binder.extenders, &extenders, &pod, &node).await {
+            // Extenders are asked by other ways than the API server.
+            let asked = match binder.api.may_send() {
+                Ok(()) => ask_extenders(&binder.extenders, &extenders, &pod, &node).await,
+                Err(error) => BindOutcome::Failed(error.error),
+            };
+            let (by, outcome) = match asked {
                 BindOutcome::Skip => ask_binders(&cx, &pod, &node, &binders).await,
                 outcome => (Text::EMPTY, outcome),
             };

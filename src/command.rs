@@ -53,7 +53,7 @@ impl SchedulerCommand {
     /// Does what the command line says.
     pub fn main(self) -> ExitCode {
         match execute(Cli::parse(), &self.catalog) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(code) => code,
             Err(error) => {
                 eprintln!("supercargo: {}", full_text(&*error));
                 ExitCode::FAILURE

@@ -165,12 +165,22 @@ impl Informers {
         self.factory.wait_for_handlers_sync(give_up).await
     }
 
-    /// Lets the scheduler begin once every handler has seen what exists, unless `give_up` is cancelled before that.
-    pub(crate) async fn begin_when_synced(&self, mailbox: &Mailbox, give_up: &CancellationToken) {
-        if self.synced(give_up).await.is_synced() {
+    /// Lets the scheduler begin once every handler has seen what exists and then `leads` has come, unless `give_up` is cancelled
+    /// before that.
+    pub(crate) async fn begin_when_synced(
+        &self,
+        mailbox: &Mailbox,
+        give_up: &CancellationToken,
+        leads: impl Future<Output = ()>,
+    ) {
+        if !self.synced(give_up).await.is_synced() {
+            return;
+        }
+        tracing::info!("informers and handlers have synced");
+        if give_up.run_until_cancelled(leads).await.is_some() {
             // Everything that exists lies in the mailbox before this.
             mailbox.post(Message::Start);
-            tracing::info!("informers and handlers have synced, scheduling");
+            tracing::info!("scheduling begins");
         }
     }
 

@@ -19,6 +19,7 @@ mod command;
 pub mod config;
 mod debugger;
 pub mod demo;
+pub mod election;
 mod events;
 mod extender;
 pub mod feature_gates;
@@ -34,6 +35,7 @@ mod preemptor;
 pub mod rate_limit;
 mod reload;
 pub mod run;
+pub mod serve;
 mod shell;
 mod status_writer;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The one integration-test binary: one link for everything that needs more than one crate.
 
 mod apiserver;
+mod config;
 mod e2e;
 mod informers;
 mod kind;

@@ -114,10 +114,14 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     ("src/binder.rs", &["Method::POST", "Method::from_bytes"]),
     // The demo's own cluster, and nobody else's.
     ("src/demo/driver.rs", &["Method::PATCH", "Method::POST"]),
+    ("src/election/event.rs", &["Method::POST"]),
+    ("src/election/lease.rs", &["Method::POST", "Method::PUT"]),
     ("src/events.rs", &["Method::PATCH", "Method::POST"]),
     // Extenders are no part of the cluster.
     ("src/extender.rs", &["Request::post"]),
     ("src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
+    // A review is a question.
+    ("src/serve/review.rs", &["Method::POST"]),
     ("src/status_writer.rs", &["Method::PATCH"]),
 ];
 

@@ -228,14 +228,14 @@ impl Scheduler {
         self.observer.observe(Observation::NodeTaken);
         let freed = self.give_up_node(now, &mut binding);
         self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+        let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(uid) };
+        let Some(profile) = self.profile_of(&pod) else {
+            self.queue.done(uid);
+            return self.let_go(pod);
+        };
         let mut queued = binding.queued;
-        match (self.known(&queued.pod).cloned(), self.profile_of(&queued.pod)) {
-            (Some(pod), Some(profile)) => {
-                (queued.pod, queued.profile) = (pod, profile);
-                self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
-            }
-            _ => self.queue.done(uid),
-        }
+        (queued.pod, queued.profile) = (pod, profile);
+        self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
     }
 
     /// Bind ended, by whom is said where it was a plugin.

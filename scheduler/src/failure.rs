@@ -87,11 +87,8 @@ impl Scheduler {
             return;
         };
         let Some(profile) = self.profile_of(&pod) else {
-            // Its profile has been taken away meanwhile.
-            self.pending.remove(&pod.key());
             self.queue.done(queued.uid());
-            self.others.insert(pod.key(), pod);
-            return;
+            return self.let_go(pod);
         };
         if self.profiles.is_retired(queued.profile) {
             // What a profile that is no more waited for helps nobody: time does.

@@ -34,6 +34,12 @@ impl Scheduler {
         Ok(())
     }
 
+    /// The profile of a pod that was on its way has been taken away meanwhile: it is nobody's, until another serves it.
+    pub(crate) fn let_go(&mut self, pod: Arc<PodInfo>) {
+        self.pending.remove(&pod.key());
+        self.others.insert(pod.key(), pod);
+    }
+
     /// The pods whose attempt has not ended.
     fn on_their_way(&self) -> impl Iterator<Item = &QueuedPod> {
         let held = self.preemptions.held().map(|held| &held.queued);

@@ -1,6 +1,7 @@
 //! Which plugins a profile has where: the user's merged over the defaults, and MultiPoint expanded.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use supercargo_framework::Features;
 use supercargo_framework::registry::DefaultPlugin;
@@ -11,10 +12,21 @@ use super::profile_file::{Enabled, FilePlugins, FileSet};
 use super::report::Place;
 
 /// The plugins of a profile after merging.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Sets {
     sets: BTreeMap<Point, FileSet>,
     empty: FileSet,
+}
+
+/// Only what counts: no places.
+impl fmt::Debug for Sets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sets = self.sets.iter().map(|(point, set)| {
+            let enabled: Vec<_> = set.enabled.iter().map(|plugin| (&plugin.name, plugin.weight)).collect();
+            (point.name(), (enabled, &set.disabled))
+        });
+        f.debug_map().entries(sets).finish()
+    }
 }
 
 impl Sets {

@@ -232,7 +232,7 @@ impl MediaType {
         }
     }
 
-    fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|media_type| media_type.name() == name)
     }
 }
@@ -331,11 +331,7 @@ impl Config {
         Self::completed(File::default(), catalog, Report::new("default configuration"))
     }
 
-    fn completed(
-        file: File<'_>,
-        catalog: &Catalog,
-        mut report: Report<'_>,
-    ) -> Result<Self, ConfigErrors> {
+    fn completed(file: File<'_>, catalog: &Catalog, mut report: Report<'_>) -> Result<Self, ConfigErrors> {
         let config = complete(file, catalog, &mut report);
         let (errors, warnings) = report.finish();
         errors.map_or(Ok(Self { warnings, ..config }), Err)
@@ -358,6 +354,11 @@ fn read_text(path: &Path) -> Result<String, (Option<Position>, Problem)> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err((None, Problem::Unreadable(format!("it has more than {MOST_BYTES} bytes"))));
     }
+    decode(bytes)
+}
+
+/// The text in these bytes.
+fn decode(bytes: Vec<u8>) -> Result<String, (Option<Position>, Problem)> {
     String::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
         let last_line = good.rsplit('\n').next().unwrap_or_default();

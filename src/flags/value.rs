@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::config::duration;
+use crate::feature_gates::GateError;
 
 /// Why the value of a flag is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,6 +22,18 @@ pub enum FlagError {
     /// It is no cipher suite that is served. Holds those that are.
     #[error("this cipher suite is not offered; those that can be chosen are {0}")]
     CipherSuite(String),
+    /// It is no address of a server.
+    #[error("say a URL such as https://10.0.0.1:6443, without a user, a password or a query")]
+    Server,
+    /// It is no encoding of API objects.
+    #[error("say application/vnd.kubernetes.protobuf or application/json")]
+    ContentType,
+    /// There can be no election like this.
+    #[error("--leader-elect-…: {0}")]
+    LeaderElection(String),
+    /// The feature gates cannot be set like this.
+    #[error("--feature-gates: {0}")]
+    Gates(#[source] GateError),
 }
 
 /// A boolean as Go reads it.
@@ -33,6 +46,6 @@ pub(super) fn boolean(text: &str) -> Result<bool, FlagError> {
 }
 
 /// A duration as Go reads it.
-pub(super) fn length(text: &str) -> Result<Duration, FlagError> {
+pub(crate) fn length(text: &str) -> Result<Duration, FlagError> {
     duration::parse(text).ok_or(FlagError::Duration)
 }

@@ -25,7 +25,8 @@ fn config(kubeconfig: &str) -> String {
 /// Waits until somebody leads, and says who.
 fn leader(cluster: &Cluster, is_it: impl Fn(&str) -> bool) -> String {
     let lease = || cluster.find(LEASE).unwrap_or_default();
-    let holder = || lease()["spec"]["holderIdentity"].as_str().filter(|holder| is_it(holder)).map(str::to_owned);
+    let holder =
+        || lease()["spec"]["holderIdentity"].as_str().filter(|holder| is_it(holder)).map(str::to_owned);
     eventually("another leads", PATIENCE, holder, || format!("{:#}", lease()))
 }
 

@@ -14,7 +14,7 @@ use super::eventually;
 const LEASH: &str = r#"read -r _; kill -KILL "$1"; rm -rf "$2""#;
 
 /// What it says once it schedules.
-const SCHEDULING: &str = "informers and handlers have synced";
+const SCHEDULING: &str = "scheduling begins";
 
 /// The binary, with nothing in its environment that would tell it where a cluster is.
 pub(crate) fn command() -> Command {
@@ -45,11 +45,15 @@ pub(crate) struct Supercargo {
 }
 
 impl Supercargo {
-    /// Starts `supercargo run` with this configuration (else the default one) and these further arguments.
+    /// Starts `supercargo run` with this configuration (else the default one) and these further arguments. It is the only
+    /// scheduler, unless the arguments say something of leader election.
     pub(crate) fn start(kubeconfig: &Path, config: Option<&str>, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = command();
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(args);
+        if !args.iter().any(|arg| arg.starts_with("--leader-elect")) {
+            command.arg("--leader-elect=false");
+        }
         if let Some(config) = config {
             let path = folder.path().join("config.yaml");
             fs::write(&path, config).unwrap();
@@ -131,8 +135,14 @@ impl Supercargo {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let killed = Command::new("sh").args(["-c", r#"kill -TERM "$1""#, "kill", &pid]).status().unwrap();
+        let script = r#"kill -s "$1" "$2""#;
+        let killed = Command::new("sh").args(["-c", script, "kill", name, &pid]).status().unwrap();
         assert!(killed.success());
     }
 

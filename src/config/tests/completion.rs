@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use supercargo_framework::registry::{DefaultPlugin, Registry};
 
-use super::super::{Catalog, ClientConnection, Config, MediaType};
+use super::super::{Catalog, ClientConnection, Config, LeaderElectionConfig, MediaType};
 use super::{catalog, valid};
 
 /// What of a configuration can be compared.
@@ -68,6 +68,59 @@ profiles:
     let profile = &config.profiles[0];
     assert_eq!(&*profile.scheduler_name, "mine");
     assert_eq!(profile.args["NodeResourcesFit"], serde_json::json!({"ignoredResources": ["example.com/a"]}));
+}
+
+#[test]
+fn without_a_word_about_it_there_is_an_election() {
+    let election = valid("").leader_election;
+    assert_eq!(election, LeaderElectionConfig::default());
+    assert!(election.leader_elect);
+    assert_eq!((&*election.resource_name, &*election.resource_namespace), ("supercargo", "kube-system"));
+    let nothing =
+        "leaderElection: {leaseDuration: 0s, renewDeadline: '0', resourceName: '', resourceLock: ''}\n";
+    assert_eq!(valid(nothing).leader_election, election, "what is 0 or empty has its default");
+}
+
+#[test]
+fn an_election_is_what_the_file_says() {
+    let text = "
+leaderElection:
+  leaderElect: true
+  leaseDuration: 30s
+  renewDeadline: 20s
+  retryPeriod: 500ms
+  resourceLock: leases
+  resourceName: mine
+  resourceNamespace: here
+delayCacheUntilActive: true
+enableProfiling: false
+";
+    let config = valid(text);
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        config.leader_election,
+        LeaderElectionConfig {
+            leader_elect: true,
+            lease_duration: seconds(30),
+            renew_deadline: seconds(20),
+            retry_period: Duration::from_millis(500),
+            resource_name: "mine".to_owned(),
+            resource_namespace: "here".to_owned(),
+        }
+    );
+    assert!(config.delay_cache_until_active);
+    assert!(
+        !config.enable_profiling && !config.enable_contention_profiling,
+        "the second only with the first"
+    );
+    assert!(valid("enableContentionProfiling: true\n").enable_profiling);
+    assert!(!valid("enableContentionProfiling: false\n").enable_contention_profiling);
+}
+
+#[test]
+fn without_an_election_its_timings_and_lock_do_not_matter() {
+    let text = "leaderElection: {leaderElect: no, leaseDuration: 1s, resourceLock: endpoints}\n";
+    assert_eq!(valid(text).leader_election.lease_duration, Duration::from_secs(1));
 }
 
 #[test]

@@ -1,7 +1,12 @@
-//! No text panics, and every error says where it is.
+//! No text panics, every error says where it is, and what is valid is still so when it is written and read again.
+//!
+//! `PROPTEST_CASES=100000` makes this long.
 
 use proptest::prelude::*;
+use proptest::sample::Index;
 
+use super::super::{Catalog, Config, decode};
+use super::files::{FILES, in_tree};
 use super::parse;
 
 const VALID: &str = "\
@@ -88,14 +93,68 @@ const PIECES: &[&str] = &[
 ];
 
 fn check(text: &str) {
-    if let Err(errors) = parse(text) {
-        assert!(errors.iter().count() > 0);
-        for error in &errors {
-            let position = error.position.expect("an error in a text has a position");
-            let lines = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count();
-            assert!(position.line <= lines + 1 && position.column >= 1, "{error} in {text:?}");
+    judge(text, parse(text));
+}
+
+/// The same with the plugins that there are.
+fn check_in_tree(text: &str) {
+    let catalog = Catalog::in_tree();
+    let config = judge(text, Config::parse("c.yaml", text, &catalog));
+    if let Some(written) = config.map(|config| config.to_yaml()) {
+        let again = Config::parse("written.yaml", &written, &catalog);
+        let again = again.unwrap_or_else(|errors| panic!("{errors} in\n{written}"));
+        assert_eq!(again.to_yaml(), written);
+    }
+}
+
+/// Every error is in the text, and says what it is about.
+fn judge(text: &str, read: Result<Config, super::ConfigErrors>) -> Option<Config> {
+    let errors = match read {
+        Ok(config) => return Some(config),
+        Err(errors) => errors,
+    };
+    assert!(errors.iter().count() > 0);
+    for error in &errors {
+        assert_eq!(error.file, "c.yaml");
+        let position = error.position.expect("an error in a text has a position");
+        let lines: Vec<&str> = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).collect();
+        assert!(position.line >= 1 && position.line <= lines.len() + 1, "{error} in {text:?}");
+        assert!(position.column >= 1, "{error} in {text:?}");
+        assert!(!error.problem.to_string().is_empty());
+    }
+    None
+}
+
+/// Replaces some letters by others.
+fn edited(text: &str, edits: &[(Index, usize, &str)]) -> String {
+    let mut letters: Vec<char> = text.chars().collect();
+    for (index, dropped, piece) in edits {
+        let start = index.index(letters.len() + 1);
+        let end = (start + dropped).min(letters.len());
+        letters.splice(start..end, piece.chars());
+    }
+    letters.into_iter().collect()
+}
+
+/// Drops, repeats and moves lines, and takes some from another text.
+fn shuffled(text: &str, other: &str, moves: &[(Index, Index, u8)]) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let others: Vec<&str> = other.lines().collect();
+    for (from, to, kind) in moves.iter().filter(|_| !others.is_empty()) {
+        let at = to.index(lines.len() + 1);
+        match kind {
+            0 if at < lines.len() => {
+                lines.remove(at);
+            }
+            1 if !lines.is_empty() => lines.insert(at, lines[from.index(lines.len())]),
+            _ => lines.insert(at, others[from.index(others.len())]),
         }
     }
+    lines.join("\n")
+}
+
+fn edits() -> impl Strategy<Value = Vec<(Index, usize, &'static str)>> {
+    prop::collection::vec((any::<Index>(), 0..12_usize, prop::sample::select(PIECES)), 1..6)
 }
 
 #[test]
@@ -115,15 +174,36 @@ proptest! {
     }
 
     #[test]
-    fn no_mutation_of_a_valid_file_panics(
-        edits in prop::collection::vec((any::<prop::sample::Index>(), 0..12_usize, prop::sample::select(PIECES)), 1..6),
-    ) {
-        let mut letters: Vec<char> = VALID.chars().collect();
-        for (index, dropped, piece) in edits {
-            let start = index.index(letters.len() + 1);
-            let end = (start + dropped).min(letters.len());
-            letters.splice(start..end, piece.chars());
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        match decode(bytes) {
+            Ok(text) => check_in_tree(&text),
+            Err((position, _)) => assert!(position.is_some(), "what is no text is so somewhere"),
         }
-        check(&letters.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn no_mutation_of_a_valid_file_panics(edits in edits()) {
+        check(&edited(VALID, &edits));
+    }
+
+    #[test]
+    fn no_mutation_of_a_file_that_is_handed_out_panics(file in any::<Index>(), edits in edits()) {
+        check_in_tree(&edited(file.get(&FILES).text.as_str(), &edits));
+    }
+
+    #[test]
+    fn no_mixture_of_files_panics(
+        (file, other) in (any::<Index>(), any::<Index>()),
+        moves in prop::collection::vec((any::<Index>(), any::<Index>(), 0..3_u8), 1..8),
+    ) {
+        check_in_tree(&shuffled(&file.get(&FILES).text, &other.get(&FILES).text, &moves));
+    }
+}
+
+#[test]
+fn every_file_that_is_handed_out_is_valid_as_it_is() {
+    for file in FILES.iter() {
+        in_tree(&file.text).unwrap_or_else(|errors| panic!("{}: {errors}", file.name));
+        check_in_tree(&file.text);
     }
 }

@@ -4,9 +4,11 @@ mod completion;
 mod expansion;
 mod extenders;
 mod fakes;
+mod files;
 mod fuzz;
 mod plugin_refusals;
 mod refusals;
+mod round_trip;
 mod text;
 
 use super::{Catalog, Config, ConfigErrors};

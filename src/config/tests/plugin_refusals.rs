@@ -1,6 +1,6 @@
 //! Which plugins and arguments are refused, where, and in which words.
 
-use super::{check, errors};
+use super::{check, errors, valid};
 
 #[test]
 fn what_is_known_but_not_here_yet_is_refused_by_name() {
@@ -8,8 +8,6 @@ fn what_is_known_but_not_here_yet_is_refused_by_name() {
         format!("{what} is known to kube-scheduler, but not supported by supercargo yet; remove it")
     };
     let cases = [
-        ("leaderElection:\n  leaderElect: true\n", "5:16: leaderElection.leaderElect", "leaderElect: true"),
-        ("delayCacheUntilActive: true\n", "4:24: delayCacheUntilActive", "delayCacheUntilActive: true"),
         (
             "profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: PodTopologySpread\n",
             "8:15: profiles[0].plugins.multiPoint.enabled[0].name",
@@ -45,7 +43,6 @@ fn every_plugin_of_kube_scheduler_that_is_not_here_is_refused_by_name() {
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
-        "DynamicResources",
         "DefaultPreemption",
         "NodeDeclaredFeatures",
         "GangScheduling",
@@ -60,6 +57,31 @@ fn every_plugin_of_kube_scheduler_that_is_not_here_is_refused_by_name() {
         );
         assert!(errors(&text).ends_with(&message), "{}", errors(&text));
     }
+}
+
+#[test]
+fn a_default_of_kube_schedulers_that_is_not_here_is_a_warning() {
+    let text = "
+profiles:
+- plugins:
+    multiPoint: {enabled: [{name: DynamicResources, weight: 2}, {name: NodeName}]}
+  pluginConfig:
+  - name: DynamicResources
+    args: {filterTimeout: 10s}
+";
+    let config = valid(text);
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    let words = "DynamicResources is not supported by supercargo yet: pods with spec.resourceClaims stay Pending and say why";
+    assert_eq!(
+        warnings,
+        [
+            format!("c.yaml:7:35: profiles[0].plugins.multiPoint.enabled[0].name: {words}"),
+            format!("c.yaml:9:11: profiles[0].pluginConfig[0].name: {words}"),
+        ]
+    );
+    let (with, without) = (&config.profiles[0], &valid("").profiles[0]);
+    assert_eq!(format!("{:?}", with.plugins), format!("{:?}", without.plugins));
+    assert!(with.args.is_empty());
 }
 
 #[test]

@@ -239,6 +239,26 @@ fn a_value_that_cannot_be_is_refused() {
             "c.yaml:4:32: leaderElection.resourceLock: must be leases, the only lock there is",
         ),
         (
+            "a lease that ends before it is renewed",
+            "leaderElection:\n  renewDeadline: 15s\n",
+            "c.yaml:5:18: leaderElection.renewDeadline: leaseDuration (15s) must be longer than renewDeadline (15s)",
+        ),
+        (
+            "a lease that is too short",
+            "leaderElection: {leaseDuration: 1m, renewDeadline: 1m0.5s}\n",
+            "c.yaml:4:33: leaderElection.leaseDuration: leaseDuration (1m0s) must be longer than renewDeadline (1m0.5s)",
+        ),
+        (
+            "one try at renewal",
+            "leaderElection: {retryPeriod: 8.4s}\n",
+            "c.yaml:4:31: leaderElection.retryPeriod: renewDeadline (10s) must be longer than 1.2 times retryPeriod (8.4s)",
+        ),
+        (
+            "leader elect",
+            "leaderElection: {leaderElect: maybe}\n",
+            "c.yaml:4:31: leaderElection.leaderElect: must be true or false, is the string \"maybe\"",
+        ),
+        (
             "empty name",
             "profiles: [{schedulerName: ''}]\n",
             "c.yaml:4:28: profiles[0].schedulerName: must not be empty",

@@ -235,6 +235,25 @@ fn durations_are_gos() {
 }
 
 #[test]
+fn durations_are_written_as_go_writes_them() {
+    let cases = [
+        (Duration::ZERO, "0s"),
+        (Duration::from_nanos(1), "1ns"),
+        (Duration::from_nanos(1_500), "1.5µs"),
+        (Duration::from_micros(20_030), "20.03ms"),
+        (Duration::from_millis(1_500), "1.5s"),
+        (Duration::from_secs(15), "15s"),
+        (Duration::from_mins(1), "1m0s"),
+        (Duration::from_millis(3_600_250), "1h0m0.25s"),
+        (Duration::from_secs(90_061), "25h1m1s"),
+    ];
+    for (length, expected) in cases {
+        assert_eq!(duration::format(length), expected);
+        assert_eq!(duration::parse(expected), Some(length));
+    }
+}
+
+#[test]
 fn a_file_is_read_from_disk() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.yaml");

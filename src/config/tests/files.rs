@@ -1,0 +1,53 @@
+//! The configurations that are in this repository: those that tests and examples have, and those in documents.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use super::super::{Catalog, Config, ConfigErrors};
+
+/// A configuration and where it is from.
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// Files of which a part is a configuration, or all of which is one.
+const SOURCES: &[&str] = &[
+    "docs/configuration.md",
+    "manifests/base/configmap.yaml",
+    "manifests/profiles/bin-packing.yaml",
+    "tests/parity/config.yaml",
+];
+
+/// All of them; none is empty.
+pub(super) static FILES: LazyLock<Vec<File>> =
+    LazyLock::new(|| SOURCES.iter().flat_map(|name| read(name)).collect());
+
+/// What a file means with the plugins that there are.
+pub(super) fn in_tree(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse("c.yaml", text, &Catalog::in_tree())
+}
+
+fn read(name: &str) -> Vec<File> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let found: Vec<File> = configurations(&text).map(|text| File { name: name.to_owned(), text }).collect();
+    assert!(!found.is_empty(), "{name} has no configuration");
+    found
+}
+
+/// From each line that begins a configuration to where its block ends, without the block's indentation.
+fn configurations(text: &str) -> impl Iterator<Item = String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &&str| line.trim_start().starts_with("apiVersion: kubescheduler.config.k8s.io/");
+    let starts: Vec<usize> = (0..lines.len()).filter(|index| begins(&lines[*index])).collect();
+    starts.into_iter().map(move |start| {
+        let indent = lines[start].len() - lines[start].trim_start().len();
+        let belongs = |line: &&&str| {
+            line.is_empty()
+                || (line.len() >= indent && line[..indent].trim().is_empty() && !line.starts_with("```"))
+        };
+        let block = lines[start..].iter().take_while(belongs);
+        block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect()
+    })
+}

@@ -1,0 +1,38 @@
+//! Which features are on.
+
+use clap::Args;
+use supercargo_framework::features::{Features, Version};
+
+use super::value::FlagError;
+use crate::config::Catalog;
+use crate::feature_gates::{FeatureGates, emulated_version};
+
+/// Which features are on.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Feature flags")]
+pub struct FeatureOptions {
+    /// Features to turn on or off, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`. Those there are, with
+    /// their defaults, stand at the end of this help.
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
+    pub feature_gates: FeatureGates,
+    /// The version of kube-scheduler whose defaults of feature gates are taken: 1.34 to 1.37.
+    #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value = "1.36")]
+    pub emulated_version: Version,
+}
+
+impl Default for FeatureOptions {
+    fn default() -> Self {
+        super::defaults()
+    }
+}
+
+impl FeatureOptions {
+    /// These plugins with the features as given.
+    pub fn applied_to(&self, catalog: &Catalog) -> Result<Catalog, FlagError> {
+        Ok(catalog.clone().with_features(self.features()?))
+    }
+
+    fn features(&self) -> Result<Features, FlagError> {
+        self.feature_gates.apply(self.emulated_version).map_err(FlagError::Gates)
+    }
+}

@@ -1,0 +1,65 @@
+//! Which of several schedulers leads.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use super::value::{FlagError, boolean, length};
+use crate::config::LeaderElectionConfig;
+
+/// What the command line says of leader election; where it says nothing, the configuration counts.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Leader election flags (they win over the configuration)")]
+pub struct LeaderElectionOptions {
+    /// Schedule only while leading, so that several can run for availability. Default: true.
+    #[arg(
+        long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = boolean
+    )]
+    pub leader_elect: Option<bool>,
+    /// How long others wait after the leader's last sign before one takes over. Default: 15s.
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", value_parser = length)]
+    pub lease_duration: Option<Duration>,
+    /// How long the leader tries to renew its lease before it gives up; less than the lease's duration. Default: 10s.
+    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", value_parser = length)]
+    pub renew_deadline: Option<Duration>,
+    /// How long to wait between tries. Default: 2s.
+    #[arg(long = "leader-elect-retry-period", value_name = "DURATION", value_parser = length)]
+    pub retry_period: Option<Duration>,
+    /// What to lock: leases, there is nothing else.
+    #[arg(long = "leader-elect-resource-lock", value_name = "KIND", value_parser = ["leases"], hide_possible_values = true)]
+    pub resource_lock: Option<String>,
+    /// The name of the lease. Default: supercargo.
+    #[arg(long = "leader-elect-resource-name", value_name = "NAME")]
+    pub resource_name: Option<String>,
+    /// The namespace of the lease. Default: kube-system.
+    #[arg(long = "leader-elect-resource-namespace", value_name = "NAMESPACE")]
+    pub resource_namespace: Option<String>,
+}
+
+impl LeaderElectionOptions {
+    /// Sets what is given.
+    pub(super) fn over(&self, election: &mut LeaderElectionConfig) -> Result<(), FlagError> {
+        if *self == Self::default() {
+            return Ok(());
+        }
+        set(&mut election.leader_elect, self.leader_elect.as_ref());
+        set(&mut election.lease_duration, self.lease_duration.as_ref());
+        set(&mut election.renew_deadline, self.renew_deadline.as_ref());
+        set(&mut election.retry_period, self.retry_period.as_ref());
+        set(&mut election.resource_name, self.resource_name.as_ref());
+        set(&mut election.resource_namespace, self.resource_namespace.as_ref());
+        match election.problem() {
+            Some((field, message)) => {
+                Err(FlagError::LeaderElection(format!("with these, {field} {message}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn set<T: Clone>(field: &mut T, given: Option<&T>) {
+    if let Some(given) = given {
+        field.clone_from(given);
+    }
+}

@@ -1,0 +1,223 @@
+//! What a command line means.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use clap::{Args as _, Command, FromArgMatches as _};
+
+use super::{Flags, ServingOptions, TlsVersion};
+use crate::config::{Catalog, Config, MediaType};
+
+/// The flags of a command line, or what is said of it.
+fn parsed(line: &[&str]) -> Result<Flags, String> {
+    let command =
+        Flags::augment_args(Command::new("supercargo").no_binary_name(true).args_override_self(true));
+    let matches = command.try_get_matches_from(line).map_err(|error| error.to_string())?;
+    Flags::from_arg_matches(&matches).map_err(|error| error.to_string())
+}
+
+fn flags(line: &[&str]) -> Flags {
+    parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+}
+
+fn configuration(line: &[&str]) -> Config {
+    flags(line).configuration(&Catalog::in_tree()).unwrap_or_else(|error| panic!("{line:?}: {error:#}"))
+}
+
+/// The configuration of a command line with this file.
+fn with_file(text: &str, line: &[&str]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    std::fs::write(&path, format!("{head}{text}")).unwrap();
+    let path = path.display().to_string();
+    let line = [&["--config", &path], line].concat();
+    flags(&line).configuration(&Catalog::in_tree()).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn without_flags_everything_is_upstreams_default() {
+    let flags = flags(&[]);
+    assert_eq!(flags, Flags::default());
+    let serving = &flags.serving;
+    assert_eq!((serving.bind_address.to_string(), serving.secure_port), ("0.0.0.0".to_owned(), 10259));
+    assert_eq!((serving.tls_min_version, serving.disable_http2_serving), (TlsVersion::Tls12, false));
+    let (authentication, authorization) = (&flags.authentication, &flags.authorization);
+    assert!(authentication.tolerate_lookup_failure && !authentication.skip_lookup);
+    assert_eq!(authentication.token_cache_ttl, Duration::from_secs(10));
+    assert_eq!(authentication.request_header.username_headers, ["x-remote-user"]);
+    assert_eq!(authentication.request_header.group_headers, ["x-remote-group"]);
+    assert_eq!(authentication.request_header.extra_header_prefixes, ["x-remote-extra-"]);
+    assert_eq!(authorization.always_allow_paths, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(authorization.unauthorized_ttl, Duration::from_secs(10));
+    assert_eq!(flags.deprecated.pod_max_in_unschedulable_pods_duration, Duration::from_mins(5));
+    assert_eq!(flags.misc.config_reload_period, Duration::from_secs(10));
+}
+
+#[test]
+fn values_are_written_as_for_kube_scheduler() {
+    let flags = flags(&[
+        "--authentication-skip-lookup",
+        "--authentication-tolerate-lookup-failure=F",
+        "--authorization-always-allow-paths=/a,/b/*",
+        "--authorization-always-allow-paths",
+        "/c",
+        "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
+        "--tls-min-version=VersionTLS13",
+        "--secure-port=0",
+        "--bind-address=::1",
+        "--secure-port",
+        "10260",
+        "--authentication-token-webhook-cache-ttl=1m30s",
+    ]);
+    assert!(flags.authentication.skip_lookup && !flags.authentication.tolerate_lookup_failure);
+    assert_eq!(flags.authorization.always_allow_paths, ["/a", "/b/*", "/c"]);
+    assert_eq!(flags.serving.tls_cipher_suites.len(), 2);
+    assert_eq!(flags.serving.tls_min_version, TlsVersion::Tls13);
+    assert_eq!(
+        (flags.serving.bind_address.to_string(), flags.serving.secure_port),
+        ("::1".to_owned(), 10260)
+    );
+    assert_eq!(flags.authentication.token_cache_ttl, Duration::from_secs(90));
+    assert_eq!(ServingOptions::default().secure_port, 10259);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_to_say() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--secure-port=65536"], "65536"),
+        (&["--bind-address=localhost"], "invalid IP address"),
+        (&["--leader-elect=perhaps"], "say true or false"),
+        (&["--leader-elect-lease-duration=15"], "say a duration such as 15s"),
+        (&["--leader-elect-resource-lock=endpoints"], "leases"),
+        (&["--tls-min-version=VersionTLS10"], "say VersionTLS12 or VersionTLS13"),
+        (
+            &["--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA"],
+            "not offered; those that can be chosen are TLS_ECDHE",
+        ),
+        (&["--tls-cert-file=a"], "--tls-private-key-file"),
+        (&["--master=https://me:secret@10.0.0.1"], "say a URL such as"),
+        (&["--kube-api-content-type=text/plain"], "say application/vnd.kubernetes.protobuf or"),
+        (&["--feature-gates=X"], "give each feature gate as Name=true"),
+        (&["--leader-elct"], "--leader-elect"),
+        (&["--permit-port-sharings"], "--permit-port-sharing"),
+        (&["now"], "unexpected argument 'now'"),
+    ];
+    for (line, message) in cases {
+        let error = parsed(line).expect_err("refused");
+        assert!(error.contains(message), "{line:?}: {error}");
+    }
+}
+
+#[test]
+fn a_flag_of_leader_election_wins_over_the_file() {
+    let file = "leaderElection: {leaderElect: false, leaseDuration: 30s, resourceName: mine}\n";
+    let election = |line: &[&str]| with_file(file, line).unwrap().leader_election;
+    let of_file = election(&[]);
+    assert!(!of_file.leader_elect);
+    assert_eq!((of_file.lease_duration, &*of_file.resource_name), (Duration::from_secs(30), "mine"));
+    let both = election(&["--leader-elect", "--leader-elect-lease-duration=20s"]);
+    assert!(both.leader_elect);
+    assert_eq!((both.lease_duration, &*both.resource_name), (Duration::from_secs(20), "mine"));
+    assert!(!configuration(&["--leader-elect=false"]).leader_election.leader_elect);
+    assert!(
+        configuration(&[]).leader_election.leader_elect,
+        "there is an election unless somebody says otherwise"
+    );
+}
+
+#[test]
+fn flags_and_file_must_make_an_election_together() {
+    let refused = |line: &[&str]| with_file("leaderElection: {renewDeadline: 12s}\n", line).unwrap_err();
+    assert_eq!(
+        refused(&["--leader-elect-lease-duration=12s"]),
+        "--leader-elect-…: with these, leaseDuration (12s) must be longer than renewDeadline (12s)"
+    );
+    assert_eq!(
+        refused(&["--leader-elect-retry-period=10s"]),
+        "--leader-elect-…: with these, renewDeadline (12s) must be longer than 1.2 times retryPeriod (10s)"
+    );
+}
+
+#[test]
+fn deprecated_flags_count_only_without_a_file() {
+    let line = [
+        "--kube-api-qps=20.5",
+        "--kube-api-burst=30",
+        "--kube-api-content-type=application/json",
+        "--profiling=false",
+        "--pod-max-in-unschedulable-pods-duration=1m",
+    ];
+    let config = configuration(&line);
+    assert_eq!((config.client_connection.qps, config.client_connection.burst), (Some(20.5), Some(30)));
+    assert_eq!(config.client_connection.content_type, MediaType::Json);
+    assert!(!config.enable_profiling && !config.enable_contention_profiling);
+    assert_eq!(config.pod_max_in_unschedulable_pods_duration, Duration::from_mins(1));
+
+    let config = with_file("clientConnection: {burst: 7}\n", &line).unwrap();
+    assert_eq!((config.client_connection.qps, config.client_connection.burst), (None, Some(7)));
+    assert_eq!(config.client_connection.content_type, MediaType::Protobuf);
+    assert!(config.enable_profiling && config.enable_contention_profiling);
+    assert_eq!(
+        config.pod_max_in_unschedulable_pods_duration,
+        Duration::from_mins(1),
+        "this one always counts"
+    );
+}
+
+#[test]
+fn a_kubeconfig_counts_where_the_file_names_none() {
+    let kubeconfig =
+        |file: &str| with_file(file, &["--kubeconfig=flag"]).unwrap().client_connection.kubeconfig;
+    assert_eq!(kubeconfig("clientConnection: {kubeconfig: file}\n"), Some("file".into()));
+    assert_eq!(kubeconfig("clientConnection: {kubeconfig: ''}\n"), Some("flag".into()));
+    assert_eq!(configuration(&["--kubeconfig=flag"]).client_connection.kubeconfig, Some("flag".into()));
+}
+
+#[test]
+fn flags_that_mean_nothing_here_are_taken_and_remembered() {
+    let flags =
+        flags(&["--permit-port-sharing", "--vmodule", "a=1", "--disabled-metrics=x,y", "--vmodule=b=2"]);
+    assert_eq!(flags.without_effect.given, ["disabled-metrics", "permit-port-sharing", "vmodule"]);
+}
+
+#[test]
+fn flagz_has_every_flag_with_what_has_come_of_it() {
+    let flags = flags(&["--secure-port=1", "--authorization-always-allow-paths=/a,/b"]);
+    let mut config = configuration(&[]);
+    config.leader_election.lease_duration = Duration::from_secs(75);
+    let text = flags.flagz(&config);
+    let lines: Vec<&str> = text.lines().collect();
+    for line in [
+        "secure-port=1",
+        "authorization-always-allow-paths=/a,/b",
+        "authentication-tolerate-lookup-failure=true",
+        "cert-dir=",
+        "leader-elect=true",
+        "leader-elect-lease-duration=1m15s",
+        "kube-api-content-type=application/vnd.kubernetes.protobuf",
+        "emulated-version=1.36",
+        "logging-format=",
+    ] {
+        assert!(lines.contains(&line), "{line} is not in\n{text}");
+    }
+    assert!(lines.is_sorted());
+    let names: BTreeSet<&str> = lines.iter().filter_map(|line| line.split('=').next()).collect();
+    assert_eq!(names.len(), lines.len(), "each once");
+    assert!(!text.contains("vmodule"));
+}
+
+#[test]
+fn the_completed_configuration_is_written_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("written.yaml");
+    let line = format!("--write-config-to={}", path.display());
+    let catalog = Catalog::in_tree();
+    let written = flags(&[&line, "--leader-elect=false"]).write_configuration(&catalog).unwrap();
+    assert!(written && !flags(&[]).write_configuration(&catalog).unwrap());
+    let again = Config::load(&path, &catalog).unwrap();
+    assert!(!again.leader_election.leader_elect);
+    assert_eq!(again.to_yaml(), std::fs::read_to_string(&path).unwrap());
+    let nowhere = flags(&["--write-config-to=/nowhere/x.yaml"]).write_configuration(&catalog).unwrap_err();
+    assert!(format!("{nowhere:#}").starts_with("cannot write /nowhere/x.yaml: "), "{nowhere:#}");
+}

@@ -1,0 +1,166 @@
+//! Configurations and flags, as the program has them: what it prints, writes and refuses.
+
+mod upstream;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use supercargo::config::{Catalog, Config};
+
+use crate::support::output;
+
+const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+fn file(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("config.yaml");
+    fs::write(&path, format!("{HEAD}{text}")).unwrap();
+    path
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it prints when it succeeds.
+fn printed(args: &[&str]) -> String {
+    let Output { status, stdout, stderr } = output(args);
+    assert_eq!(status.code(), Some(0), "{args:?}: {}", text(&stderr));
+    text(&stdout)
+}
+
+/// What it says when it refuses, and the exit code.
+fn refused(args: &[&str]) -> (i32, String) {
+    let Output { status, stdout, stderr } = output(args);
+    assert!(!status.success() && stdout.is_empty(), "{args:?}: {}", text(&stdout));
+    (status.code().unwrap(), text(&stderr))
+}
+
+#[test]
+fn the_default_configuration_is_printed() {
+    let default = Config::default_with(&Catalog::in_tree()).unwrap();
+    assert_eq!(printed(&["config", "default"]), default.to_yaml());
+    assert_eq!(printed(&["config", "show"]), default.to_yaml());
+    let json: serde_json::Value =
+        serde_json::from_str(&printed(&["config", "default", "-o", "json"])).unwrap();
+    assert_eq!(json, default.to_value());
+}
+
+#[test]
+fn a_file_is_shown_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "profiles: [{schedulerName: mine}]\nparallelism: 3\n");
+    let shown = printed(&["config", "show", path.to_str().unwrap()]);
+    let config = Config::parse("shown.yaml", &shown, &Catalog::in_tree()).unwrap();
+    assert_eq!((&*config.profiles[0].scheduler_name, config.parallelism), ("mine", 3));
+    assert_eq!(config.to_yaml(), shown);
+}
+
+#[test]
+fn features_count_for_what_is_shown_and_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = "pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 0, score: 5}]}}]";
+    let path = file(folder.path(), &format!("profiles:\n- {args}\n"));
+    let path = path.to_str().unwrap();
+    let gate = "--feature-gates=StorageCapacityScoring=true";
+    assert_eq!(printed(&["config", "validate", path, gate]), format!("{path}: valid\n"));
+    assert!(refused(&["config", "validate", path]).1.contains("StorageCapacityScoring"));
+    assert!(printed(&["config", "default", gate]).contains("utilization: 100"));
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_file_is_told_a_line_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "parallelism: 0\nprofiles:\n- plugins:\n    filtr: {}\n");
+    let path = path.to_str().unwrap();
+    let (code, said) = refused(&["config", "validate", path]);
+    assert_eq!(code, 1);
+    let expected = format!(
+        "{path}:3:14: parallelism: must be greater than 0, is 0\n\
+         {path}:6:5: profiles[0].plugins.filtr: unknown field; did you mean \"filter\"?\n"
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn what_is_not_there_and_no_error_is_told_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
+    let path = file(folder.path(), &format!("profiles: [{{{plugins}}}]\n"));
+    let path = path.to_str().unwrap();
+    let Output { status, stdout, stderr } = output(&["config", "validate", path]);
+    assert_eq!((status.code(), text(&stdout)), (Some(0), format!("{path}: valid\n")));
+    let warning = text(&stderr);
+    assert!(
+        warning.starts_with(&format!("warning: {path}:3:")) && warning.contains("DynamicResources"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn the_configuration_that_counts_is_written_and_nothing_else_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "leaderElection: {leaseDuration: 20s}\n");
+    let written = folder.path().join("written.yaml");
+    let config = format!("--config={}", path.display());
+    let to = format!("--write-config-to={}", written.display());
+    let said =
+        output(&["run", &config, &to, "--leader-elect-retry-period=3s", "--kube-api-qps=5", "--vmodule=a=3"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let found = Config::load(&written, &Catalog::in_tree()).unwrap();
+    let election = &found.leader_election;
+    assert_eq!((election.lease_duration.as_secs(), election.retry_period.as_secs()), (20, 3));
+    assert_eq!(found.client_connection.qps, None, "a deprecated flag does not count beside a file");
+    let said = text(&said.stdout) + &text(&said.stderr);
+    for warning in ["--kube-api-qps has no effect", "--vmodule has no effect here"] {
+        assert!(said.contains(warning), "{warning} is not in\n{said}");
+    }
+}
+
+#[test]
+fn a_command_line_that_cannot_be_is_refused_with_a_suggestion() {
+    for (args, message) in [
+        (&["run", "--secure-prt=1"][..], "--secure-port"),
+        (&["run", "now"], "unexpected argument 'now'"),
+        (&["run", "--feature-gates=Nonsense=true"], "unrecognized feature gate: Nonsense"),
+        (
+            &["run", "--leader-elect-lease-duration=1s"],
+            "leaseDuration (1s) must be longer than renewDeadline (10s)",
+        ),
+        (&["config", "validate"], "<FILE>"),
+    ] {
+        let (_, said) = refused(args);
+        assert!(said.contains(message), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn it_says_its_version_and_completes_words() {
+    let version = format!("supercargo {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(printed(&["--version"]), version);
+    assert!(printed(&["run", "--version"]).contains(env!("CARGO_PKG_VERSION")));
+    assert!(printed(&["completions", "bash"]).contains("--leader-elect-lease-duration"));
+}
+
+#[test]
+fn the_document_of_the_configuration_names_every_flag_and_field() {
+    let document =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md")).unwrap();
+    let help = printed(&["run", "--help"]);
+    let flags = help.split_whitespace().filter_map(|word| {
+        let flag = word.strip_prefix("--")?;
+        Some(
+            flag.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
+                .next()
+                .unwrap_or_default(),
+        )
+    });
+    let missing: Vec<&str> =
+        flags.filter(|flag| !flag.is_empty() && !document.contains(&format!("`--{flag}`"))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
+    let default = Config::default_with(&Catalog::in_tree()).unwrap().to_value();
+    let fields =
+        default.as_object().unwrap().keys().filter(|field| !["apiVersion", "kind"].contains(&&***field));
+    let missing: Vec<_> = fields.filter(|field| !document.contains(&format!("`{field}"))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
+}

@@ -1,0 +1,187 @@
+//! What kube-scheduler writes for a file, and what supercargo writes for it: the same but for what is in
+//! `docs/deviations.md`. And what kube-scheduler wrote can be read here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use supercargo::config::{Catalog, Config};
+use supercargo_controlplane::{Assets, Program, assets_or_skip};
+
+use super::HEAD;
+
+/// Files and what is special about them.
+const FILES: &[(&str, &str)] = &[
+    ("nothing", ""),
+    (
+        "an election",
+        "leaderElection: {leaseDuration: 1m30s, retryPeriod: 500ms, resourceName: mine, resourceNamespace: here}\n",
+    ),
+    ("no election", "leaderElection: {leaderElect: false}\nenableProfiling: false\ndelayCacheUntilActive: true\n"),
+    (
+        "a connection",
+        "clientConnection: {qps: 12.5, burst: 20, contentType: application/json, acceptContentTypes: 'application/json'}\n",
+    ),
+    ("numbers", "parallelism: 3\npercentageOfNodesToScore: 40\npodInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 60\n"),
+    (
+        "plugins, merged",
+        "profiles:
+- schedulerName: a
+  percentageOfNodesToScore: 0
+  plugins:
+    multiPoint:
+      disabled: [{name: NodePorts}, {name: NodeName}]
+      enabled: [{name: NodeName}, {name: TaintToleration, weight: 9}]
+    score: {disabled: [{name: '*'}], enabled: [{name: ImageLocality}]}
+    filter: {disabled: [{name: NodeAffinity}]}
+- schedulerName: b
+",
+    ),
+    (
+        "no default plugins",
+        "profiles:
+- plugins:
+    multiPoint:
+      disabled: [{name: '*'}]
+      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: NodeResourcesFit, weight: 4}]
+",
+    ),
+    (
+        "arguments",
+        "profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      ignoredResources: [example.com/a]
+      scoringStrategy:
+        type: RequestedToCapacityRatio
+        resources: [{name: cpu}, {name: memory, weight: 3}]
+        requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
+  - {name: VolumeBinding, args: {bindTimeoutSeconds: 30}}
+  - {name: DefaultPreemption, args: {minCandidateNodesPercentage: 20}}
+  - {name: InterPodAffinity, args: {hardPodAffinityWeight: 5}}
+  - name: PodTopologySpread
+    args:
+      defaultingType: List
+      defaultConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+  - {name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 1}]}}
+  - name: NodeAffinity
+    args:
+      addedAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]
+",
+    ),
+    (
+        "extenders",
+        "extenders:
+- urlPrefix: http://127.0.0.1:1/x
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  weight: 2
+  httpTimeout: 7s
+  nodeCacheCapable: true
+  managedResources: [{name: example.com/b, ignoredByScheduler: true}]
+- {urlPrefix: 'https://127.0.0.1:1', bindVerb: bind, enableHTTPS: true, httpTimeout: 1s, tlsConfig: {insecure: true}}
+",
+    ),
+];
+
+/// What kube-scheduler writes for this file.
+fn written_by_upstream(program: &Path, folder: &Path, text: &str) -> String {
+    let at = |name: &str| folder.join(name);
+    fs::write(at("config.yaml"), format!("{HEAD}{text}")).unwrap();
+    // Nobody is asked: it ends before it would.
+    let output = Command::new(program)
+        .arg(format!("--config={}", at("config.yaml").display()))
+        .arg(format!("--write-config-to={}", at("written.yaml").display()))
+        .args(["--master=http://127.0.0.1:1", "--secure-port=0"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let written = fs::read_to_string(at("written.yaml")).unwrap_or_else(|error| panic!("{error}: {said}"));
+    fs::remove_file(at("written.yaml")).unwrap();
+    written
+}
+
+fn parsed(text: &str) -> Config {
+    let config = Config::parse("c.yaml", text, &Catalog::in_tree());
+    config.unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+/// Takes from upstream's what is different here on purpose (`docs/deviations.md`), and from both what says nothing.
+fn without_deviations(mut upstream: Value, here: &mut Value, text: &str) -> Value {
+    let is_set = |field: &str| text.contains(field);
+    if !is_set("resourceName") {
+        upstream["leaderElection"]["resourceName"] = "supercargo".into();
+    }
+    if !is_set("qps") {
+        upstream["clientConnection"]["qps"] = 0.0.into();
+        upstream["clientConnection"]["burst"] = 0.into();
+    }
+    for profile in upstream["profiles"].as_array_mut().into_iter().flatten() {
+        if profile["schedulerName"] == "default-scheduler" {
+            profile["schedulerName"] = "supercargo".into();
+        }
+        without(&mut profile["pluginConfig"], "DynamicResources");
+        without(&mut profile["plugins"]["multiPoint"]["enabled"], "DynamicResources");
+        drop_empty_sets(profile);
+    }
+    for profile in here["profiles"].as_array_mut().into_iter().flatten() {
+        without(&mut profile["plugins"]["multiPoint"]["enabled"], "UnsupportedConstraints");
+        drop_empty_sets(profile);
+    }
+    upstream
+}
+
+fn without(list: &mut Value, name: &str) {
+    if let Some(items) = list.as_array_mut() {
+        items.retain(|item| item["name"] != name);
+    }
+}
+
+fn drop_empty_sets(profile: &mut Value) {
+    if let Some(sets) = profile["plugins"].as_object_mut() {
+        sets.retain(|_, set| set.as_object().is_none_or(|set| !set.is_empty()));
+    }
+}
+
+/// Numbers are compared by what they are: 12.5 is 12.5, and 1 is 1.0.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), plain(value)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+fn kube_scheduler() -> Option<PathBuf> {
+    let assets: Assets = assets_or_skip()?;
+    Some(assets.path(Program::KubeScheduler).unwrap())
+}
+
+#[test]
+fn what_is_written_differs_from_kube_schedulers_only_on_purpose() {
+    let Some(program) = kube_scheduler() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in FILES {
+        let written = written_by_upstream(&program, folder.path(), text);
+        let config = parsed(&format!("{HEAD}{text}"));
+        let mut here = config.to_value();
+        let upstream = without_deviations(serde_saphyr::from_str(&written).unwrap(), &mut here, text);
+        assert_eq!(format!("{:#}", plain(&here)), format!("{:#}", plain(&upstream)), "{name}");
+
+        let again = parsed(&written);
+        let plugins = |config: &Config| -> Vec<String> {
+            config.profiles.iter().map(|profile| format!("{:#?}", profile.plugins)).collect()
+        };
+        assert_eq!(plugins(&again), plugins(&config), "{name}: kube-scheduler's file read here");
+    }
+}
