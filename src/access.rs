@@ -1,7 +1,7 @@
 //! Everything the scheduler does to the API, as one table.
 //!
 //! Tests hold the RBAC manifest against it, and the audit log of a real API server, so that what the code does, what this
-//! says, and what a cluster allows are the same.
+//! says, and what a cluster allows are the same. `docs/security.md` gives every reason.
 
 /// A kind of request to the API server, in RBAC's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,3 +77,24 @@ pub const ELECTION_ACCESS: &[Access] = &[
     access("coordination.k8s.io", "leases", "list", "hear of changes at once"),
     access("coordination.k8s.io", "leases", "watch", "hear of changes at once"),
 ];
+
+/// What the endpoints ask about whoever asks them. Without it they answer 401 and 500, and scheduling goes on.
+pub const REVIEWS: &[Access] = &[
+    access(
+        "authentication.k8s.io",
+        "tokenreviews",
+        "create",
+        "who it is that shows a token to the endpoints",
+    ),
+    access(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "create",
+        "whether whoever asks the endpoints may have what it asks for",
+    ),
+];
+
+/// The ConfigMap in kube-system, `extension-apiserver-authentication`, that says whose certificates the cluster believes. Its
+/// reader is a role that every cluster has, `extension-apiserver-authentication-reader`. Without it clients of the endpoints are
+/// known by their tokens only.
+pub const LOOKUP: Access = access("", "configmaps", "get", "whose client certificates the endpoints believe");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
@@ -18,7 +18,7 @@ use crate::election::Fence;
 use crate::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
-use crate::window::{Load, Window};
+use crate::window::{Figures, Load, Window};
 
 /// A server that is too busy is asked so often again, as client-go does it.
 const BUSY_ATTEMPTS: usize = 10;
@@ -208,6 +208,11 @@ impl Api {
         }
     }
 
+    /// How things stand with its requests.
+    pub(crate) fn requesting(&self) -> Figures {
+        self.window.figures()
+    }
+
     /// Sends a request and returns the answer's JSON.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
         let answer = self.answer(&Outgoing::json(&call, WHOLE)).await?;
@@ -263,12 +268,14 @@ impl Api {
     }
 
     async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
+        let came = Instant::now();
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
         let place = self.window.enter().await;
         // The last thing before it leaves: whatever it had to wait for may have taken long.
         self.may_send().map_err(Failure::Failed)?;
+        self.transport.waited(outgoing.method, came.elapsed());
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
             place.learn(Load::TooMuch(Duration::ZERO));
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());

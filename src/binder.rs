@@ -56,6 +56,11 @@ impl Binder {
         self.backlog.has_room()
     }
 
+    /// What has been begun and waits for the API server.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.backlog.clone()
+    }
+
     /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
     pub(crate) fn pre_bind(&self, pod: &Arc<PodInfo>, groups: Vec<Vec<PreBindWork>>) {
         let token = CancellationToken::new();

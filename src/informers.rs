@@ -1,19 +1,21 @@
 //! The informers, and what their handlers tell the scheduler.
 
 mod objects;
+mod observed;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
-    SharedInformerFactory, SyncResult,
+    SharedInformerFactory, Store, SyncResult,
 };
+use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo};
-use supercargo_scheduler::{Input, Notification};
+use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::observed::Observed;
 use crate::owner::{Mailbox, Message};
 use crate::wire::{NodeKind, PodKind};
 
@@ -54,11 +56,11 @@ fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     }
 }
 
-/// What tells the queue of pods without one that are for schedulers of these names.
-fn queue_handler(mailbox: &Mailbox, scheduler_names: BTreeSet<Arc<str>>) -> impl EventHandler<PodInfo> {
-    let responsible = move |pod: &PodInfo| scheduler_names.contains(&pod.spec.scheduler_name);
+/// What tells the queue of pods without one. Which of them are its business the scheduler knows itself: its profiles may
+/// change.
+fn queue_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     Filtering {
-        filter: move |pod: &PodInfo| !pod.is_assigned() && responsible(pod),
+        filter: |pod: &PodInfo| !pod.is_assigned(),
         handler: Forward { mailbox: mailbox.clone(), input: Input::QueuedPod },
     }
 }
@@ -73,6 +75,33 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
+/// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Holdings {
+    stored_pods: usize,
+    stored_nodes: usize,
+    interned_of_pods: usize,
+    interned_of_nodes: usize,
+}
+
+/// What the informers of a scheduler hold.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pods: Store<PodInfo>,
+    nodes: Store<NodeRecord>,
+}
+
+impl Stores {
+    /// The nodes and pods, to hold against what the scheduler knows.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            nodes: self.nodes.list().iter().map(|node| Arc::clone(&node.name)).collect(),
+            pods: self.pods.list().iter().map(|pod| pod.uid.clone()).collect(),
+        }
+    }
+}
+
 /// The informers of a scheduler.
 pub(crate) struct Informers {
     client: Client,
@@ -80,6 +109,7 @@ pub(crate) struct Informers {
     pods: Arc<SharedInformer<PodKind>>,
     nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
+    observed: Observed,
 }
 
 impl Informers {
@@ -87,13 +117,11 @@ impl Informers {
     pub(crate) fn new(
         client: Client,
         mailbox: &Mailbox,
-        scheduler_names: BTreeSet<Arc<str>>,
         kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
         let informers = Self::without_handlers(client, kinds);
         // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
-        let pod_handlers =
-            FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox, scheduler_names));
+        let pod_handlers = FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox));
         informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
         informers.nodes.add_event_handler(node_handler(mailbox), HandlerOptions::named("nodes"))?;
         Ok(informers)
@@ -107,11 +135,34 @@ impl Informers {
             parts.build(Indexers::default())
         });
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
-        Self { client, factory, pods, nodes, stop: CancellationToken::new() }
+        let observed = Observed::new(&pods);
+        observed.add(&nodes);
+        Self { client, factory, pods, nodes, stop: CancellationToken::new(), observed }
+    }
+
+    /// How they are doing, for metrics.
+    pub(crate) fn observed(&self) -> Observed {
+        self.observed.clone()
     }
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
+    }
+
+    /// Says how much they hold, whenever it is asked.
+    pub(crate) fn holdings(&self) -> impl Fn() -> Holdings + use<> {
+        let (pods, nodes) = (Arc::clone(&self.pods), Arc::clone(&self.nodes));
+        move || Holdings {
+            stored_pods: pods.store().len(),
+            stored_nodes: nodes.store().len(),
+            interned_of_pods: pods.kind().interned(),
+            interned_of_nodes: nodes.kind().interned(),
+        }
+    }
+
+    /// What the informers hold of nodes and pods, for as long as they do.
+    pub(crate) fn stores(&self) -> Stores {
+        Stores { pods: self.pods.store(), nodes: self.nodes.store() }
     }
 
     /// Resolves when an informer has broken down: the scheduler would go on without knowing.

@@ -20,7 +20,9 @@ const NEVER: &str = "kube_client::client::builder=off";
 #[derive(Debug, Error)]
 pub enum LevelError {
     /// It is no level.
-    #[error("{level:?}: say error, warn, info, debug, trace, a number as for -v, or per module as in info,supercargo=debug: {problem}")]
+    #[error(
+        "{level:?}: say error, warn, info, debug, trace, a number as for -v, or per module as in info,supercargo=debug: {problem}"
+    )]
     NoLevel {
         /// What was said.
         level: String,
@@ -47,10 +49,21 @@ impl LogLevel {
 
     /// Logs this from now on: what `--log-level` takes, or a number as for `-v`.
     pub fn set(&self, level: &str) -> Result<(), LevelError> {
-        let level = level.parse().map_or(level, level_of_verbosity);
+        let level = match level.parse() {
+            Ok(verbosity) => level_of_verbosity(verbosity),
+            Err(_) => level,
+        };
         (self.apply)(filter(level)?).map_err(LevelError::Gone)?;
         level.clone_into(&mut self.text.lock());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl LogLevel {
+    /// One that changes nothing.
+    pub(crate) fn detached(level: &str) -> Self {
+        Self { apply: Arc::new(|_| Ok(())), text: Arc::new(Mutex::new(level.to_owned())) }
     }
 }
 
@@ -67,9 +80,8 @@ pub fn level_of_verbosity(verbosity: u32) -> &'static str {
 fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     // Nothing is a filter, too, but one that nobody means.
     let parsed = if level.is_empty() { Err("it is empty".to_owned()) } else { Ok(level) };
-    let parsed = parsed.and_then(|level| {
-        EnvFilter::try_new(format!("{NEVER},{level}")).map_err(|error| error.to_string())
-    });
+    let parsed = parsed
+        .and_then(|level| EnvFilter::try_new(format!("{NEVER},{level}")).map_err(|error| error.to_string()));
     parsed.map_err(|problem| LevelError::NoLevel { level: level.to_owned(), problem })
 }
 

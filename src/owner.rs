@@ -10,7 +10,8 @@ use std::time::Duration;
 use supercargo_framework::Now;
 use supercargo_framework::binding::{Predicate, WaitError};
 use supercargo_scheduler::record::Recorded;
-use supercargo_scheduler::{Calls, Effect, Input, Notification, Scheduler};
+use supercargo_scheduler::{BuildError, Calls, Effect, Input, Notification, Options, Scheduler};
+use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -36,12 +37,33 @@ pub(crate) enum Message {
     },
     /// Someone wants to know something of the scheduler, between two cycles.
     Ask(Question),
+    /// Go on with other profiles.
+    Reconfigure {
+        /// What is made from the new configuration.
+        options: Box<Options>,
+        /// Told whether they have been taken over.
+        told: oneshot::Sender<Result<(), ReconfigureError>>,
+    },
     /// Every handler has seen what exists: begin to schedule.
     Start,
     /// More may be begun again.
     Room,
     /// End at once, whatever is under way.
     Stop,
+}
+
+/// Why other profiles are not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum ReconfigureError {
+    /// No scheduler can be made from them.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A record has one configuration.
+    #[error("this run is recorded, and a record has one configuration; restart to change it")]
+    Recorded,
+    /// The scheduler has ended.
+    #[error("the scheduler has ended")]
+    Ended,
 }
 
 /// Looks at the scheduler, and answers to whoever asks.
@@ -73,6 +95,13 @@ impl Mailbox {
             let _ = told.send(question(scheduler));
         })));
         answer.await.ok()
+    }
+
+    /// Has the scheduler go on with other profiles.
+    pub(crate) async fn reconfigure(&self, options: Options) -> Result<(), ReconfigureError> {
+        let (told, answer) = oneshot::channel();
+        self.post(Message::Reconfigure { options: Box::new(options), told });
+        answer.await.unwrap_or(Err(ReconfigureError::Ended))
     }
 
     /// Leaves a message. When the owner has ended there is nobody left to care.
@@ -120,6 +149,16 @@ impl Driver {
                 Ok(scheduler.take_effects())
             }
             Self::Recorded(recorded) => recorded.schedule_one(now, calls),
+        }
+    }
+
+    fn reconfigure(&mut self, now: Now, options: Options) -> Result<Vec<Effect>, ReconfigureError> {
+        match self {
+            Self::Plain(scheduler) => {
+                scheduler.reconfigure(now, options)?;
+                Ok(scheduler.take_effects())
+            }
+            Self::Recorded(_) => Err(ReconfigureError::Recorded),
         }
     }
 
@@ -232,6 +271,11 @@ impl<C: CarryOut> Owner<C> {
                 let deadline = self.clock.now().monotonic.saturating_add(timeout);
                 self.waits.push(Wait { predicate, deadline, told });
                 self.check_waits();
+            }
+            Message::Reconfigure { options, told } => {
+                let effects = self.driver.reconfigure(self.clock.now(), *options);
+                // Whoever asked may have gone.
+                let _ = told.send(effects.map(|effects| self.carry_out(effects)));
             }
             Message::Ask(question) => question(self.driver.scheduler()),
             Message::Start => self.started = true,

@@ -120,6 +120,8 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     // Extenders are no part of the cluster.
     ("src/extender.rs", &["Request::post"]),
     ("src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
+    // A review is a question.
+    ("src/serve/review.rs", &["Method::POST"]),
     ("src/status_writer.rs", &["Method::PATCH"]),
 ];
 

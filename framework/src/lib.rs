@@ -19,6 +19,7 @@ pub mod labels;
 pub mod node;
 pub mod node_columns;
 pub mod node_info;
+pub mod node_statuses;
 pub mod nodes;
 pub mod objects;
 pub mod plugin;

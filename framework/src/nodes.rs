@@ -83,6 +83,11 @@ impl Nodes {
         self.order.iter().map(|index| (*index, self.at(*index)))
     }
 
+    /// The names of all nodes, in no order, also of those that have no place in the order of visiting yet.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.keys()
+    }
+
     /// The index of a node by name.
     pub fn index_of(&self, name: &str) -> Option<NodeIndex> {
         self.by_name.get(name).copied()

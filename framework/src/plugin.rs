@@ -4,7 +4,6 @@
 //! from one thread; PreBind and Bind return futures that the shell runs.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::cycle_state::CycleState;
 use crate::event::EventRegistration;
 use crate::node::NodeRecord;
 use crate::node_info::{NodeInfo, PodTotals};
+pub use crate::node_statuses::NodeStatuses;
 use crate::nodes::{NodeIndex, Nodes};
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
@@ -177,6 +177,9 @@ pub enum Scope {
     Node,
     /// The node's values of these labels alone: nodes that have the same ones, or lack the same ones, get the same answer.
     Domain(SmallVec<[Arc<str>; 2]>),
+    /// The node's values of these labels and its [`class`](ScorePlugin::class). For scores; a filter that says so is taken to
+    /// say [`Node`](Self::Node).
+    Classes(SmallVec<[Arc<str>; 2]>),
 }
 
 /// Judges one node.
@@ -215,49 +218,6 @@ pub trait FilterPlugin: Send + Sync + 'static {
         _passes: &mut [bool],
     ) -> bool {
         false
-    }
-}
-
-/// Why each node was turned down: some by name, all others alike.
-#[derive(Clone, Debug, Default)]
-pub struct NodeStatuses {
-    /// The status of every node that is not in `by_node`.
-    pub absent: Option<Status>,
-    /// The statuses of single nodes.
-    pub by_node: Vec<(NodeIndex, Status)>,
-}
-
-impl NodeStatuses {
-    /// How often each reason is given among so many nodes, sorted as strings: upstream's histogram.
-    pub fn histogram(&self, all_nodes: usize) -> Vec<String> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        // Mostly the same reason again and again.
-        let mut run: Option<(&str, usize)> = None;
-        for reason in self.by_node.iter().flat_map(|(_, status)| status.reasons()) {
-            match &mut run {
-                Some((known, count)) if **reason == **known => *count += 1,
-                _ => {
-                    let (ended, count) = run.replace((reason, 1)).unwrap_or_default();
-                    *counts.entry(ended).or_default() += count;
-                }
-            }
-        }
-        let (ended, count) = run.unwrap_or_default();
-        *counts.entry(ended).or_default() += count;
-        counts.retain(|_, count| *count > 0);
-        let others = all_nodes.saturating_sub(self.by_node.len());
-        for reason in self.absent.iter().flat_map(Status::reasons).filter(|_| others > 0) {
-            *counts.entry(reason).or_default() += others;
-        }
-        let mut lines: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        lines.sort();
-        lines
-    }
-
-    /// The status of a node; `None` when nothing is known of it.
-    pub fn get(&self, node: NodeIndex) -> Option<&Status> {
-        let own = self.by_node.iter().find(|(index, _)| *index == node).map(|(_, status)| status);
-        own.or(self.absent.as_ref())
     }
 }
 
@@ -375,6 +335,14 @@ pub trait ScorePlugin: Send + Sync + 'static {
     /// What the raw score depends on, given the state that PreScore made.
     fn scope(&self, _state: &CycleState, _pod: &PodInfo) -> Scope {
         Scope::Node
+    }
+
+    /// Where [`scope`](Self::scope) is [`Scope::Classes`], what tells nodes with the same values of those labels apart: those of
+    /// one class have the same raw score. A node's class may become another with the node object, with the pods on the
+    /// node, and where [`Applied::Domain`] names a label that the scope does not; with nothing else, which the raw score may.
+    /// The fewer classes there are, the less there is to score.
+    fn class(&self, _state: &CycleState, _pod: &PodInfo, _node: &NodeInfo) -> i64 {
+        0
     }
 
     /// The raw scores of all nodes at once, feasible or not: sets each to what [`score`](Self::score) would be; slots

@@ -130,6 +130,8 @@ impl Dirty {
 struct Rows {
     verdicts: BTreeMap<Arc<str>, Status>,
     scores: BTreeMap<Arc<str>, i64>,
+    /// The nodes' classes, where scores are by class; then the scores themselves are asked for each time.
+    classes: BTreeMap<Arc<str>, i64>,
 }
 
 /// A state with the answers by it.
@@ -341,6 +343,10 @@ impl History<'_> {
             if let Some(plugin) = self.driver.points.score.as_ref().filter(|_| table.score == Part::Asked) {
                 let score = plugin.score(&cx, &table.state, pod, info);
                 rows.scores.insert(Arc::clone(info.name()), score.expect("in-tree scores do not fail"));
+                if let Some(Scope::Classes(_)) = table.score_scope {
+                    let class = plugin.class(&table.state, pod, info);
+                    rows.classes.insert(Arc::clone(info.name()), class);
+                }
             }
         }
         rows
@@ -378,7 +384,7 @@ impl History<'_> {
             }
             for (dirty, scope) in [(&mut filters, &table.filter_scope), (&mut scores, &table.score_scope)] {
                 let own = match scope {
-                    Some(Scope::Node) => true,
+                    Some(Scope::Node | Scope::Classes(_)) => true,
                     _ => !matches!(change, Change::Pod { .. }),
                 };
                 if own {
@@ -402,7 +408,15 @@ impl History<'_> {
         table.feasible = now;
         let asked = self.ask(table, pod);
         refresh(&self.nodes, &mut table.rows.verdicts, asked.verdicts, &filters);
-        refresh(&self.nodes, &mut table.rows.scores, asked.scores, &scores);
+        match &table.score_scope {
+            Some(Scope::Classes(keys)) => {
+                table.rows.scores = asked.scores;
+                scores.all = false;
+                scores.domains.retain(|(key, _)| !keys.contains(key));
+                refresh(&self.nodes, &mut table.rows.classes, asked.classes, &scores);
+            }
+            _ => refresh(&self.nodes, &mut table.rows.scores, asked.scores, &scores),
+        }
         true
     }
 
@@ -470,21 +484,24 @@ impl History<'_> {
         fn alike<T: PartialEq + std::fmt::Debug>(
             nodes: &Nodes,
             scope: Option<&Scope>,
+            classes: &BTreeMap<Arc<str>, i64>,
             rows: &BTreeMap<Arc<str>, T>,
         ) -> Result<(), TestCaseError> {
-            let Some(Scope::Domain(keys)) = scope else {
+            let Some(Scope::Domain(keys) | Scope::Classes(keys)) = scope else {
                 return Ok(());
             };
-            let mut by_domain: BTreeMap<Vec<Option<Arc<str>>>, &T> = BTreeMap::new();
+            let mut by_domain: BTreeMap<_, &T> = BTreeMap::new();
             for (_, info) in nodes.iter() {
-                let domain = keys.iter().map(|key| info.node().labels.get(key).cloned()).collect();
+                let values: Vec<_> = keys.iter().map(|key| info.node().labels.get(key)).collect();
+                let domain = (values, classes.get(info.name()));
                 let row = &rows[info.name()];
                 prop_assert_eq!(*by_domain.entry(domain).or_insert(row), row);
             }
             Ok(())
         }
-        alike(&self.nodes, table.filter_scope.as_ref(), &table.rows.verdicts)?;
-        alike(&self.nodes, table.score_scope.as_ref(), &table.rows.scores)
+        let Rows { verdicts, scores, classes } = &table.rows;
+        alike(&self.nodes, table.filter_scope.as_ref(), &BTreeMap::new(), verdicts)?;
+        alike(&self.nodes, table.score_scope.as_ref(), classes, scores)
     }
 
     /// A normalisation by range needs no more than the range.

@@ -45,6 +45,9 @@ pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 
+/// The label that names a node's host: as a rule as many values as there are nodes.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// Every plugin of this crate.
 const PLUGINS: &[(&str, Factory)] = &[
     (scheduling_gates::NAME, args::without_args::<scheduling_gates::SchedulingGates>),

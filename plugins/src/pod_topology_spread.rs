@@ -27,11 +27,10 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{ActionType, Context, EventResource, Feature, Features, Plugin, PodInfo, Text};
 
+use crate::HOSTNAME;
+
 /// The plugin's name.
 pub const NAME: &str = "PodTopologySpread";
-
-/// The label that is not counted by domain when scoring: every node is a domain of its own there.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 struct PodTopologySpread {
     /// The constraints of pods that have none of their own, without selectors.

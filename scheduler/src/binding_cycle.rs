@@ -1,22 +1,29 @@
 //! From Permit to the API server's word, and what happens when it does not come.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::PreFlight;
-use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Uid};
+use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
 use crate::contain::contained;
+use crate::cycle::Cycle;
 use crate::effect::{Effect, EventType, PreBindWork};
-use crate::extender::ExtenderSpec;
+use crate::extender::{ExtenderSpec, NoCalls};
+use crate::extending::Extenders;
 use crate::failure::{Failure, FailureKind};
 use crate::input::PodRead;
-use crate::observer::{AttemptResult, Observation};
-use crate::profile::Named;
+use crate::laps::Laps;
+use crate::observer::{AttemptResult, Observation, Observer, Point, Took};
+use crate::profile::{Named, ProfileIndex};
 use crate::scheduler::Scheduler;
+
+/// Why a pod is tried again that waited too long for its node.
+const NODE_TAKEN: Text = Text::Static("NodeTaken");
 
 /// PreBind's work, in groups.
 type Work = Vec<Vec<PreBindWork>>;
@@ -49,11 +56,16 @@ impl Scheduler {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let mut groups = Work::new();
         let mut joins_last = false;
+        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
         for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
             self.running.set("PreBindPreFlight", name);
-            match plugin.pre_flight(&cx, state, &queued.pod, node) {
+            let call = || plugin.pre_flight(&cx, state, &queued.pod, node);
+            match laps.plugin(Point::PreBindPreFlight, name, call, pre_flight_code) {
                 PreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
-                PreFlight::Fail(status) => return Err(pre_flight_failed(name, &status)),
+                PreFlight::Fail(status) => {
+                    laps.point(Point::PreBindPreFlight, status.code());
+                    return Err(pre_flight_failed(name, &status));
+                }
                 PreFlight::Work { allow_parallel, work } => {
                     let work = PreBindWork { name: (*name).into(), plugin: Arc::clone(plugin), work };
                     match groups.last_mut() {
@@ -64,6 +76,7 @@ impl Scheduler {
                 }
             }
         }
+        laps.point(Point::PreBindPreFlight, Code::Success);
         Ok((groups, cx.take_commands()))
     }
 
@@ -85,7 +98,10 @@ impl Scheduler {
             return;
         };
         let groups = std::mem::take(&mut wait.work);
+        binding.stage_began = self.observer.moment();
         if groups.is_empty() {
+            let nothing = Took { from: binding.stage_began, to: binding.stage_began };
+            observe_point(&*self.observer, binding, Point::PreBind, Code::Success, nothing);
             self.start_bind(now, uid);
         } else {
             binding.stage = Stage::PreBinding { cancelled: None };
@@ -139,6 +155,13 @@ impl Scheduler {
             Some(cause) => Some(pre_bind_failed(&status, &cause)),
             None => (!status.is_success()).then(|| pre_bind_failed(&status, &status)),
         };
+        let took = Took { from: binding.stage_began, to: self.observer.moment() };
+        binding.stage_began = took.to;
+        observe_point(&*self.observer, binding, Point::PreBind, status.code(), took);
+        if status.code() == Code::Error {
+            let plugin = status.plugin();
+            self.observer.observe(Observation::PluginFailed { plugin, point: Point::PreBind });
+        }
         match failure {
             None => self.start_bind(now, uid),
             Some(kind) => {
@@ -152,6 +175,9 @@ impl Scheduler {
     fn start_bind(&mut self, now: Now, uid: &Uid) {
         if self.cache.is_confirmed(uid) {
             return self.lose(now, uid);
+        }
+        if self.has_lost_its_node(now, uid) {
+            return self.choose_again(now, uid);
         }
         let Some(binding) = self.bindings.get_mut(uid) else {
             return;
@@ -167,10 +193,82 @@ impl Scheduler {
         });
     }
 
+    /// Whether the node has changed since the pod was put there, and the pod no longer fits it: others bind, too. When that
+    /// cannot be found out it has not.
+    fn has_lost_its_node(&mut self, now: Now, uid: &Uid) -> bool {
+        let Some(Binding { queued, node, chosen_at, .. }) = self.bindings.get(uid) else { return false };
+        // A pod that has been deleted meanwhile is not on the node; its binding fails by itself.
+        if !self.cache.is_assumed(uid) {
+            return false;
+        }
+        let Some(info) = self.cache.nodes().get(node) else { return true };
+        if info.generation() == *chosen_at {
+            return false;
+        }
+        let (pod, node, profile) = (Arc::clone(&queued.pod), Arc::clone(node), queued.profile);
+        let verdict = self.caught(|this| {
+            // It must not count against itself.
+            this.forget(&pod.uid);
+            Ok(this.verdict_anew(now, &pod, profile, &node)?)
+        });
+        if let Err(error) = self.cache.assume(pod, node) {
+            self.anomaly(&error.to_string());
+        }
+        verdict.is_ok_and(|status| status.is_rejected())
+    }
+
+    fn verdict_anew(
+        &mut self,
+        now: Now,
+        pod: &Arc<PodInfo>,
+        profile: ProfileIndex,
+        node: &str,
+    ) -> Result<Status, FailureKind> {
+        self.cache.refreshed();
+        let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
+        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let mut calls = NoCalls;
+        let laps = Laps::now(&*self.observer, profile, false);
+        let cycle = Cycle {
+            cx: &cx,
+            profile: self.profiles.get(profile),
+            pod,
+            queue: &self.queue,
+            extenders: Extenders::of_pod(&[], pod, &mut calls),
+            sampling: None,
+            running: &self.running,
+            laps: &laps,
+            evaluated: Cell::default(),
+        };
+        cycle.verdict_anew(index)
+    }
+
+    /// Gives up the node and tries the pod again at once.
+    fn choose_again(&mut self, now: Now, uid: &Uid) {
+        let Some(mut binding) = self.bindings.remove(uid) else { return };
+        self.observer.observe(Observation::NodeTaken);
+        let freed = self.give_up_node(now, &mut binding);
+        self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+        let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(uid) };
+        let Some(profile) = self.profile_of(&pod) else {
+            self.queue.done(uid);
+            return self.let_go(pod);
+        };
+        let mut queued = binding.queued;
+        (queued.pod, queued.profile) = (pod, profile);
+        self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
+    }
+
     /// Bind ended, by whom is said where it was a plugin.
     pub(crate) fn bound(&mut self, now: Now, uid: &Uid, by: &str, outcome: BindOutcome) {
-        if !matches!(self.bindings.get(uid).map(|binding| &binding.stage), Some(Stage::Binding)) {
+        let Some(binding @ Binding { stage: Stage::Binding, .. }) = self.bindings.get(uid) else {
             return;
+        };
+        let (status, took) =
+            (bind_code(&outcome), Took { from: binding.stage_began, to: self.observer.moment() });
+        observe_point(&*self.observer, binding, Point::Bind, status, took);
+        if !by.is_empty() && self.observer.watches_plugins() {
+            self.observer.observe(Observation::Plugin { plugin: by, point: Point::Bind, status, took });
         }
         match outcome {
             BindOutcome::Bound => self.succeed(now, uid),
@@ -304,12 +402,16 @@ impl Scheduler {
         self.observe_attempt(&queued, AttemptResult::Scheduled, now);
         self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
         for Named { name, plugin } in &self.profiles.get(queued.profile).post_bind {
-            let done = contained("PostBind", name, || plugin.post_bind(&cx, &mut state, &queued.pod, &node));
+            let call = || plugin.post_bind(&cx, &mut state, &queued.pod, &node);
+            let done =
+                contained("PostBind", name, || laps.plugin(Point::PostBind, name, call, |()| Code::Success));
             if let Err(panic) = done {
                 self.observer.observe(Observation::Anomaly(&panic));
             }
         }
+        laps.point(Point::PostBind, Code::Success);
         let commands = cx.take_commands();
         self.execute(now, commands);
     }
@@ -333,6 +435,29 @@ impl Scheduler {
                 self.effects.push(Effect::ReadPod { pod, uid });
             }
         }
+    }
+}
+
+/// What runs outside is timed by itself.
+fn observe_point(observer: &dyn Observer, binding: &Binding, point: Point, status: Code, took: Took) {
+    let profile = binding.queued.profile.0;
+    observer.observe(Observation::ExtensionPoint { profile, point, status, took });
+}
+
+fn pre_flight_code(answer: &PreFlight) -> Code {
+    match answer {
+        PreFlight::Skip { .. } => Code::Skip,
+        PreFlight::Work { .. } => Code::Success,
+        PreFlight::Fail(status) => status.code(),
+    }
+}
+
+fn bind_code(outcome: &BindOutcome) -> Code {
+    match outcome {
+        BindOutcome::Bound => Code::Success,
+        BindOutcome::Skip => Code::Skip,
+        BindOutcome::Rejected(_) => Code::Unschedulable,
+        BindOutcome::Failed(_) => Code::Error,
     }
 }
 

@@ -9,6 +9,7 @@ use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
 use crate::attempt::Waits;
 use crate::effect::PreBindWork;
+use crate::observer::Moment;
 use crate::queue::QueuedPod;
 
 /// At most this long does a plugin hold a pod in Permit.
@@ -62,15 +63,25 @@ pub(crate) struct Binding {
     pub(crate) node: Arc<str>,
     pub(crate) state: CycleState,
     pub(crate) stage: Stage,
+    /// The state of the node once the pod had been put there.
+    pub(crate) chosen_at: u64,
+    /// When PreBind or Bind began, by the observer's clock.
+    pub(crate) stage_began: Moment,
 }
 
 impl Binding {
-    /// A binding that waits for the given plugins, if any.
-    pub(crate) fn new(now: Now, queued: QueuedPod, node: Arc<str>, state: CycleState, waits: Waits) -> Self {
+    /// A binding that waits for the given plugins, if any. `chosen_at` is the generation of the node, the pod included.
+    pub(crate) fn new(
+        now: Now,
+        queued: QueuedPod,
+        (node, chosen_at): (Arc<str>, u64),
+        state: CycleState,
+        waits: Waits,
+    ) -> Self {
         let since = now.monotonic;
         let pending = waits.into_iter().map(|(plugin, timeout)| (plugin, timeout, since + timeout)).collect();
         let stage = Stage::WaitingOnPermit(PermitWait { pending, since, work: Vec::new() });
-        Self { queued, node, state, stage }
+        Self { queued, node, state, stage, chosen_at, stage_began: Moment::default() }
     }
 
     /// Keeps PreBind's work until the pod is let go. Returns whether anybody holds it.
@@ -143,6 +154,10 @@ impl Bindings {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Binding> {
         self.by_pod.values()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Binding> {
+        self.by_pod.values_mut()
     }
 
     /// The pod no longer waits on Permit.

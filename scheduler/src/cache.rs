@@ -126,6 +126,11 @@ impl Cache {
         self.labels_version
     }
 
+    /// The pods that have a node, assumed ones included.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.pods.iter().map(|cached| &cached.pod.uid)
+    }
+
     /// A pod that has a node, as it was when it got there or as the informer last saw it.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<&Arc<PodInfo>> {
         self.pods.get(uid).map(|cached| &cached.pod)

@@ -11,6 +11,8 @@ use crate::diagnosis::{Diagnosis, FitError};
 use crate::extender::EXTENDER;
 use crate::extending::Extenders;
 use crate::failure::FailureKind;
+use crate::laps::Laps;
+use crate::observer::{Evaluated, PluginSet, Point};
 use crate::profile::{Named, Profile};
 use crate::queue::SchedulingQueue;
 use crate::sampling::Sampling;
@@ -39,6 +41,9 @@ pub(crate) struct Cycle<'a> {
     /// `None` when all nodes are looked at, in visiting order.
     pub(crate) sampling: Option<Sampling>,
     pub(crate) running: &'a Running,
+    pub(crate) laps: &'a Laps<'a>,
+    /// The plugins that have had a say.
+    pub(crate) evaluated: Cell<Evaluated>,
 }
 
 /// The plugins whose PreFilter skipped: their filters are left out, in trials too.
@@ -70,6 +75,24 @@ impl Cycle<'_> {
             && self.pod.status.nominated_node_name.is_none()
     }
 
+    /// What filters say of a node as it is now, from scratch. Those of plugins that have set something aside for the pod are
+    /// not asked: what they found when they did so holds.
+    pub(crate) fn verdict_anew(&self, index: NodeIndex) -> Result<Status, FailureKind> {
+        let mut state = CycleState::default();
+        let node = self.cx.node(index);
+        match self.pre_filter(&mut state, &mut Diagnosis::default())? {
+            Prepared::Nodes(Some(names)) if !names.contains(node.name()) => {
+                return Ok(Status::unschedulable("node(s) didn't satisfy plugin(s)"));
+            }
+            Prepared::Nodes(_) => {}
+            // Only plugins of objects that have been set aside turn a pod down as such.
+            Prepared::Rejected => return Ok(Status::success()),
+        }
+        let mut filters = self.filters(&state);
+        filters.retain(|filter| self.profile.reserve.iter().all(|plugin| plugin.name != filter.name));
+        Ok(self.filter_node(0, &filters, &state, node))
+    }
+
     fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
         match self.feasible(state, passed)?[..] {
             [only] => Ok(only),
@@ -98,14 +121,28 @@ impl Cycle<'_> {
         Ok(feasible)
     }
 
+    /// Notes that plugins have had a say.
+    pub(crate) fn note_evaluated(&self, plugins: Evaluated) {
+        let mut evaluated = self.evaluated.get();
+        evaluated.add(plugins);
+        self.evaluated.set(evaluated);
+    }
+
     /// Runs PreFilter.
     fn pre_filter(&self, state: &mut CycleState, diagnosis: &mut Diagnosis) -> Result<Prepared, FailureKind> {
         let mut skipped = SkippedFilters::default();
         let mut nodes: Option<NodeNames> = None;
         let mut rejection: Option<Status> = None;
-        for Named { name, plugin } in &self.profile.pre_filter {
+        let mut evaluated = PluginSet::default();
+        self.laps.restart();
+        for (place, Named { name, plugin }) in self.profile.pre_filter.iter().enumerate() {
             self.running.set("PreFilter", name);
-            match plugin.pre_filter(self.cx, state, self.pod) {
+            let call = || plugin.pre_filter(self.cx, state, self.pod);
+            let answer = self.laps.plugin(Point::PreFilter, name, call, pre_filter_code);
+            if !matches!(answer, PreFilter::Skip) {
+                evaluated = evaluated.and(PluginSet::one(place));
+            }
+            match answer {
                 PreFilter::AllNodes => {}
                 PreFilter::Skip => skipped.0.push(name),
                 PreFilter::Nodes(names) => {
@@ -132,11 +169,14 @@ impl Cycle<'_> {
                 }
                 PreFilter::Reject(status) => {
                     let message = format!("running PreFilter plugin {name:?}: {}", status.message());
+                    self.laps.point(Point::PreFilter, status.code());
                     return Err(FailureKind::Internal(message));
                 }
             }
         }
         state.write(skipped);
+        self.note_evaluated(Evaluated { pre_filter: evaluated, ..Evaluated::default() });
+        self.laps.point(Point::PreFilter, rejection.as_ref().map_or(Code::Success, Status::code));
         if let Some(status) = rejection {
             diagnosis.pre_filter_message = status.message();
             diagnosis.blame(&status);
@@ -169,7 +209,7 @@ impl Cycle<'_> {
         };
         let (feasible, error) = self.filter_nodes(state, diagnosis, nodes, wanted, start);
         diagnosis.keep_last_word();
-        *passed = feasible.len() + diagnosis.statuses.by_node.len();
+        *passed = feasible.len() + diagnosis.statuses.len();
         if let Some(error) = error {
             return Err(error);
         }
@@ -200,6 +240,14 @@ impl Cycle<'_> {
             return names.iter().filter_map(|name| nodes.index_of(name)).collect();
         }
         nodes.iter().filter(|(_, node)| names.contains(node.name())).map(|(index, _)| index).collect()
+    }
+}
+
+fn pre_filter_code(answer: &PreFilter) -> Code {
+    match answer {
+        PreFilter::AllNodes | PreFilter::Nodes(_) => Code::Success,
+        PreFilter::Skip => Code::Skip,
+        PreFilter::Reject(status) => status.code(),
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use rustc_hash::FxHashSet;
-use supercargo_framework::plugin::NodeStatuses;
+use supercargo_framework::node_statuses::{NodeStatuses, StatusNumber};
 use supercargo_framework::{Code, NodeIndex, Status, Text};
 
 /// What is known of a failed search: upstream's Diagnosis.
@@ -24,28 +23,30 @@ impl Diagnosis {
     /// Notes that a node was turned down by a filter.
     pub(crate) fn set(&mut self, node: NodeIndex, status: Status) {
         self.blame(&status);
-        self.statuses.by_node.push((node, status));
+        self.statuses.set(node, status);
+    }
+
+    /// Notes that some nodes were turned down like this, by the number of the status.
+    pub(crate) fn number(&mut self, status: &Status) -> StatusNumber {
+        self.blame(status);
+        self.statuses.number(status.clone())
     }
 
     /// The search begins anew: what it finds out replaces what is known.
     pub(crate) fn start_over(&mut self) {
-        self.repeats = !self.statuses.by_node.is_empty();
+        self.repeats = !self.statuses.is_empty();
     }
 
     /// Notes what an extender says of a node that may have been turned down before.
     pub(crate) fn set_again(&mut self, node: NodeIndex, status: Status) {
         self.repeats = true;
-        self.statuses.by_node.push((node, status));
+        self.statuses.set(node, status);
     }
 
     /// Keeps one status per node, the last.
     pub(crate) fn keep_last_word(&mut self) {
         if std::mem::take(&mut self.repeats) {
-            let by_node = &mut self.statuses.by_node;
-            let mut seen = FxHashSet::default();
-            by_node.reverse();
-            by_node.retain(|(node, _)| seen.insert(*node));
-            by_node.reverse();
+            self.statuses.keep_last();
         }
     }
 
@@ -99,7 +100,7 @@ impl FitError {
         // A pod that was turned down in nobody's name is to wait like one that a plugin turned down, as upstream has it.
         diagnosis.unschedulable_plugins.insert(status.plugin().clone());
         match node {
-            Some(node) => diagnosis.statuses.by_node.push((node, status)),
+            Some(node) => diagnosis.statuses.set(node, status),
             None => diagnosis.statuses.absent = Some(status),
         }
         Self { all_nodes: 1, diagnosis }

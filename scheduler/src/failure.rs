@@ -9,7 +9,7 @@ use supercargo_framework::{Feature, Now, PodInfo};
 
 use crate::diagnosis::FitError;
 use crate::effect::{Effect, EventType, StatusPatch};
-use crate::observer::{AttemptResult, Observation};
+use crate::observer::{AttemptResult, Observation, Took};
 use crate::queue::QueuedPod;
 use crate::scheduler::Scheduler;
 
@@ -86,6 +86,16 @@ impl Scheduler {
             self.queue.done(queued.uid());
             return;
         };
+        let Some(profile) = self.profile_of(&pod) else {
+            self.queue.done(queued.uid());
+            return self.let_go(pod);
+        };
+        if self.profiles.is_retired(queued.profile) {
+            // What a profile that is no more waited for helps nobody: time does.
+            queued.unschedulable_plugins.clear();
+            queued.pending_plugins.clear();
+        }
+        queued.profile = profile;
         queued.pod = Arc::clone(&pod);
         self.with_queue(now, |queue, cx| queue.add_unschedulable(cx, queued));
         if let Some(panic) = self.contained_panic.take() {
@@ -142,11 +152,13 @@ impl Scheduler {
         let now = self.queue.steady(now);
         let since_first_attempt = queued.initial_attempt.map(|first| now.wall.since(first));
         self.observer.observe(Observation::Attempt {
-            profile: &self.profiles.get(queued.profile).scheduler_name,
+            profile: queued.profile.0,
             result,
             pod: &queued.pod,
             attempts: queued.attempts,
             since_first_attempt,
+            after_flush: queued.flushed,
+            took: Took { from: queued.began, to: self.observer.moment() },
         });
     }
 }

@@ -43,6 +43,9 @@ impl Scheduler {
                 found.push(format!("pod {} is queued and not known as such", entry.pod.key()));
             }
         }
+        for pod in self.others.values().filter(|pod| self.profile_of(pod).is_some()) {
+            found.push(format!("pod {} has a profile and is not pending", pod.key()));
+        }
         for pod in self.cache.assumed().filter(|pod| self.known(pod).is_none()) {
             found.push(format!("pod {} is assumed and not known", pod.key()));
         }

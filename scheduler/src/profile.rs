@@ -1,6 +1,6 @@
 //! Profiles: a scheduler name and the plugins that serve it, per extension point.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use supercargo_framework::event::{EventRegistration, EventResource};
@@ -15,6 +15,7 @@ use supercargo_framework::{Context, Plugin, PodInfo, Text};
 use thiserror::Error;
 
 use crate::effect::NamedBinder;
+use crate::observer::{Evaluated, ObservedProfile, PluginSet};
 
 /// The plugins of a profile, in order, per extension point.
 #[derive(Clone, Default)]
@@ -114,6 +115,8 @@ pub(crate) struct Judge {
     /// With its weight.
     pub(crate) score: Option<(i64, Arc<dyn ScorePlugin>)>,
     pub(crate) incremental: Option<Arc<dyn IncrementalPlugin>>,
+    /// Its places among the plugins of each point.
+    pub(crate) places: Evaluated,
     /// Whether it also takes part after a node is chosen, and may look for what PreFilter and Filter made of this pod.
     pub(crate) sets_aside: bool,
 }
@@ -206,6 +209,20 @@ impl Profile {
             events,
             judges: lists.judges(),
         })
+    }
+
+    /// What an observer must know of it.
+    pub(crate) fn observed(&self) -> ObservedProfile {
+        fn names<P: ?Sized>(plugins: &[Named<P>]) -> Vec<&'static str> {
+            plugins.iter().map(|plugin| plugin.name).collect()
+        }
+        ObservedProfile {
+            scheduler_name: Arc::clone(&self.scheduler_name),
+            pre_filter: names(&self.pre_filter),
+            filter: names(&self.filter),
+            pre_score: names(&self.pre_score),
+            score: self.score.iter().map(|scorer| scorer.name).collect(),
+        }
     }
 
     /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
@@ -302,6 +319,8 @@ impl PluginLists {
                 continue;
             }
             let points = Arc::clone(plugin).extension_points();
+            let at = |list| place(list, name).map_or_else(PluginSet::default, PluginSet::one);
+            let mut scored = self.score.iter().map(|(plugin, _)| plugin);
             let weight =
                 self.score.iter().find(|(scorer, _)| scorer.name() == name).map(|(_, weight)| *weight);
             let sets_aside = [&self.reserve, &self.permit, &self.pre_bind, &self.post_bind];
@@ -313,6 +332,14 @@ impl PluginLists {
                 pre_score: points.pre_score.filter(|_| place(&self.pre_score, name).is_some()),
                 score: weight.and_then(|weight| Some((i64::from(weight), points.score?))),
                 incremental: points.incremental,
+                places: Evaluated {
+                    pre_filter: at(&self.pre_filter),
+                    filter: at(&self.filter),
+                    pre_score: at(&self.pre_score),
+                    score: scored
+                        .position(|scorer| scorer.name() == name)
+                        .map_or_else(PluginSet::default, PluginSet::one),
+                },
                 sets_aside: sets_aside.into_iter().any(|list| place(list, name).is_some()),
             });
         }
@@ -321,11 +348,14 @@ impl PluginLists {
 }
 
 /// The index of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ProfileIndex(pub(crate) usize);
 
-/// All profiles.
-pub(crate) struct Profiles(Vec<Profile>);
+/// All profiles: those that serve, and behind them those that have been replaced while pods were on their way to a node.
+pub(crate) struct Profiles {
+    all: Vec<Profile>,
+    serving: usize,
+}
 
 impl Profiles {
     pub(crate) fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
@@ -339,34 +369,70 @@ impl Profiles {
         {
             return Err(ProfileError::Names(name(twice)));
         }
-        Ok(Self(profiles))
+        Ok(Self { serving: profiles.len(), all: profiles })
+    }
+
+    /// Puts `next` in the place of those that serve and keeps the old ones that are still `in_use`. Returns where those
+    /// are now.
+    pub(crate) fn replace(
+        &mut self,
+        next: Self,
+        in_use: &BTreeSet<ProfileIndex>,
+    ) -> BTreeMap<ProfileIndex, ProfileIndex> {
+        let old = std::mem::replace(self, next);
+        let mut moved = BTreeMap::new();
+        for (index, profile) in old.all.into_iter().enumerate() {
+            let index = ProfileIndex(index);
+            if in_use.contains(&index) {
+                moved.insert(index, ProfileIndex(self.all.len()));
+                self.all.push(profile);
+            }
+        }
+        moved
     }
 
     pub(crate) fn get(&self, index: ProfileIndex) -> &Profile {
-        &self.0[index.0]
+        &self.all[index.0]
     }
 
+    /// The profile that serves pods of this `schedulerName`.
     pub(crate) fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
-        self.0.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
+        self.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
     }
 
+    /// Whether a profile has been replaced.
+    pub(crate) fn is_retired(&self, index: ProfileIndex) -> bool {
+        index.0 >= self.serving
+    }
+
+    /// Those that serve.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
-        self.0.iter()
+        self.all[..self.serving].iter()
+    }
+
+    /// Those that have been replaced as well.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Profile> {
+        self.all.iter()
+    }
+
+    /// How many serve.
+    pub(crate) fn len(&self) -> usize {
+        self.serving
     }
 
     /// The kinds whose events some plugin of some profile wants, beside pods and nodes.
     pub(crate) fn heard(&self) -> BTreeSet<Text> {
-        self.0.iter().flat_map(|profile| &profile.heard).cloned().collect()
+        self.iter().flat_map(|profile| &profile.heard).cloned().collect()
     }
 
     /// The kinds that some plugin of some profile reads beside.
     pub(crate) fn read(&self) -> BTreeSet<Text> {
-        self.0.iter().flat_map(|profile| &profile.read).cloned().collect()
+        self.iter().flat_map(|profile| &profile.read).cloned().collect()
     }
 
     /// The plugin that orders the active queue; configuration makes sure that all profiles have the same.
     pub(crate) fn queue_sort(&self) -> Arc<Named<dyn QueueSortPlugin>> {
-        Arc::clone(&self.0[0].queue_sort)
+        Arc::clone(&self.all[0].queue_sort)
     }
 }
 

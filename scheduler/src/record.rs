@@ -51,6 +51,11 @@ impl<W: Write> Recorded<W> {
         &self.scheduler
     }
 
+    #[cfg(test)]
+    pub(crate) fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
     /// Calls `handle` and returns the effects.
     pub fn handle(&mut self, now: Now, input: Input) -> io::Result<Vec<Effect>> {
         let call = Call::Handle(Box::new(input.clone()));

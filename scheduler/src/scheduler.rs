@@ -24,7 +24,7 @@ use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
 use crate::preemption::{Order, Preemptions};
-use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::profile::{EVENT_KINDS, Profile, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::tables::{Rule, TableStats, Tables};
 
@@ -73,6 +73,8 @@ pub struct Scheduler {
     pub(crate) heard: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
+    /// Pods without a node that no profile is responsible for, yet.
+    pub(crate) others: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
@@ -93,15 +95,10 @@ impl Scheduler {
     /// A scheduler that knows of nothing yet.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
-        let mut heard = profiles.heard();
-        if !options.extenders.is_empty() {
-            // They cannot say what they wait for.
-            heard.extend(EVENT_KINDS);
-        }
         Ok(Self {
-            heard,
+            heard: heard(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
-            tables: (!options.plain).then(|| Tables::new(options.profiles.len(), options.table_memory)),
+            tables: (!options.plain).then(|| Tables::new(profiles.len(), options.table_memory)),
             #[cfg(test)]
             witness: None,
             profiles,
@@ -111,6 +108,7 @@ impl Scheduler {
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),
+            others: FxHashMap::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),
@@ -125,7 +123,14 @@ impl Scheduler {
     /// The same, watched.
     pub fn with_observer(mut self, observer: Box<dyn Observer>) -> Self {
         self.observer = observer;
+        self.tell_observer_profiles();
         self
+    }
+
+    /// Tells the observer what the places in observations stand for; to be called whenever the profiles are others.
+    pub(crate) fn tell_observer_profiles(&mut self) {
+        let profiles: Vec<_> = self.profiles.all().map(Profile::observed).collect();
+        self.observer.profiles(&profiles);
     }
 
     /// What is to be done, in order. Carry it out before asking again.
@@ -218,6 +223,11 @@ impl Scheduler {
         self.queue.nominated_on(node)
     }
 
+    /// How many pods without a node it knows that are for one of its profiles.
+    pub fn pending_pods(&self) -> usize {
+        self.pending.len()
+    }
+
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()
@@ -229,7 +239,7 @@ impl Scheduler {
         now: Now,
         call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R,
     ) -> R {
-        let observer = &mut *self.observer;
+        let observer = &*self.observer;
         let mut cx = QueueCx {
             now: self.queue.steady(now),
             profiles: &self.profiles,
@@ -332,6 +342,16 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// The kinds whose events can move pods.
+pub(crate) fn heard(profiles: &Profiles, extenders: &[ExtenderSpec]) -> BTreeSet<Text> {
+    let mut heard = profiles.heard();
+    if !extenders.is_empty() {
+        // They cannot say what they wait for.
+        heard.extend(EVENT_KINDS);
+    }
+    heard
 }
 
 /// What bindings wait for is looked at here.

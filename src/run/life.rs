@@ -30,6 +30,7 @@ use crate::election::{Candidacy, Elector, Fence, Loss, hostname};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::informers::{self, Informers};
+use crate::metrics::{Metrics, Sources};
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
@@ -68,8 +69,9 @@ impl Life {
         clients: Clients,
         clock: Box<dyn Clock>,
         record: Option<&Path>,
+        metrics: &Metrics,
     ) -> Result<Self> {
-        let Clients { server, watch, write, events, election } = clients;
+        let Clients { server, watch, write, events, election, requests } = clients;
         let names: BTreeSet<_> =
             config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
         tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
@@ -80,12 +82,15 @@ impl Life {
         let event_api = api(events).behind(fence.as_ref().map(Fence::for_events));
         let api = api(write).behind(fence.clone());
 
-        let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(Box::new(LogObserver));
+        let observer = metrics.observer(Box::new(LogObserver));
+        let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
         let resources = scheduler.resources();
         let driver = driver(scheduler, record)?;
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
+        let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
         let (recorder, events) = Writer::new(event_api, hostname());
+        let events_lost = recorder.losses();
         let (patches, statuses) = StatusWriter::new(api.clone());
         let extenders = HttpExtenders::new(&config.extenders).await?;
         let kinds = kinds(config, &extenders);
@@ -98,6 +103,7 @@ impl Life {
             recorder,
             patches,
         };
+        let backlog = shell.binder.backlog();
         let owner = Owner::new(driver, messages, shell, calls, clock);
 
         let candidacy = fence.map(|fence| {
@@ -105,8 +111,17 @@ impl Life {
             let component = Arc::clone(&config.profiles[0].scheduler_name);
             Candidacy::new(Elector::new(&config.leader_election, api, Some(watch.clone()), component, fence))
         });
+        let informers = Informers::new(watch, &mailbox, kinds)?;
+        metrics.ask(Sources {
+            mailbox: mailbox.clone(),
+            informers: informers.observed(),
+            requests,
+            clients,
+            backlog,
+            events_lost,
+        });
         Ok(Self {
-            informers: Informers::new(watch, &mailbox, names, kinds)?,
+            informers,
             resources,
             mailbox,
             owner: tokio::task::spawn_blocking(move || owner.run()),

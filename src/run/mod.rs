@@ -3,10 +3,12 @@
 mod life;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
+use kube::client::ClientBuilder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +16,7 @@ use crate::api::{ConnectError, client, connect_to};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Catalog, ClientConnection, Config};
 use crate::flags::Flags;
+use crate::metrics::{Counting, Metrics, Requests};
 use crate::rate_limit::RateLimiter;
 use crate::transport::Transport;
 
@@ -42,21 +45,27 @@ pub struct Clients {
     events: Transport,
     /// And so has leader election, which nothing must delay.
     election: Transport,
+    requests: Arc<Requests>,
 }
 
 impl Clients {
     /// Reaches a server over the network.
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
-        let [write, events, election] = [(); 3].map(|()| transport(&connection));
+        let requests = Requests::to(host(&connection.cluster_url));
+        let [write, events, election] =
+            [(); 3].map(|()| transport(&connection).map(|transport| transport.counted(&requests)));
         let (write, events, election) = (write?, events?, election?);
-        Ok(Self { server, watch: watching_client(connection)?, write, events, election })
+        let watch = counted_watching_client(connection, &requests)?;
+        Ok(Self { server, watch, write, events, election, requests })
     }
 
     /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
     pub fn one(server: impl Into<String>, client: Client) -> Self {
-        let [write, events, election] = [(); 3].map(|()| client.clone().into());
-        Self { server: server.into(), watch: client, write, events, election }
+        let server: String = server.into();
+        let requests = Requests::to(&server);
+        let [write, events, election] = [(); 3].map(|()| Transport::from(client.clone()).counted(&requests));
+        Self { server, watch: client, write, events, election, requests }
     }
 }
 
@@ -102,7 +111,19 @@ pub async fn schedule_by(
     record: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let mut life = Life::new(config, clients, clock, record).await?;
+    schedule_measured(config, clients, clock, record, &Metrics::new(config), stop).await
+}
+
+/// The same, with what is counted for others to read.
+pub async fn schedule_measured(
+    config: &Config,
+    clients: Clients,
+    clock: Box<dyn Clock>,
+    record: Option<&Path>,
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let mut life = Life::new(config, clients, clock, record, metrics).await?;
     life.run(stop).await?;
     life.wind_down().await
 }
@@ -122,11 +143,26 @@ fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     RateLimiter::new(connection.qps?, burst)
 }
 
+/// The same, with its requests counted.
+fn counted_watching_client(
+    mut connection: kube::Config,
+    requests: &Arc<Requests>,
+) -> Result<Client, ConnectError> {
+    connection.read_timeout = Some(WATCH_SILENCE);
+    let builder = ClientBuilder::try_from(connection);
+    let builder = builder.map_err(|error| ConnectError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(&Counting(Arc::clone(requests))).build())
+}
+
 /// The server's address for logs: a URL may have a password in it.
 fn without_credentials(url: &http::Uri) -> String {
+    format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
+}
+
+/// The server's host and port.
+fn host(url: &http::Uri) -> &str {
     let authority = url.authority().map_or("", |authority| authority.as_str());
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{}://{host}", url.scheme_str().unwrap_or("https"))
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 /// A token that SIGTERM or SIGINT cancels.

@@ -53,7 +53,10 @@ fn the_cluster_has_as_many_nodes_as_the_steps_say() {
         assert!(read(path).contains(&said), "{path} should say {said}");
     }
     let workers = nodes.iter().filter(|node| node["role"] == "worker").count();
-    assert!(read("tests/kind/run.sh").contains(&format!("\"$((nodes))\" {workers}\n")));
+    for (app, count) in [("many", workers), ("everywhere", nodes.len())] {
+        let said = format!(" {count} nodes_of app=supercargo-{app}\n");
+        assert!(read("tests/kind/run.sh").contains(&said), "run.sh should say{said}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::cluster::{
 };
 use super::manifests::{self, collection, text};
 use super::process::Scheduler;
-use super::rules::{Access, allowed};
+use super::rules::{Access, allowed_for_scheduling};
 use super::work::{claim_with, complete_claim, create_class, create_priority, create_volume};
 
 pub(super) const NODES: &str = "/api/v1/nodes";
@@ -230,7 +230,8 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     let status = scheduler.terminate();
     assert!(status.success(), "{status}");
 
-    let roles = ["ClusterRole", "Role"].map(|kind| allowed(&manifests::object(kind)));
+    let roles =
+        [allowed_for_scheduling(&manifests::object("ClusterRole")), allowed(&manifests::object("Role"))];
     let may: BTreeSet<Access> = roles.into_iter().flatten().collect();
     let requests = || requests_of(plane, &user).into_iter().filter(|request| !request.is_discovery());
     let done = || -> BTreeSet<Access> {

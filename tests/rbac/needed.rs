@@ -11,7 +11,7 @@ use super::cluster::{
 use super::live::{LEASES, NODES, break_bindings, lease, node, pod, pods};
 use super::manifests;
 use super::process::Scheduler;
-use super::rules::{Access, allowed};
+use super::rules::{Access, allowed, allowed_for_scheduling};
 use super::work::{claim_with, create_class, create_priority, create_volume};
 
 /// The priority of pods that others make room for.
@@ -91,7 +91,7 @@ fn without_any_one_of_its_rules_it_is_refused_something() {
     post(plane, NODES, &node("other", false));
     post(plane, NODES, &node("chosen", true));
     create_priority(plane, IMPORTANT);
-    for (i, missing) in allowed(&manifests::object("ClusterRole")).iter().enumerate() {
+    for (i, missing) in allowed_for_scheduling(&manifests::object("ClusterRole")).iter().enumerate() {
         let name = format!("without-{i}");
         let account = account_without(plane, &name, missing);
         create_namespace(plane, &name);

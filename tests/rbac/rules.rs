@@ -1,9 +1,11 @@
 //! The rules of the roles, one access at a time.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
-use supercargo::access::{self, ACCESS, ELECTION_ACCESS};
+use supercargo::access::{self, ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use supercargo::config::{Catalog, Config};
 
 use super::manifests::{self, text};
@@ -40,10 +42,14 @@ fn list<'a>(object: &'a Value, field: &str) -> &'a Vec<Value> {
     object[field].as_array().unwrap_or_else(|| panic!("{field} is no list in {object}"))
 }
 
-/// The table's lines, as the roles have them.
-fn table(lines: &[access::Access]) -> Vec<Access> {
-    let words = |line: &access::Access| (line.group.into(), line.resource.into(), line.verb.into());
-    lines.iter().map(words).collect()
+/// What a ClusterRole allows of what scheduling takes. The rest is for those who ask the endpoints: see tests/e2e/endpoints.rs.
+pub(super) fn allowed_for_scheduling(role: &Value) -> Vec<Access> {
+    let reviews: Vec<Access> = REVIEWS.iter().map(in_words).collect();
+    allowed(role).into_iter().filter(|access| !reviews.contains(access)).collect()
+}
+
+fn in_words(access: &access::Access) -> Access {
+    (access.group.into(), access.resource.into(), access.verb.into())
 }
 
 fn assert_same(allowed: &[Access], does: &[Access], file: &str) {
@@ -60,13 +66,18 @@ fn assert_same(allowed: &[Access], does: &[Access], file: &str) {
 #[test]
 fn the_cluster_role_allows_what_the_code_does_and_nothing_else() {
     let allowed = allowed(&manifests::object("ClusterRole"));
-    assert_same(&allowed, &table(ACCESS), "manifests/base/clusterrole.yaml");
+    let does: Vec<Access> = ACCESS.iter().chain(REVIEWS).map(in_words).collect();
+    assert_same(&allowed, &does, "manifests/base/clusterrole.yaml");
 }
 
 #[test]
 fn the_role_allows_what_an_election_takes_and_of_one_lease_only() {
     let role = manifests::object("Role");
-    assert_same(&allowed(&role), &table(ELECTION_ACCESS), "manifests/base/role.yaml");
+    assert_same(
+        &allowed(&role),
+        &ELECTION_ACCESS.iter().map(in_words).collect::<Vec<_>>(),
+        "manifests/base/role.yaml",
+    );
     let config = Config::parse("config.yaml", &manifests::config(), &Catalog::in_tree()).unwrap();
     let election = config.leader_election;
     assert_eq!(role["metadata"]["namespace"], *election.resource_namespace);
@@ -78,4 +89,33 @@ fn the_role_allows_what_an_election_takes_and_of_one_lease_only() {
             assert_eq!(*names, serde_json::json!([election.resource_name]), "{rule}");
         }
     }
+}
+
+/// The rows of the table in docs/security.md: what is done to a resource for one reason is one row.
+fn rows() -> Vec<String> {
+    let mut rows: Vec<(&access::Access, Vec<&str>)> = Vec::new();
+    for access in ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).chain([&LOOKUP]) {
+        let same = |(row, _): &&mut (&access::Access, _)| {
+            (row.group, row.resource, row.reason) == (access.group, access.resource, access.reason)
+        };
+        match rows.iter_mut().find(same) {
+            Some((_, verbs)) => verbs.push(access.verb),
+            None => rows.push((access, vec![access.verb])),
+        }
+    }
+    let row = |(access, verbs): (&access::Access, Vec<&str>)| {
+        let group = if access.group.is_empty() { "core" } else { access.group };
+        format!("| {group} | {} | {} | {} |", access.resource, verbs.join(", "), access.reason)
+    };
+    rows.into_iter().map(row).collect()
+}
+
+#[test]
+fn the_documentation_gives_the_reason_of_every_rule() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md");
+    let text = fs::read_to_string(path).unwrap();
+    let table = text.lines().skip_while(|line| !line.starts_with("| group | resource |")).skip(2);
+    let found: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+    let expected = rows();
+    assert_eq!(found, expected, "docs/security.md should have this table:\n{}", expected.join("\n"));
 }

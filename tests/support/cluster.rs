@@ -1,5 +1,6 @@
 //! A client of a test's control plane.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -7,7 +8,7 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use supercargo::access::{ACCESS, Access, ELECTION_ACCESS};
+use supercargo::access::{ACCESS, Access, ELECTION_ACCESS, REVIEWS};
 use supercargo_controlplane::{ControlPlane, Options, User, assets_or_skip};
 use tokio::runtime::Runtime;
 
@@ -37,9 +38,14 @@ pub(crate) type Refusal = (u16, String);
 
 impl Cluster {
     pub(crate) fn of(plane: &ControlPlane) -> Self {
+        Self::at(&plane.kubeconfig("admin").unwrap())
+    }
+
+    /// The cluster of a kubeconfig, as whoever that is.
+    pub(crate) fn at(kubeconfig: &Path) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let file = Kubeconfig::read_from(plane.kubeconfig("admin").unwrap()).unwrap();
+        let file = Kubeconfig::read_from(kubeconfig).unwrap();
         let client = runtime.block_on(async {
             let mut config =
                 kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
@@ -49,8 +55,23 @@ impl Cluster {
         Self { runtime, client }
     }
 
+    /// Its client, for tasks on its runtime.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Where its client's tasks run.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     pub(crate) fn try_create(&self, object: &Value) -> Result<Value, Refusal> {
-        self.runtime.block_on(self.send("POST", &collection(object), Some(object)))
+        self.request("POST", &collection(object), Some(object))
+    }
+
+    /// Any request; a change (`PATCH`) is merged.
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refusal> {
+        self.runtime.block_on(self.send(method, path, body))
     }
 
     pub(crate) fn create(&self, object: &Value) -> Value {
@@ -83,10 +104,14 @@ impl Cluster {
         }));
     }
 
-    /// Lets a user do what `ACCESS` and `ELECTION_ACCESS` say.
+    /// Lets a user do what `ACCESS`, `ELECTION_ACCESS` and `REVIEWS` say.
     pub(crate) fn allow_supercargo(&self, user: &str) {
         let rule = |access: &Access| json!({ "apiGroups": [access.group], "resources": [access.resource], "verbs": [access.verb] });
-        self.allow(user, "supercargo", &ACCESS.iter().chain(ELECTION_ACCESS).map(rule).collect());
+        self.allow(
+            user,
+            "supercargo",
+            &ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).map(rule).collect(),
+        );
     }
 
     /// Sees pods being bound, from now on.
@@ -180,17 +205,28 @@ impl Cluster {
     async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refusal> {
         let content_type =
             if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", content_type)
-            .body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))
-            .unwrap();
-        self.client.request(request).await.map_err(|error| match error {
-            kube::Error::Api(status) => (status.code, status.message),
-            error => (0, format!("{method} {path}: {error}")),
-        })
+        send(&self.client, method, path, content_type, body).await
     }
+}
+
+/// Sends one request.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: Option<&Value>,
+) -> Result<Value, Refusal> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type)
+        .body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))
+        .unwrap();
+    client.request(request).await.map_err(|error| match error {
+        kube::Error::Api(status) => (status.code, status.message),
+        error => (0, format!("{method} {path}: {error}")),
+    })
 }
 
 /// How long a test waits for one thing on a busy machine.
@@ -205,6 +241,7 @@ fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let resource = match kind {
         "PriorityClass" => "priorityclasses".to_owned(),
+        "StorageClass" => "storageclasses".to_owned(),
         kind => format!("{}s", kind.to_lowercase()),
     };
     let version = object["apiVersion"].as_str().unwrap_or_default();

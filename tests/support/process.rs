@@ -54,6 +54,10 @@ impl Supercargo {
         if !args.iter().any(|arg| arg.starts_with("--leader-elect")) {
             command.arg("--leader-elect=false");
         }
+        // Several of them would want the same port.
+        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
+            command.arg("--secure-port=0");
+        }
         if let Some(config) = config {
             let path = folder.path().join("config.yaml");
             fs::write(&path, config).unwrap();
@@ -96,7 +100,8 @@ impl Supercargo {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap()).into_owned()
     }
 
-    fn log_tail(&self) -> String {
+    /// The end of its log, for a test that fails.
+    pub(crate) fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         let tail = &lines[lines.len().saturating_sub(30)..];
@@ -121,6 +126,11 @@ impl Supercargo {
     /// Waits for what the probe gives; a failure shows the log's end.
     pub(crate) fn eventually<T>(&self, what: &str, within: Duration, probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, within, probe, || self.log_tail())
+    }
+
+    /// The process's number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

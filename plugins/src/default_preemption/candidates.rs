@@ -35,7 +35,7 @@ pub(super) struct Found {
 pub(super) fn potential_nodes(nodes: &Nodes, statuses: &NodeStatuses) -> Vec<NodeIndex> {
     let by_default = statuses.absent.as_ref().is_some_and(may_be_helped);
     let mut by_slot = vec![by_default; nodes.columns().len()];
-    for (node, status) in &statuses.by_node {
+    for (node, status) in statuses.iter() {
         if let Some(helped) = by_slot.get_mut(node.0 as usize) {
             *helped = may_be_helped(status);
         }
@@ -68,7 +68,7 @@ impl DryRun<'_> {
                     if status.code() == Code::Error {
                         found.errors.push(status.message());
                     }
-                    found.statuses.by_node.push((*index, status));
+                    found.statuses.set(*index, status);
                 }
             }
         }

@@ -17,8 +17,8 @@ use supercargo_framework::plugin::{Candidate, ExtensionPoints, NodeStatuses, Nom
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::{
-    Context, CycleState, EventResource, Labels, NodeInfo, Nodes, Now, PodInfo, QueueContext, Status,
-    Timestamp,
+    Context, CycleState, EventResource, Labels, NodeIndex, NodeInfo, Nodes, Now, PodInfo, QueueContext,
+    Status, Timestamp,
 };
 
 use super::{NAME, from_args};
@@ -90,10 +90,7 @@ fn run(
     let now = Now { wall: at(100), ..Now::default() };
     let cx = Context::new(nodes, objects, &[], now);
     let state = CycleState::new();
-    let of_filters = || NodeStatuses {
-        by_node: nodes.iter().map(|(i, node)| (i, ByCpu.run_filters(&state, &pod, node))).collect(),
-        absent: None,
-    };
+    let of_filters = || nodes.iter().map(|(i, node)| (i, ByCpu.run_filters(&state, &pod, node))).collect();
     let statuses = statuses.unwrap_or_else(of_filters);
     let plugin = points.post_filter.as_ref().unwrap();
     let (nomination, status) = plugin.post_filter(&cx, &state, &pod, &statuses, filters);
@@ -199,8 +196,9 @@ fn where_preemption_helps_nowhere_all_nodes_are_counted() {
 fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
     let cluster = nodes([four("n1", [cpus("a", 4)]), four("n2", [started(cpus("b", 4), 5)])]);
     let points = Driver::new(NAME).points;
-    let preempt = |absent, by_node| {
-        let statuses = NodeStatuses { absent, by_node };
+    let preempt = |absent, by_node: Vec<(NodeIndex, Status)>| {
+        let mut statuses: NodeStatuses = by_node.into_iter().collect();
+        statuses.absent = absent;
         let high = cpus("high", 4).priority(1);
         run(&points, high, &cluster, &Objects::default(), &ByCpu, Some(statuses))
     };

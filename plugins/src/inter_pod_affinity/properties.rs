@@ -11,6 +11,7 @@ use supercargo_framework::{LabelSelector, Labels, NodeInfo, NodeRecord, Status};
 
 use super::tests::{namespace, objects, selector};
 use super::*;
+use crate::HOSTNAME;
 use crate::testing::{Driver, node_info, nodes};
 use crate::trial;
 
@@ -34,7 +35,7 @@ fn any_term() -> impl Strategy<Value = PodAffinityTerm> {
         Some(selector("team", "DoesNotExist", &[])),
     ];
     let named = option::weighted(0.2, select(vec!["default", "blue", "unknown"]));
-    (select(selectors), select(vec!["zone", "host"]), named, select(namespace_selectors)).prop_map(
+    (select(selectors), select(vec!["zone", HOSTNAME]), named, select(namespace_selectors)).prop_map(
         |(selector, key, named, namespace_selector)| PodAffinityTerm {
             selector,
             topology_key: key.into(),
@@ -84,7 +85,7 @@ pub(super) fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
     let labels = (option::weighted(0.8, select(vec!["z1", "z2", "z3"])), prop::bool::weighted(0.9));
     (labels, vec(any_pod(1, 1), 0..3)).prop_map(move |((zone, host), pods)| {
         let mut builder = node(&name);
-        for (key, value) in [("zone", zone), ("host", host.then_some(&*name))] {
+        for (key, value) in [("zone", zone), (HOSTNAME, host.then_some(&*name))] {
             builder = value.into_iter().fold(builder, |builder, value| builder.label(key, value));
         }
         node_info(builder.build(), pods)

@@ -9,6 +9,7 @@ use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, Pod
 
 use super::InterPodAffinity;
 use super::terms::{Namespaces, affinity_of, distinct, namespace_of};
+use crate::HOSTNAME;
 use crate::applied::{in_domain, widen};
 use crate::domain_counts::{self, ByDomain};
 
@@ -228,8 +229,21 @@ impl ScorePlugin for InterPodAffinity {
     }
 
     fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let prepared = state.read::<Prepared>();
-        prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
+        let Some(prepared) = state.read::<Prepared>() else { return Scope::Node };
+        let mut keys = distinct(prepared.keys());
+        if !keys.iter().any(|key| **key == *HOSTNAME) {
+            return Scope::Domain(keys);
+        }
+        // As many hosts as nodes, but most of them with the same sum.
+        keys.retain(|key| **key != *HOSTNAME);
+        Scope::Classes(keys)
+    }
+
+    /// The sum on the node's host.
+    fn class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
+        let Some(Prepared(sums)) = state.read() else { return 0 };
+        let place = sums.by_key.iter().position(|(key, _)| **key == *HOSTNAME);
+        place.map_or(0, |place| sums.get(place, &node.node().labels))
     }
 
     fn normalization(&self) -> Normalize {

@@ -26,6 +26,10 @@ struct Standing {
     weight: f64,
 }
 
+/// The class of a node that lacks the label by which every node is a domain of its own. Others are told apart by how many
+/// pods they have.
+const UNLABELLED: i64 = -1;
+
 /// What PreScore prepares.
 #[derive(Clone)]
 struct Prepared {
@@ -48,6 +52,7 @@ fn domain<'a>(labels: &'a Labels, constraint: &Constraint, nameless: &'a Arc<str
     labels.get(&constraint.topology_key).unwrap_or(nameless)
 }
 
+/// Whether pods are not counted by domain when scoring: every node is a domain of its own.
 fn is_by_node(constraint: &Constraint) -> bool {
     *constraint.topology_key == *HOSTNAME
 }
@@ -293,13 +298,28 @@ impl ScorePlugin for PodTopologySpread {
         Ok(prepared.score(node.node()))
     }
 
+    /// Where every node is a domain of its own, pods are counted by node, whatever it calls itself.
     fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        match state.read() {
-            Some(Shared(prepared)) if !prepared.constraints.iter().any(is_by_node) => {
-                Scope::Domain(keys(&prepared.constraints))
+        let Some(Shared(prepared)) = state.read() else { return Scope::Node };
+        let mut keys = keys(&prepared.constraints);
+        match prepared.constraints.iter().filter(|constraint| is_by_node(constraint)).count() {
+            0 => Scope::Domain(keys),
+            1 => {
+                keys.retain(|key| **key != *HOSTNAME);
+                Scope::Classes(keys)
             }
-            // Where every node is a domain of its own, pods are counted by node, whatever it calls itself.
             _ => Scope::Node,
+        }
+    }
+
+    /// How many pods count on the node, for the one constraint by node.
+    fn class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
+        let Some(Shared(prepared)) = state.read() else { return UNLABELLED };
+        let mut standings = prepared.constraints.iter().zip(&prepared.standings);
+        let by_node = standings.find(|(constraint, _)| is_by_node(constraint));
+        match by_node.filter(|_| node.node().labels.get(HOSTNAME).is_some()) {
+            Some((_, standing)) => standing.pods.get(node.name()).copied().unwrap_or(0),
+            None => UNLABELLED,
         }
     }
 

@@ -7,10 +7,9 @@ use supercargo_framework::Labels;
 use supercargo_framework::affinity::Operator;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume};
 
-/// The label by which volumes on a node's own disks name the node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+use crate::HOSTNAME;
 
-/// Volumes in the order of preference. A cluster may have as many local volumes as nodes; so that a node does not look at
+/// Volumes in the order of preference. Those on a node's own disks name the node by its host name. A cluster may have as many local volumes as nodes; so that a node does not look at
 /// those of all others, volumes that name their nodes are found by the name.
 #[derive(Default)]
 pub(super) struct Available {

@@ -34,7 +34,7 @@ pub(super) struct Again {
 fn concerns(scope: &Scope, because: Because) -> bool {
     match because {
         Because::NodeCame | Because::NodeObject | Because::Elsewhere => true,
-        Because::Pods => *scope == Scope::Node,
+        Because::Pods => matches!(scope, Scope::Node | Scope::Classes(_)),
     }
 }
 

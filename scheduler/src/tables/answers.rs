@@ -1,15 +1,20 @@
 //! What is kept of a plugin's answers, and how they are asked for.
 
+use std::sync::Arc;
+
+use smallvec::SmallVec;
 use supercargo_framework::context::Context;
-use supercargo_framework::plugin::{FilterPlugin, Scope, ScorePlugin};
+use supercargo_framework::plugin::{FilterPlugin, Normalize, Scope, ScorePlugin};
 use supercargo_framework::{CycleState, NodeIndex, Nodes, PodInfo, Status};
 
 use super::Refusal;
+use super::again::{Again, concerned};
 use super::layout::{Keys, Topology};
 use super::reads::Reads;
 use super::rule::Rules;
 use crate::changes::ChangeLog;
 use crate::cycle::Running;
+use crate::laps::Laps;
 use crate::profile::Judge;
 
 /// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
@@ -24,6 +29,7 @@ pub(super) struct View<'a> {
     pub(super) labels_version: u64,
     pub(super) pod: &'a PodInfo,
     pub(super) running: &'a Running,
+    pub(super) laps: &'a Laps<'a>,
     pub(super) topology: &'a mut Topology,
     pub(super) rules: &'a mut Rules,
     /// How many rows have been brought up to date one by one.
@@ -43,13 +49,28 @@ pub(super) enum Answers<T> {
     PerNode(Vec<T>),
     /// Nowhere: they are asked for each domain of these few.
     PerDomain(Keys),
+    /// Here is each node's class, by [`NodeIndex`]; what a class gets is asked for in each domain of these few.
+    PerClass(Keys, Vec<i64>),
 }
 
 impl<T> Answers<T> {
-    pub(super) fn keys(&self) -> &[std::sync::Arc<str>] {
+    pub(super) fn keys(&self) -> &[Arc<str>] {
         match self {
             Self::PerNode(_) => &[],
-            Self::PerDomain(keys) => keys,
+            Self::PerDomain(keys) | Self::PerClass(keys, _) => keys,
+        }
+    }
+
+    pub(super) fn are_by_node(&self) -> bool {
+        matches!(self, Self::PerNode(_))
+    }
+
+    /// Whether what is kept of a node may be another when something changes elsewhere in its domain of this label.
+    pub(super) fn follow(&self, key: &Arc<str>) -> bool {
+        match self {
+            Self::PerNode(_) => true,
+            Self::PerDomain(_) => false,
+            Self::PerClass(keys, _) => !keys.contains(key),
         }
     }
 
@@ -57,6 +78,7 @@ impl<T> Answers<T> {
         match self {
             Self::PerNode(rows) => rows.capacity() * size_of::<T>(),
             Self::PerDomain(_) => 0,
+            Self::PerClass(_, classes) => classes.capacity() * size_of::<i64>(),
         }
     }
 }
@@ -81,6 +103,13 @@ pub(super) struct Verdicts {
 pub(super) struct Scores {
     pub(super) answers: Answers<i64>,
     pub(super) scope: Scope,
+}
+
+/// Of which nodes what is kept has been asked for.
+#[derive(Debug)]
+pub(super) enum Asked {
+    All,
+    Some(SmallVec<[NodeIndex; 8]>),
 }
 
 /// The statuses of a column, each once, the plugin named in them.
@@ -134,16 +163,24 @@ impl Statuses {
 }
 
 impl Scores {
-    pub(super) fn new(view: &mut View<'_>, scope: Scope) -> Self {
-        let answers = match coarse_keys(view, &scope) {
-            Some(keys) => Answers::PerDomain(keys),
-            None => Answers::PerNode(Vec::new()),
+    pub(super) fn new(view: &mut View<'_>, plugin: &dyn ScorePlugin, state: &CycleState) -> Self {
+        let scope = plugin.scope(state, view.pod);
+        let answers = match (&scope, coarse_keys(view, &scope)) {
+            (Scope::Classes(_), Some(keys)) if plugin.normalization() == Normalize::ByRange => {
+                Answers::PerClass(keys, Vec::new())
+            }
+            (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
+            _ => Answers::PerNode(Vec::new()),
         };
         Self { answers, scope }
     }
 
-    pub(super) fn scope(&self) -> &Scope {
-        &self.scope
+    /// What is kept of each node, if anything.
+    pub(super) fn rows(&self) -> Option<&[i64]> {
+        match &self.answers {
+            Answers::PerNode(rows) | Answers::PerClass(_, rows) => Some(rows),
+            Answers::PerDomain(_) => None,
+        }
     }
 
     pub(super) fn ask_of_all(
@@ -154,9 +191,22 @@ impl Scores {
         state: &CycleState,
         reads: &mut Reads,
     ) -> Result<(), Refusal> {
-        let Answers::PerNode(rows) = &mut self.answers else { return Ok(()) };
+        let slots = view.nodes.columns().len();
+        let rows = match &mut self.answers {
+            Answers::PerDomain(_) => return Ok(()),
+            Answers::PerClass(_, classes) => {
+                classes.clear();
+                classes.resize(slots, 0);
+                view.running.set("Score", name);
+                for (index, node) in view.nodes.iter() {
+                    classes[index.0 as usize] = plugin.class(state, view.pod, node);
+                }
+                return Ok(());
+            }
+            Answers::PerNode(rows) => rows,
+        };
         rows.clear();
-        rows.resize(view.nodes.columns().len(), 0);
+        rows.resize(slots, 0);
         view.running.set("Score", name);
         if plugin.score_columns(view.cx, state, view.pod, view.nodes, rows) {
             return reads.note_of_all(view.cx.take_reads());
@@ -167,21 +217,39 @@ impl Scores {
         Ok(())
     }
 
+    /// Asks what must be asked again.
     pub(super) fn ask_again(
         &mut self,
-        view: &View<'_>,
+        view: &mut View<'_>,
         name: &'static str,
         plugin: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
-        due: &[NodeIndex],
-    ) -> Result<(), Refusal> {
-        let Answers::PerNode(rows) = &mut self.answers else { return Ok(()) };
-        rows.resize(view.nodes.columns().len(), 0);
-        for index in due {
-            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
+        again: &Again,
+    ) -> Result<Asked, Refusal> {
+        if again.all && self.answers.are_by_node() {
+            self.ask_of_all(view, name, plugin, state, reads)?;
+            return Ok(Asked::All);
         }
-        Ok(())
+        let due = concerned(again, &self.scope, view);
+        let slots = view.nodes.columns().len();
+        match &mut self.answers {
+            Answers::PerNode(rows) => {
+                rows.resize(slots, 0);
+                for index in &due {
+                    rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
+                }
+            }
+            Answers::PerClass(_, classes) => {
+                classes.resize(slots, 0);
+                view.running.set("Score", name);
+                for index in &due {
+                    classes[index.0 as usize] = plugin.class(state, view.pod, view.nodes.at(*index));
+                }
+            }
+            Answers::PerDomain(_) => {}
+        }
+        Ok(Asked::Some(due))
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -206,10 +274,11 @@ fn ask_score(
 
 /// The keys of an answer by domain, sorted, if each has few domains.
 pub(super) fn coarse_keys(view: &mut View<'_>, scope: &Scope) -> Option<Keys> {
-    let Scope::Domain(keys) = scope else { return None };
+    let (Scope::Domain(keys) | Scope::Classes(keys)) = scope else { return None };
     let mut keys: Keys = keys.clone();
     keys.sort();
     keys.dedup();
-    let coarse = !keys.is_empty() && keys.iter().all(|key| view.topology.is_coarse(view.nodes, key));
+    let is_made_of_domains = !keys.is_empty() || matches!(scope, Scope::Classes(_));
+    let coarse = is_made_of_domains && keys.iter().all(|key| view.topology.is_coarse(view.nodes, key));
     coarse.then_some(keys)
 }

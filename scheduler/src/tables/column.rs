@@ -1,6 +1,7 @@
 //! One plugin's answers about every node.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{Applied, PreFilter, Scope};
@@ -8,7 +9,7 @@ use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
 use super::Refusal;
 use super::again::{Again, Because, Row, concerned};
-use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdicts, View, coarse_keys};
+use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, View, coarse_keys};
 use super::reads::Reads;
 use super::rule::Rule;
 use crate::changes::{Change, Cursor};
@@ -81,16 +82,15 @@ impl Column {
         self.reads.note_of_all(view.cx.take_reads())?;
         if let Some((_, plugin)) = judge.filter.as_ref().filter(|_| !self.skips_filter) {
             let scope = plugin.scope(&self.state, view.pod);
-            let answers = match coarse_keys(view, &scope) {
-                Some(keys) => Answers::PerDomain(keys),
-                None => Answers::PerNode(Vec::new()),
+            let answers = match (&scope, coarse_keys(view, &scope)) {
+                (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
+                _ => Answers::PerNode(Vec::new()),
             };
             self.verdicts = Some(Verdicts { answers, scope, statuses: Statuses::default() });
             self.ask_filter_of_all(view, judge)?;
         }
         if let Some((_, plugin)) = judge.score.as_ref().filter(|_| scores) {
-            let scope = plugin.scope(&self.state, view.pod);
-            self.scores = Some(Scores::new(view, scope));
+            self.scores = Some(Scores::new(view, &**plugin, &self.state));
             self.ask_score_of_all(view, judge)?;
         }
         Ok(())
@@ -192,12 +192,9 @@ impl Column {
 
     /// Whether a key that had few domains has many now, or the other way round.
     fn has_other_keys(&self, view: &mut View<'_>) -> bool {
-        let mut differs = |scope: &Scope, kept: &[_]| {
-            let keys = coarse_keys(view, scope);
-            keys.is_some() == kept.is_empty() && matches!(scope, Scope::Domain(_))
-        };
-        let filter = self.verdicts.as_ref().is_some_and(|it| differs(&it.scope, it.answers.keys()));
-        filter || self.scores.as_ref().is_some_and(|it| differs(&it.scope, it.answers.keys()))
+        let mut differs = |scope: &Scope, is_by_node: bool| coarse_keys(view, scope).is_some() == is_by_node;
+        let filter = self.verdicts.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()));
+        filter || self.scores.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()))
     }
 
     /// Takes one change; `false` when everything must be made anew.
@@ -258,16 +255,14 @@ impl Column {
     fn touch_domains(
         &mut self,
         view: &mut View<'_>,
-        keys: &[std::sync::Arc<str>],
+        keys: &SmallVec<[Arc<str>; 2]>,
         at: Cursor,
         change: &Change,
         again: &mut Again,
     ) {
-        if !self.keeps_rows() {
-            return;
-        }
+        let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| self.rows_follow(key)).collect();
         for node in nodes_of(change) {
-            for key in keys {
+            for key in &keys {
                 let Some(value) = node.labels.get(key) else { continue };
                 for index in view.topology.domain(view.nodes, key, value) {
                     again.rows.push(Row { index: *index, because: Because::Elsewhere });
@@ -279,8 +274,14 @@ impl Column {
 
     /// Whether there are answers by node.
     fn keeps_rows(&self) -> bool {
-        self.verdicts.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_)))
-            || self.scores.as_ref().is_some_and(|it| matches!(it.answers, Answers::PerNode(_)))
+        self.verdicts.as_ref().is_some_and(|it| it.answers.are_by_node())
+            || self.scores.as_ref().is_some_and(|it| it.answers.are_by_node())
+    }
+
+    /// Whether what is kept of a node may be another when something changes elsewhere in its domain of this label.
+    fn rows_follow(&self, key: &Arc<str>) -> bool {
+        self.verdicts.as_ref().is_some_and(|it| it.answers.follow(key))
+            || self.scores.as_ref().is_some_and(|it| it.answers.follow(key))
     }
 
     fn touch(&mut self, at: Cursor, index: NodeIndex) {
@@ -318,28 +319,32 @@ impl Column {
             }
         }
         if let (Some((_, plugin)), Some(scores)) = (&judge.score, &mut self.scores) {
-            let due = concerned(&again, &scores.scope, view);
-            scores.ask_again(view, judge.name, &**plugin, &self.state, &mut self.reads, &due)?;
+            scores.ask_again(view, judge.name, &**plugin, &self.state, &mut self.reads, &again)?;
         }
         Ok(())
     }
 
-    /// The status of a node that does not pass.
-    pub(super) fn status(
+    /// The verdict on a node, with the reason asked for where it does not pass.
+    pub(super) fn verdict(
         &mut self,
         view: &View<'_>,
         judge: &Judge,
         index: NodeIndex,
-    ) -> Result<Option<Status>, Refusal> {
+    ) -> Result<Verdict, Refusal> {
         let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else {
-            return Ok(None);
+            return Ok(PASSES);
         };
-        let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(None) };
+        let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(PASSES) };
         let row = &mut rows[index.0 as usize];
         if *row == UNASKED {
             *row = verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
         }
-        Ok((*row != PASSES).then(|| verdicts.statuses.get(*row).clone()))
+        Ok(*row)
+    }
+
+    /// The status of a verdict.
+    pub(super) fn status(&self, verdict: Verdict) -> Option<&Status> {
+        self.verdicts.as_ref().map(|verdicts| verdicts.statuses.get(verdict))
     }
 
     /// How many bytes it takes, roughly.

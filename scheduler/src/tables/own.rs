@@ -5,8 +5,8 @@ use supercargo_framework::plugin::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
 use super::Refusal;
-use super::again::{Again, Because, Row, concerned};
-use super::answers::{Answers, Scores, View};
+use super::again::{Again, Because, Row};
+use super::answers::{Asked, Scores, View};
 use super::column::apply;
 use super::reads::Reads;
 use super::rule::Rule;
@@ -100,9 +100,9 @@ impl Own {
                 true
             }
             Applied::Domain(keys) => {
-                let per_node =
-                    self.scores.as_ref().is_some_and(|scores| matches!(scores.answers, Answers::PerNode(_)));
-                if per_node && view.rules.follow(Rule::StateOfDomain) {
+                let Some(scores) = &self.scores else { return true };
+                let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| scores.answers.follow(key)).collect();
+                if !keys.is_empty() && view.rules.follow(Rule::StateOfDomain) {
                     for (labels, key) in
                         labels.iter().flat_map(|labels| keys.iter().map(move |key| (labels, key)))
                     {
@@ -120,7 +120,7 @@ impl Own {
     }
 
     /// Tells the plugin which of these nodes have become feasible or stopped being so, and asks what must be asked again.
-    /// `filter_state` is what PreFilter made.
+    /// `filter_state` is what PreFilter made. Answers about which nodes it has asked.
     pub(super) fn settle(
         &mut self,
         view: &mut View<'_>,
@@ -128,14 +128,15 @@ impl Own {
         filter_state: &CycleState,
         feasible: impl Fn(NodeIndex) -> bool,
         candidates: impl Iterator<Item = NodeIndex>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Asked, Refusal> {
         if !self.is_stale {
             for index in candidates {
                 self.tell(view, judge, index, feasible(index));
             }
         }
         if self.is_stale {
-            return self.prepare(view, judge, filter_state, feasible);
+            self.prepare(view, judge, filter_state, feasible)?;
+            return Ok(Asked::All);
         }
         self.ask_again(view, judge)
     }
@@ -189,8 +190,7 @@ impl Own {
             return Err(Refusal::Passing);
         }
         if let Some((_, scorer)) = judge.score.as_ref().filter(|_| status.is_success()) {
-            let scope = scorer.scope(&self.state, view.pod);
-            let mut scores = Scores::new(view, scope);
+            let mut scores = Scores::new(view, &**scorer, &self.state);
             scores.ask_of_all(view, judge.name, &**scorer, &self.state, &mut self.reads)?;
             self.scores = Some(scores);
         }
@@ -198,14 +198,12 @@ impl Own {
         Ok(())
     }
 
-    fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<Asked, Refusal> {
         let again = std::mem::take(&mut self.again);
-        let (Some((_, scorer)), Some(scores)) = (&judge.score, &mut self.scores) else { return Ok(()) };
-        if again.all {
-            return scores.ask_of_all(view, judge.name, &**scorer, &self.state, &mut self.reads);
-        }
-        let due = concerned(&again, scores.scope(), view);
-        scores.ask_again(view, judge.name, &**scorer, &self.state, &mut self.reads, &due)
+        let (Some((_, scorer)), Some(scores)) = (&judge.score, &mut self.scores) else {
+            return Ok(Asked::Some(SmallVec::new()));
+        };
+        scores.ask_again(view, judge.name, &**scorer, &self.state, &mut self.reads, &again)
     }
 
     /// How many bytes it takes, roughly.

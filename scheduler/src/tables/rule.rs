@@ -34,6 +34,8 @@ pub enum Rule {
     Rebuild,
     /// A node became feasible or stopped being so: states that depend on the feasible nodes.
     Feasible,
+    /// A node competes with others now: its sum or its class changed.
+    Group,
     /// The greatest raw score changed: scores in proportion to it.
     Greatest,
     /// Pods have been promised a node.
@@ -44,7 +46,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::PodsOfNode,
         Self::NodeObject,
         Self::NodeCame,
@@ -60,6 +62,7 @@ impl Rule {
         Self::StateOfAll,
         Self::Rebuild,
         Self::Feasible,
+        Self::Group,
         Self::Greatest,
         Self::Nominated,
         Self::Behind,

@@ -6,6 +6,7 @@ use supercargo_framework::{CycleState, NodeIndex, Status};
 
 use super::Refusal;
 use super::answers::{Answers, Scores, View};
+use super::groups::{Grouping, Groups, RowsByPlugin};
 use super::table::{Columns, Table, column, normalization};
 use super::tournament::OUT;
 use crate::profile::Judge;
@@ -13,23 +14,6 @@ use crate::scoring::by_max;
 
 /// What filters say of each domain: `None` where nodes may pass.
 pub(super) type DomainVerdicts = SmallVec<[Option<(usize, Status)>; 4]>;
-
-/// So many different raw scores at most are looked up rather than normalised node by node.
-const MOST_DIFFERENT: usize = 16;
-
-/// What raw scores are worth, weight included.
-struct Scale<'a> {
-    rows: &'a [i64],
-    raw: SmallVec<[i64; MOST_DIFFERENT]>,
-    scores: SmallVec<[i64; MOST_DIFFERENT]>,
-}
-
-impl Scale<'_> {
-    fn score(&self, slot: usize) -> i64 {
-        let place = self.raw.iter().position(|raw| *raw == self.rows[slot]);
-        place.map_or(0, |place| self.scores[place])
-    }
-}
 
 /// Scores that are not part of the sums.
 struct Late<'a> {
@@ -39,10 +23,23 @@ struct Late<'a> {
     weight: i64,
 }
 
-impl Late<'_> {
+impl<'a> Late<'a> {
     /// Whether the scores of a domain's nodes are the same, whatever the other nodes' are like.
     fn is_by_domain(&self) -> bool {
         matches!(self.scores.answers, Answers::PerDomain(_)) && normalization(self.judge) != Normalize::Custom
+    }
+
+    /// By node, its class, where the scores of a domain's nodes of one class are the same but for how they are normalised.
+    fn classes(&self) -> Option<&'a [i64]> {
+        self.scores.rows().filter(|_| normalization(self.judge) == Normalize::ByRange)
+    }
+
+    /// The raw score of a class, of which one node is.
+    fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Refusal> {
+        match self.scores.answers {
+            Answers::PerNode(_) => Ok(class),
+            Answers::PerClass(..) | Answers::PerDomain(_) => self.raw_of_node(view, index),
+        }
     }
 
     fn normalize(&self, view: &View<'_>, raw: &mut [i64]) -> Result<(), Refusal> {
@@ -119,7 +116,9 @@ impl Table {
                 let leaf = self.layout.leaf(index);
                 leaf.is_some_and(|leaf| verdicts[self.layout.place(leaf).0].is_none()) && self.passes(index)
             };
-            own.settle(view, &judges[own.judge], filter_state, feasible, unsettled.iter().copied())?;
+            let candidates = unsettled.iter().copied();
+            let asked = own.settle(view, &judges[own.judge], filter_state, feasible, candidates)?;
+            self.note_asked(asked);
         }
         self.own = owns;
         self.lay_out_own(view, judges, columns)
@@ -139,12 +138,24 @@ impl Table {
         let offsets = self.offsets(view, &by_domain, verdicts)?;
         let leaf = if by_node.is_empty() {
             self.winner(&offsets)
-        } else if let Some(scales) = self.scales(view, &by_node, &offsets)? {
-            self.best_by_scales(&scales, &offsets)
+        } else if let Grouping::Kept(groups) = &self.grouping {
+            self.best_of_groups(view, &by_node, &offsets, groups)?
         } else {
             self.best_of_all(view, &by_node, &offsets)?
         };
         Ok(leaf.map(|leaf| self.layout.node(leaf)))
+    }
+
+    /// The classes of the nodes for each plugin whose scores are normalised over all of them; `None` when there is no such
+    /// plugin, or one that has none.
+    pub(super) fn classes<'a>(
+        &'a self,
+        judges: &'a [Judge],
+        columns: &'a Columns,
+    ) -> Option<RowsByPlugin<'a>> {
+        let late = self.late(judges, columns);
+        let classes = late.into_iter().filter(|late| !late.is_by_domain()).map(|late| late.classes());
+        classes.collect::<Option<RowsByPlugin<'_>>>().filter(|classes| !classes.is_empty())
     }
 
     fn late<'a>(&'a self, judges: &'a [Judge], columns: &'a Columns) -> SmallVec<[Late<'a>; 4]> {
@@ -207,68 +218,36 @@ impl Table {
         best.map(|(_, _, leaf)| leaf)
     }
 
-    /// The scores of raw scores, where those are kept by node, normalised by their range, and few different ones.
-    fn scales<'a>(
+    /// The same where some scores are normalised over all feasible nodes, and those are in groups.
+    fn best_of_groups(
         &self,
         view: &View<'_>,
-        late: &[&'a Late<'_>],
+        late: &[&Late<'_>],
         offsets: &[Option<i64>],
-    ) -> Result<Option<SmallVec<[Scale<'a>; 2]>>, Refusal> {
-        let mut scales = SmallVec::new();
-        for late in late {
-            let Answers::PerNode(rows) = &late.scores.answers else { return Ok(None) };
-            if normalization(late.judge) != Normalize::ByRange {
-                return Ok(None);
+        groups: &Groups,
+    ) -> Result<Option<usize>, Refusal> {
+        let competing: SmallVec<[_; 16]> =
+            groups.iter().filter_map(|group| Some((group, group.best()?, offsets[group.domain]?))).collect();
+        let mut totals: SmallVec<[i64; 16]> =
+            competing.iter().map(|(_, best, offset)| best.sum() + offset).collect();
+        for (place, late) in late.iter().enumerate() {
+            let mut raw: SmallVec<[i64; 16]> = SmallVec::new();
+            for (group, best, _) in &competing {
+                raw.push(late.raw_of_class(view, group.class[place], self.layout.node(best.leaf()))?);
             }
-            let mut raw: SmallVec<[i64; MOST_DIFFERENT]> = SmallVec::new();
-            let mut too_many = false;
-            self.each_competitor(offsets, |slot, _, _| {
-                if !raw.contains(&rows[slot]) {
-                    too_many = raw.len() == MOST_DIFFERENT;
-                    if !too_many {
-                        raw.push(rows[slot]);
-                    }
-                }
-            });
-            if too_many {
-                return Ok(None);
-            }
-            let mut scores = raw.clone();
-            late.normalize(view, &mut scores)?;
-            scores.iter_mut().for_each(|score| *score *= late.weight);
-            scales.push(Scale { rows, raw, scores });
-        }
-        Ok(Some(scales))
-    }
-
-    /// Visits the feasible nodes: slot, leaf, and what is scored so far.
-    fn each_competitor(&self, offsets: &[Option<i64>], mut visit: impl FnMut(usize, usize, i64)) {
-        for ((sums, leaves), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
-            let Some(offset) = offset else { continue };
-            let slots = &self.layout.slots()[leaves.clone()];
-            for ((sum, slot), leaf) in sums.leaves().iter().zip(slots).zip(leaves) {
-                if *sum != OUT {
-                    visit(*slot as usize, leaf, sum + offset);
-                }
+            late.normalize(view, &mut raw)?;
+            for (total, score) in totals.iter_mut().zip(&raw) {
+                *total += score * late.weight;
             }
         }
+        view.cx.take_reads();
+        let bests = totals.iter().zip(&competing).map(|(total, (_, best, _))| (*total, *best));
+        Ok(bests
+            .max_by_key(|(total, best)| (*total, std::cmp::Reverse(best.rank)))
+            .map(|(_, best)| best.leaf()))
     }
 
-    fn best_by_scales(&self, scales: &[Scale<'_>], offsets: &[Option<i64>]) -> Option<usize> {
-        let mut best: Option<(i64, usize)> = None;
-        self.each_competitor(offsets, |slot, leaf, sum| {
-            let total = sum + scales.iter().map(|scale| scale.score(slot)).sum::<i64>();
-            let is_better = |(most, first): (i64, usize)| {
-                total > most || (total == most && self.layout.rank(leaf) < self.layout.rank(first))
-            };
-            if best.is_none_or(is_better) {
-                best = Some((total, leaf));
-            }
-        });
-        best.map(|(_, leaf)| leaf)
-    }
-
-    /// The same where some scores are normalised over all feasible nodes.
+    /// The same node by node.
     fn best_of_all(
         &self,
         view: &View<'_>,
@@ -311,7 +290,7 @@ impl Table {
                     let slots = self.layout.slots();
                     raw.extend(leaves.iter().map(|leaf| rows[slots[*leaf] as usize]));
                 }
-                Answers::PerDomain(_) => {
+                Answers::PerDomain(_) | Answers::PerClass(..) => {
                     for leaf in &leaves {
                         raw.push(late.raw_of_node(view, self.layout.node(*leaf))?);
                     }

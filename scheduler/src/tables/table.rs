@@ -7,8 +7,9 @@ use supercargo_framework::NodeIndex;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
 
 use super::Refusal;
-use super::answers::{Answers, PASSES, View};
+use super::answers::{Answers, Asked, PASSES, View};
 use super::column::Column;
+use super::groups::Grouping;
 use super::layout::{Keys, Layout};
 use super::own::Own;
 use super::proportional::Proportional;
@@ -44,6 +45,10 @@ pub(super) struct Table {
     unsettled: Vec<NodeIndex>,
     /// By domain, whether its nodes could pass when they were told.
     passed: SmallVec<[bool; 4]>,
+    /// Where some scores are normalised over all nodes, those that have the same ones.
+    pub(super) grouping: Grouping,
+    /// The nodes whose sum or class may be another since they were put into groups.
+    ungrouped: Vec<NodeIndex>,
     /// Nodes that are out of the race in this cycle only, for pods that have been promised them.
     disturbed: Vec<NodeIndex>,
     pub(super) last_used: u64,
@@ -90,6 +95,8 @@ impl Table {
             own_keys: Keys::new(),
             unsettled: Vec::new(),
             passed: SmallVec::new(),
+            grouping: Grouping::default(),
+            ungrouped: Vec::new(),
             disturbed: Vec::new(),
             last_used: 0,
             #[cfg(test)]
@@ -244,6 +251,7 @@ impl Table {
             if feasible[slot] { sums[slot] } else { OUT }
         };
         self.sums = layout.domains().map(|leaves| Tournament::new(leaves.map(sum_of).collect())).collect();
+        self.note_asked(Asked::All);
         Ok(())
     }
 
@@ -324,12 +332,33 @@ impl Table {
         if !self.own.is_empty() {
             self.unsettled.extend_from_slice(rows);
         }
+        self.note_asked(Asked::Some(rows.into()));
         for index in rows {
             if !self.add_up_row(view, judges, columns, *index)? {
                 return self.add_up(view, judges, columns);
             }
         }
         Ok(())
+    }
+
+    /// Takes note that these nodes' answers are others.
+    pub(super) fn note_asked(&mut self, asked: Asked) {
+        match asked {
+            Asked::All => self.grouping = Grouping::Stale,
+            Asked::Some(rows) => self.ungrouped.extend(rows),
+        }
+    }
+
+    /// Puts nodes into groups where scores are normalised over all of them, or moves those between groups that are others.
+    pub(super) fn regroup(&mut self, view: &mut View<'_>, judges: &[Judge], columns: &Columns) {
+        let mut grouping = std::mem::take(&mut self.grouping);
+        let mut changed = std::mem::take(&mut self.ungrouped);
+        match self.classes(judges, columns) {
+            Some(classes) => grouping.follow(view, &self.layout, &self.sums, &classes, &changed),
+            None => grouping = Grouping::Stale,
+        }
+        changed.clear();
+        (self.grouping, self.ungrouped) = (grouping, changed);
     }
 
     /// Adds up the answers about one node; `false` when everything is to be added up anew.
@@ -416,6 +445,6 @@ impl Table {
         let sums: usize = self.sums.iter().map(Tournament::bytes).sum();
         let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();
         let own: usize = self.own.iter().map(Own::bytes).sum();
-        sums + proportional + own + size_of::<Self>()
+        sums + proportional + own + self.grouping.bytes() + size_of::<Self>()
     }
 }

@@ -10,8 +10,8 @@ use supercargo_framework::{Features, Now, Plugin, PodInfo, Status, Timestamp};
 use supercargo_plugins::default_preemption;
 
 use crate::{
-    Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place, PluginLists,
-    PodRead, ProfileSpec, QueuedPod, Scheduler,
+    BuildError, Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place,
+    PluginLists, PodRead, ProfileSpec, QueuedPod, Scheduler,
 };
 
 pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -71,14 +71,16 @@ pub(super) fn options(plugins: PluginLists) -> Options {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Observer for Notes {
-    fn observe(&mut self, observation: Observation<'_>) {
+    fn observe(&self, observation: Observation<'_>) {
         let line = match observation {
             Observation::QueueIncoming { queue, event } => format!("{queue:?} by {event}"),
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
+            Observation::NodeTaken => "node taken".to_owned(),
             Observation::LostRace => "lost race".to_owned(),
             Observation::Attempt { result, attempts, .. } => format!("attempt {attempts} {result:?}"),
-            Observation::Hint { plugin, hint } => format!("{plugin} hints {hint}"),
+            Observation::Hint { plugin, hint, .. } => format!("{plugin} hints {hint}"),
+            _ => return,
         };
         self.0.lock().unwrap().push(line);
     }
@@ -107,6 +109,12 @@ impl Bed {
     pub(super) fn handle(&mut self, input: Input) {
         self.scheduler.handle(self.now, input);
         self.collect();
+    }
+
+    pub(super) fn reconfigure(&mut self, options: Options) -> Result<(), BuildError> {
+        let result = self.scheduler.reconfigure(self.now, options);
+        self.collect();
+        result
     }
 
     fn collect(&mut self) {

@@ -309,8 +309,8 @@ fn postfilter_sees_why_each_node_was_turned_down() {
     let log = Log::default();
     let lines = log.clone();
     let plugin = Fake::new("P").post_filter(move |cx, statuses| {
-        for (index, status) in &statuses.by_node {
-            lines.add(format!("{} {}", cx.node(*index).name(), status.message()));
+        for (index, status) in statuses.iter() {
+            lines.add(format!("{} {}", cx.node(index).name(), status.message()));
         }
         lines.add(statuses.absent.as_ref().map_or(String::new(), Status::message));
         (Nomination::Keep, Status::success())

@@ -2,6 +2,7 @@
 
 mod bed;
 mod binding;
+mod coexistence;
 mod cycle;
 mod diagnosis;
 mod extenders;
@@ -11,6 +12,7 @@ mod panics;
 mod preemption;
 mod profiles;
 mod queueing;
+mod reconfigure;
 mod record;
 mod tables;
 mod trials;

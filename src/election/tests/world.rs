@@ -113,12 +113,12 @@ impl Way {
                 let (request, trip) = way.begin(request).await?;
                 sleep(trip.there).await;
                 if trip.fate == Fate::LostThere {
-                    return Err(ErrorKind::ConnectionReset.into());
+                    return Err(std::io::Error::from(ErrorKind::ConnectionReset).into());
                 }
                 let answer = service.oneshot(request).await.map_err(BoxError::from)?;
                 sleep(trip.back).await;
                 if trip.fate == Fate::LostBack {
-                    return Err(ErrorKind::ConnectionReset.into());
+                    return Err(std::io::Error::from(ErrorKind::ConnectionReset).into());
                 }
                 Ok::<Response<_>, BoxError>(answer)
             });

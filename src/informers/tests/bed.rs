@@ -1,6 +1,5 @@
 //! A server, the informers, and a scheduler that hears of what they tell when the test lets it.
 
-use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,10 +115,6 @@ pub(super) struct Bed {
     writers: [JoinHandle<()>; 2],
 }
 
-pub(super) fn scheduler_names() -> BTreeSet<Arc<str>> {
-    BTreeSet::from(["supercargo".into()])
-}
-
 impl Bed {
     /// A server with these nodes, each with so many thousandths of a CPU, and a scheduler that knows of them.
     pub(super) async fn new(nodes: &[(&str, u32)], first: First) -> Self {
@@ -130,19 +125,14 @@ impl Bed {
         let (mailbox, messages) = Mailbox::new();
         let (informers, inboxes) = match first {
             First::Together => {
-                let informers = Informers::new(
-                    link.client(&server),
-                    &mailbox,
-                    scheduler_names(),
-                    super::super::kinds(true),
-                )
-                .unwrap();
+                let informers =
+                    Informers::new(link.client(&server), &mailbox, super::super::kinds(true)).unwrap();
                 (informers, vec![messages])
             }
             First::Cache | First::Queue => {
                 let informers = Informers::without_handlers(link.client(&server), super::super::kinds(false));
                 let (of_queue, queued) = Mailbox::new();
-                let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue, scheduler_names()));
+                let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue));
                 let named = HandlerOptions::named;
                 informers.nodes.add_event_handler(node_handler(&mailbox), named("nodes")).unwrap();
                 informers.pods.add_event_handler(cache, named("cache")).unwrap();

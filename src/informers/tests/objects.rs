@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, kinds};
-use super::bed::{Link, scheduler_names};
+use super::bed::Link;
 use crate::owner::{Mailbox, Message};
 
 const WIDGETS: Text = Text::Static("widgets.v1.example.com");
@@ -49,7 +49,7 @@ async fn make_widget(server: &ApiServer) {
 
 fn start(server: &ApiServer, link: &Link) -> (Informers, Mailbox, Receiver<Message>) {
     let (mailbox, messages) = Mailbox::new();
-    let informers = Informers::new(link.client(server), &mailbox, scheduler_names(), kinds(true)).unwrap();
+    let informers = Informers::new(link.client(server), &mailbox, kinds(true)).unwrap();
     informers.start();
     (informers, mailbox, messages)
 }

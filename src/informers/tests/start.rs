@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
-use super::bed::{Link, PODS, scheduler_names};
+use super::bed::{Link, PODS};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Catalog;
 use crate::options::scheduler_options;
@@ -67,8 +67,7 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
     let server = crowded().await;
     let (mailbox, messages) = Mailbox::new();
     let informers = Informers::without_handlers(Link::default().client(&server), super::super::kinds(true));
-    let pod_handlers =
-        FanOut::new().then(cache_handler(&mailbox)).then(queue_handler(&mailbox, scheduler_names()));
+    let pod_handlers = FanOut::new().then(cache_handler(&mailbox)).then(queue_handler(&mailbox));
     informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods")).unwrap();
     let (release, held) = mpsc::channel();
     let slow = FanOut::new().then(Slow(held)).then(node_handler(&mailbox));

@@ -65,6 +65,7 @@ pub use crds::prometheus_operator_crds;
 pub use http::{Method, Response};
 pub use kubeconfig::User;
 pub use kwok::KwokOptions;
+pub use manager::ManagerOptions;
 pub use oracle::Oracle;
 pub use release::Release;
 pub use scheduler::SchedulerOptions;

@@ -7,7 +7,7 @@ use proptest::test_runner::Config;
 
 use super::api::Flavour;
 use super::model::World;
-use super::steps::{Bind, Step, step};
+use super::steps::{Bind, Step, step, step_or_reload};
 
 /// Enough for continuous integration; `PROPTEST_CASES` sets another number.
 fn config() -> Config {
@@ -16,6 +16,19 @@ fn config() -> Config {
 }
 
 impl World {
+    /// A world of two nodes after these steps.
+    fn after(steps: Vec<Step>) -> Self {
+        let mut world = Self::new();
+        for node in 0..2 {
+            world.api.set_node(node, 4, false);
+            world.deliver();
+        }
+        for step in steps {
+            world.make(step);
+        }
+        world
+    }
+
     /// Everything goes well from now on: calls are answered, there is room, and time passes.
     fn settle(&mut self) {
         for node in 0..3 {
@@ -74,16 +87,19 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_or_done_twice_whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World::new();
-        for node in 0..2 {
-            world.api.set_node(node, 4, false);
-            world.deliver();
-        }
-        for step in steps {
-            world.make(step);
-        }
+        let mut world = World::after(steps);
         world.settle();
         world.check_settled();
         world.check_replay();
+    }
+
+    #[test]
+    fn nothing_is_lost_or_done_twice_when_the_configuration_changes(
+        steps in prop::collection::vec(step_or_reload(), 1..120),
+    ) {
+        let mut world = World::after(steps);
+        world.make(Step::Reload { serves: true });
+        world.settle();
+        world.check_settled();
     }
 }

@@ -85,6 +85,18 @@ pub(super) enum Step {
         how: usize,
     },
     Pass(u64),
+    /// The configuration is read anew, and serves our pods or does not.
+    Reload {
+        serves: bool,
+    },
+}
+
+/// Any step but a reload, which has no record.
+pub(super) fn step_or_reload() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => step(),
+        1 => prop::bool::weighted(0.7).prop_map(|serves| Step::Reload { serves }),
+    ]
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
@@ -159,6 +171,7 @@ impl World {
                 }
             }
             Step::Evict { which, how } => self.answer_eviction(which, how),
+            Step::Reload { serves } => self.reload(serves),
             Step::Pass(millis) => self.pass(Duration::from_millis(millis)),
         }
         self.check();

@@ -74,10 +74,10 @@ pub(super) fn all() -> Vec<Alteration> {
             plugin(
                 NAME,
                 post_filter_sees(|_, statuses| {
-                    statuses.absent = statuses.absent.take().map(resolvable);
-                    for (_, status) in &mut statuses.by_node {
-                        *status = resolvable(std::mem::take(status));
-                    }
+                    let absent = statuses.absent.take().map(resolvable);
+                    let by_node = statuses.iter().map(|(node, status)| (node, resolvable(status.clone())));
+                    *statuses = by_node.collect();
+                    statuses.absent = absent;
                 }),
             ),
             &["preempt/nodes-beyond-help-are-left-out"],

@@ -1,0 +1,152 @@
+//! Why nodes were turned down.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+
+use crate::nodes::NodeIndex;
+use crate::status::Status;
+
+/// Why each node was turned down: some by name, all others alike. Nodes by the thousand share a few statuses, so a status is
+/// kept once and a node has its number.
+#[derive(Clone, Debug, Default)]
+pub struct NodeStatuses {
+    /// The status of every node that has none of its own.
+    pub absent: Option<Status>,
+    /// Mostly different ones.
+    statuses: Vec<Status>,
+    by_node: Vec<(NodeIndex, StatusNumber)>,
+}
+
+/// The number of a status among those of one [`NodeStatuses`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusNumber(u32);
+
+/// Among so many of the latest statuses an equal one is looked for.
+const LOOKED_THROUGH: usize = 8;
+
+impl NodeStatuses {
+    /// The number of statuses of single nodes.
+    pub fn len(&self) -> usize {
+        self.by_node.len()
+    }
+
+    /// Whether no single node has a status of its own.
+    pub fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
+
+    /// The statuses of single nodes, in the order they were set.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &Status)> {
+        self.by_node.iter().map(|(node, number)| (*node, &self.statuses[number.0 as usize]))
+    }
+
+    /// The status of a node; `None` when nothing is known of it.
+    pub fn get(&self, node: NodeIndex) -> Option<&Status> {
+        let own = self.iter().find(|(index, _)| *index == node).map(|(_, status)| status);
+        own.or(self.absent.as_ref())
+    }
+
+    /// Gives a status a number.
+    pub fn number(&mut self, status: Status) -> StatusNumber {
+        let latest = self.statuses.iter().enumerate().rev().take(LOOKED_THROUGH);
+        let known = latest.into_iter().find(|(_, known)| **known == status).map(|(number, _)| number);
+        let number = known.unwrap_or(self.statuses.len());
+        if known.is_none() {
+            self.statuses.push(status);
+        }
+        StatusNumber(number as u32)
+    }
+
+    /// Sets the status of a node that has none.
+    pub fn set(&mut self, node: NodeIndex, status: Status) {
+        let number = self.number(status);
+        self.set_numbered(node, number);
+    }
+
+    /// Sets the status of a node that has none, by the [`number`](Self::number) that it has here.
+    pub fn set_numbered(&mut self, node: NodeIndex, status: StatusNumber) {
+        self.by_node.push((node, status));
+    }
+
+    /// Keeps the last status of each node that has been given several after all.
+    pub fn keep_last(&mut self) {
+        let mut seen = FxHashSet::default();
+        self.by_node.reverse();
+        self.by_node.retain(|(node, _)| seen.insert(*node));
+        self.by_node.reverse();
+    }
+
+    /// How often each reason is given among so many nodes, sorted as strings: upstream's histogram.
+    pub fn histogram(&self, all_nodes: usize) -> Vec<String> {
+        let mut nodes = vec![0; self.statuses.len()];
+        for (_, number) in &self.by_node {
+            nodes[number.0 as usize] += 1;
+        }
+        let others = all_nodes.saturating_sub(self.by_node.len());
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (status, nodes) in
+            self.statuses.iter().zip(nodes).chain(self.absent.iter().map(|it| (it, others)))
+        {
+            for reason in status.reasons().iter().filter(|_| nodes > 0) {
+                *counts.entry(reason).or_default() += nodes;
+            }
+        }
+        let mut lines: Vec<_> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        lines.sort();
+        lines
+    }
+}
+
+impl FromIterator<(NodeIndex, Status)> for NodeStatuses {
+    fn from_iter<I: IntoIterator<Item = (NodeIndex, Status)>>(statuses: I) -> Self {
+        let mut collected = Self::default();
+        statuses.into_iter().for_each(|(node, status)| collected.set(node, status));
+        collected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(nodes: impl IntoIterator<Item = (u32, &'static str)>) -> NodeStatuses {
+        nodes.into_iter().map(|(node, reason)| (NodeIndex(node), Status::unschedulable(reason))).collect()
+    }
+
+    fn lines(statuses: &NodeStatuses) -> Vec<String> {
+        statuses.iter().map(|(node, status)| format!("{} {}", node.0, status.message())).collect()
+    }
+
+    #[test]
+    fn nodes_keep_their_statuses_in_order_however_many_different_ones_there_are() {
+        let reasons: Vec<&'static str> = vec!["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        let turns = || (0..30).map(|node| (node, reasons[node as usize % reasons.len()]));
+        let statuses = of(turns());
+        let expected: Vec<String> = turns().map(|(node, reason)| format!("{node} {reason}")).collect();
+        assert_eq!(lines(&statuses), expected);
+        assert_eq!(
+            statuses.histogram(30),
+            reasons.iter().map(|reason| format!("3 {reason}")).collect::<Vec<_>>()
+        );
+        assert_eq!(statuses.get(NodeIndex(11)).map(Status::message).as_deref(), Some("b"));
+        assert_eq!(statuses.get(NodeIndex(30)), None);
+    }
+
+    #[test]
+    fn the_last_word_on_a_node_is_kept_where_it_was_said() {
+        let mut statuses = of([(1, "a"), (2, "a"), (1, "b"), (3, "a")]);
+        statuses.keep_last();
+        assert_eq!(lines(&statuses), ["2 a", "1 b", "3 a"]);
+        assert_eq!(statuses.histogram(3), ["1 b", "2 a"]);
+    }
+
+    #[test]
+    fn a_reason_that_no_node_is_left_with_is_not_counted() {
+        let mut statuses = of([(1, "a"), (1, "b")]);
+        statuses.keep_last();
+        statuses.absent = Some(Status::unresolvable("c"));
+        assert_eq!(statuses.histogram(1), ["1 b"]);
+        assert_eq!(statuses.histogram(4), ["1 b", "3 c"]);
+    }
+}

@@ -1,0 +1,39 @@
+//! Other plugins and settings, with the same pods.
+
+use std::sync::Arc;
+
+use supercargo_framework::Text;
+
+use super::guarded_sort::GuardedSort;
+use super::hints::{QueueingHints, Worth};
+use super::{Place, QueueCx, QueueOptions, SchedulingQueue};
+
+const CONFIGURATION_RELOAD: Text = Text::Static("ConfigurationReload");
+
+impl SchedulingQueue {
+    /// Goes on with the profiles of `cx`. Whoever waits for its backoff goes on doing so; all others are to be tried, unless
+    /// PreEnqueue holds them. Every pod in it must have a profile.
+    pub(crate) fn reconfigure(&mut self, cx: &mut QueueCx<'_>, options: QueueOptions, extended: bool) {
+        let uids: Vec<_> = self.entries.keys().cloned().collect();
+        let mut waiting: Vec<_> = uids
+            .iter()
+            .filter_map(|uid| {
+                let is_active = self.place(uid) == Some(Place::Active);
+                Some((self.take(uid)?, is_active))
+            })
+            .collect();
+        waiting.sort_by_key(|(entry, _)| entry.sequence);
+        self.options = options;
+        self.sort = Arc::new(GuardedSort::new(cx.profiles.queue_sort()));
+        self.hints = QueueingHints::new(cx.profiles, extended);
+        for (mut entry, is_active) in waiting {
+            let Some(profile) = cx.profiles.index_of(&entry.pod.spec.scheduler_name) else { continue };
+            entry.profile = profile;
+            if is_active {
+                self.move_to_active(cx, entry, &CONFIGURATION_RELOAD, false);
+            } else {
+                self.requeue(cx, entry, Worth::AfterBackoff, &CONFIGURATION_RELOAD);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Other profiles, between two cycles.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use supercargo_framework::{Now, PodInfo};
+
+use crate::profile::{ProfileIndex, Profiles};
+use crate::queue::QueuedPod;
+use crate::scheduler::{BuildError, Options, Scheduler, heard};
+use crate::tables::Tables;
+
+impl Scheduler {
+    /// Goes on with other profiles and settings. With an error everything stays as it is.
+    ///
+    /// No pod loses its place: attempts, backoff and nominations are kept. Every pod that waits is looked at anew, since what
+    /// turned it down may be gone. Pods on their way to a node get there, or fail, by the profile that chose it. Pods that
+    /// only now have a profile enter the queue, and those that have none any more leave it.
+    ///
+    /// The kinds to be watched ([`resources`](Self::resources)) may be others afterwards.
+    pub fn reconfigure(&mut self, now: Now, options: Options) -> Result<(), BuildError> {
+        let next = Profiles::new(&options.profiles)?;
+        let in_use = self.on_their_way().map(|queued| queued.profile).collect();
+        self.replace_profiles(next, &in_use);
+        self.tell_observer_profiles();
+        self.heard = heard(&self.profiles, &options.extenders);
+        self.tables = (!options.plain).then(|| Tables::new(self.profiles.len(), options.table_memory));
+        self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
+        self.features = options.features;
+        self.extenders = options.extenders;
+        self.let_go_of_pods_without_profile(now);
+        let extended = !self.extenders.is_empty();
+        self.with_queue(now, |queue, cx| queue.reconfigure(cx, options.queue, extended));
+        self.take_on_pods_with_profile(now);
+        Ok(())
+    }
+
+    /// The profile of a pod that was on its way has been taken away meanwhile: it is nobody's, until another serves it.
+    pub(crate) fn let_go(&mut self, pod: Arc<PodInfo>) {
+        self.pending.remove(&pod.key());
+        self.others.insert(pod.key(), pod);
+    }
+
+    /// The pods whose attempt has not ended.
+    fn on_their_way(&self) -> impl Iterator<Item = &QueuedPod> {
+        let held = self.preemptions.held().map(|held| &held.queued);
+        self.bindings.iter().map(|binding| &binding.queued).chain(held)
+    }
+
+    fn replace_profiles(&mut self, next: Profiles, in_use: &BTreeSet<ProfileIndex>) {
+        let moved = self.profiles.replace(next, in_use);
+        let held = self.preemptions.held_mut().map(|held| &mut held.queued);
+        for queued in self.bindings.iter_mut().map(|binding| &mut binding.queued).chain(held) {
+            queued.profile = moved[&queued.profile];
+        }
+    }
+
+    fn let_go_of_pods_without_profile(&mut self, now: Now) {
+        let is_unserved = |pod: &&Arc<PodInfo>| self.profile_of(pod).is_none();
+        let waiting = self.queue.entries().map(|entry| &entry.pod);
+        let unserved: Vec<_> = waiting.filter(is_unserved).cloned().collect();
+        for pod in unserved {
+            self.delete_from_queue(now, &pod);
+            self.others.insert(pod.key(), pod);
+        }
+    }
+
+    fn take_on_pods_with_profile(&mut self, now: Now) {
+        let is_served = |pod: &&Arc<PodInfo>| self.profile_of(pod).is_some();
+        let mut served: Vec<_> = self.others.values().filter(is_served).cloned().collect();
+        served.sort_by_key(|pod| pod.key());
+        for pod in served {
+            self.others.remove(&pod.key());
+            self.add_to_queue(now, pod);
+        }
+    }
+}

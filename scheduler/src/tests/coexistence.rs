@@ -1,0 +1,116 @@
+//! Beside another scheduler: what it does to a node while a pod waits for it.
+
+use supercargo_framework::Status;
+use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::plugin::PreFlight;
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+
+use super::bed::Bed;
+use super::fake::Fake;
+use crate::Place;
+
+/// Has work to do before a pod is bound.
+fn preparer() -> Fake {
+    Fake::new("Preparer")
+        .pre_flight(|_| PreFlight::Work { allow_parallel: false, work: Box::new(()) })
+        .events(Vec::new)
+}
+
+fn small(name: &str) -> NodeBuilder {
+    node(name).allocatable("cpu", "2")
+}
+
+fn waiting() -> PodBuilder {
+    pod("a").request("cpu", "2")
+}
+
+/// A bed with the node `n1`, for which the pod `a` waits.
+fn bed(plugins: Vec<Fake>) -> Bed {
+    let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
+    bed.node(small("n1"));
+    bed.pod(waiting());
+    bed.cycle();
+    assert_eq!((bed.node_of("a"), bed.is_assumed("a")), (Some("n1"), true));
+    bed.said();
+    bed.observed();
+    bed
+}
+
+#[test]
+fn a_pod_whose_node_was_filled_while_it_waited_is_tried_again_at_once() {
+    let mut bed = bed(vec![preparer()]);
+    bed.node(small("n2"));
+    bed.assigned(pod("foreign").scheduler("another").request("cpu", "1").node("n1"));
+    bed.pre_bound("a", Status::success());
+    assert_eq!(bed.place("a"), Some(Place::Active), "no backoff: it did nothing wrong");
+    assert!(bed.said().is_empty(), "nothing has failed");
+    let observed = bed.observed();
+    assert!(observed.contains(&"node taken".to_owned()), "{observed:?}");
+    assert!(observed.contains(&"Active by NodeTaken".to_owned()), "{observed:?}");
+    bed.cycle();
+    bed.pre_bound("a", Status::success());
+    assert!(bed.said().contains(&"a bind to n2".to_owned()));
+    bed.bound("a", BindOutcome::Bound);
+}
+
+#[test]
+fn a_pod_whose_node_has_changed_and_still_fits_is_bound() {
+    let mut bed = bed(vec![preparer()]);
+    bed.assigned(pod("foreign").scheduler("another").node("n1"));
+    bed.pre_bound("a", Status::success());
+    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert!(bed.is_assumed("a"));
+}
+
+#[test]
+fn a_pod_whose_node_is_gone_is_not_bound_to_it() {
+    let mut bed = bed(vec![preparer()]);
+    bed.delete_node(small("n1"));
+    bed.pre_bound("a", Status::success());
+    assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Active), None));
+    bed.node(small("n2"));
+    bed.cycle();
+    bed.pre_bound("a", Status::success());
+    assert!(bed.said().contains(&"a bind to n2".to_owned()));
+}
+
+#[test]
+fn a_plugin_that_has_set_something_aside_is_not_asked_again() {
+    let jealous = Fake::new("Jealous")
+        .reserve(|_, _| Status::success())
+        // As one would that sees its own reservation and takes it for another's.
+        .filter(|_, _, node| match node.pods().len() {
+            0 => Status::success(),
+            _ => Status::unschedulable("taken"),
+        })
+        .events(Vec::new);
+    let mut bed = bed(vec![preparer(), jealous]);
+    bed.assigned(pod("foreign").scheduler("another").node("n1"));
+    bed.pre_bound("a", Status::success());
+    assert_eq!(bed.said(), ["a bind to n1"]);
+}
+
+#[test]
+fn a_plugin_that_panics_when_it_is_asked_again_keeps_no_pod_from_its_node() {
+    let shy = Fake::new("Shy")
+        .filter(|_, _, node| match node.pods().len() {
+            0 => Status::success(),
+            _ => panic!("seen"),
+        })
+        .events(Vec::new);
+    let mut bed = bed(vec![preparer(), shy]);
+    bed.assigned(pod("foreign").scheduler("another").node("n1"));
+    bed.pre_bound("a", Status::success());
+    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert!(bed.is_assumed("a"), "it has its place as before");
+}
+
+#[test]
+fn a_pod_that_its_rival_bound_first_is_not_bound_again() {
+    let mut bed = bed(vec![preparer()]);
+    bed.assigned(waiting().resource_version("9").node("n1"));
+    bed.delete(waiting());
+    bed.pre_bound("a", Status::success());
+    assert!(bed.said().is_empty());
+    assert!(bed.observed().contains(&"lost race".to_owned()));
+}

@@ -1,0 +1,137 @@
+//! Other profiles while pods wait and are on their way.
+
+use std::sync::Arc;
+
+use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{Plugin, Status};
+
+use super::bed::{Bed, big, failed, options, plugins};
+use super::fake::{Fake, Log};
+use crate::{Options, Place};
+
+/// The usual plugins and one that turns every pod down.
+fn refusing() -> Options {
+    let refuser = Fake::new("Refuser").filter(|_, _, _| Status::unschedulable("not here")).build();
+    options(plugins(vec![refuser]))
+}
+
+fn usual() -> Options {
+    options(plugins(Vec::new()))
+}
+
+fn serving(scheduler_name: &str) -> Options {
+    let mut options = usual();
+    options.profiles[0].scheduler_name = scheduler_name.to_owned();
+    options
+}
+
+#[test]
+fn a_pod_is_tried_anew_by_the_new_plugins_and_its_history_is_kept() {
+    let mut bed = Bed::of(refusing());
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    let first = bed.queued("a").initial_attempt;
+    bed.said();
+    bed.reconfigure(usual()).unwrap();
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "a reload ends no backoff");
+    assert_eq!((bed.queued("a").attempts, bed.queued("a").initial_attempt), (1, first));
+    bed.pass_seconds(2);
+    assert!(bed.cycle());
+    assert_eq!(bed.said(), ["a bind to n1"]);
+}
+
+#[test]
+fn what_is_kept_of_old_plugins_answers_decides_nothing() {
+    let mut bed = Bed::of(usual());
+    bed.node(node("n1"));
+    bed.node(node("n2"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    bed.bound("a", BindOutcome::Bound);
+    bed.said();
+    let not_n1 = Fake::new("NotN1").filter(|_, _, node| match &**node.name() {
+        "n1" => Status::unschedulable("not here"),
+        _ => Status::success(),
+    });
+    bed.reconfigure(options(plugins(vec![not_n1.build()]))).unwrap();
+    for name in ["b", "c", "d"] {
+        bed.pod(pod(name));
+        bed.cycle();
+    }
+    assert_eq!(bed.said(), ["b bind to n2", "c bind to n2", "d bind to n2"]);
+}
+
+#[test]
+fn pods_without_a_profile_leave_the_queue_and_come_back_with_one() {
+    let mut bed = Bed::of(usual());
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.pod(pod("b").scheduler("another"));
+    assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Active), None));
+    bed.reconfigure(serving("another")).unwrap();
+    assert_eq!((bed.place("a"), bed.place("b")), (None, Some(Place::Active)));
+    // What happens to a pod that nobody serves is not missed.
+    bed.update(pod("a"), pod("a").resource_version("2").gate("g"));
+    bed.reconfigure(usual()).unwrap();
+    assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Gated), None));
+    bed.delete(pod("b").scheduler("another"));
+    bed.reconfigure(serving("another")).unwrap();
+    assert_eq!(bed.place("b"), None, "it is gone");
+}
+
+#[test]
+fn a_pod_on_its_way_is_seen_through_by_the_profile_that_sent_it() {
+    let log = Log::default();
+    let witness = |name: &'static str| -> Arc<dyn Plugin> {
+        let (bound, undone) = (log.clone(), log.clone());
+        Fake::new(name)
+            .post_bind(move |pod| bound.add(format!("{name} bound {}", pod.name)))
+            .unreserve(move |_, _, pod| undone.add(format!("{name} undid {}", pod.name)))
+            .build()
+    };
+    let mut bed = Bed::of(options(plugins(vec![witness("Old")])));
+    bed.node(node("n1"));
+    for name in ["a", "b"] {
+        bed.pod(pod(name));
+        bed.cycle();
+    }
+    bed.reconfigure(options(plugins(vec![witness("New")]))).unwrap();
+    // Another one, while they still are on their way.
+    bed.reconfigure(options(plugins(vec![witness("Newest")]))).unwrap();
+    bed.bound("a", BindOutcome::Bound);
+    bed.bound("b", failed(Certainty::Refused, "no"));
+    assert_eq!(log.take(), ["Old bound a", "Old undid b"]);
+    bed.pass_seconds(5);
+    bed.cycle();
+    bed.bound("b", BindOutcome::Bound);
+    assert_eq!(log.take(), ["Newest bound b"]);
+}
+
+#[test]
+fn a_pod_that_fails_after_its_profile_was_taken_away_is_nobodys() {
+    let mut bed = Bed::of(usual());
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    bed.reconfigure(serving("another")).unwrap();
+    bed.said();
+    bed.bound("a", failed(Certainty::Refused, "no"));
+    assert_eq!((bed.place("a"), bed.said()), (None, Vec::new()));
+    bed.reconfigure(usual()).unwrap();
+    assert_eq!(bed.place("a"), Some(Place::Active));
+}
+
+#[test]
+fn what_cannot_be_changes_nothing() {
+    let mut bed = Bed::of(usual());
+    bed.node(node("n1"));
+    bed.pod(big("a"));
+    bed.cycle();
+    let none = Options { profiles: Vec::new(), ..Options::default() };
+    assert!(bed.reconfigure(none).is_err());
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    assert!(bed.scheduler.is_responsible_for("supercargo"));
+}

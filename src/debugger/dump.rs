@@ -1,0 +1,63 @@
+//! Dumps as text, in the shape of kube-scheduler's.
+
+use std::fmt::Write as _;
+
+use supercargo_framework::PodInfo;
+use supercargo_scheduler::{NodeView, Place, QueueView};
+
+/// A block for each node.
+pub(super) fn nodes(views: &[NodeView]) -> String {
+    let mut text = String::new();
+    for view in views {
+        // Writing to a text cannot fail.
+        let _ = node(&mut text, view);
+    }
+    text
+}
+
+fn node(text: &mut String, view: &NodeView) -> std::fmt::Result {
+    writeln!(text, "\nNode name: {}", view.node.name)?;
+    writeln!(text, "Deleted: false")?;
+    writeln!(text, "Requested Resources: {:?}", view.requested)?;
+    writeln!(text, "Allocatable Resources: {:?}", view.node.allocatable)?;
+    writeln!(text, "Scheduled Pods(number: {}):", view.pods.len())?;
+    for on_node in &view.pods {
+        writeln!(text, "{}{}", line(&on_node.pod), if on_node.assumed { ", assumed" } else { "" })?;
+    }
+    if !view.nominated.is_empty() {
+        writeln!(text, "Nominated Pods(number: {}):", view.nominated.len())?;
+        for pod in &view.nominated {
+            writeln!(text, "{}", line(pod))?;
+        }
+    }
+    Ok(())
+}
+
+/// How many pods wait in each queue, in upstream's words.
+pub(super) fn summary(view: &QueueView) -> String {
+    let count = |places: &[Place]| view.waiting.iter().filter(|(place, _)| places.contains(place)).count();
+    format!(
+        "activeQ:{}; backoffQ:{}; unschedulablePods:{}",
+        count(&[Place::Active]),
+        count(&[Place::Backoff]),
+        count(&[Place::Unschedulable, Place::Gated])
+    )
+}
+
+/// A line for each pod that waits.
+pub(super) fn pods(view: &QueueView) -> String {
+    let mut text = String::new();
+    for (_, entry) in &view.waiting {
+        text.push('\n');
+        text.push_str(&line(&entry.pod));
+    }
+    text
+}
+
+/// Of the phase only this is known: a pod without a node is Pending, and none that has ended is here.
+fn line(pod: &PodInfo) -> String {
+    let nominated = pod.status.nominated_node_name.as_deref().unwrap_or_default();
+    let phase = if pod.is_assigned() { "" } else { ", phase: Pending" };
+    let PodInfo { name, namespace, uid, .. } = pod;
+    format!("name: {name}, namespace: {namespace}, uid: {uid}{phase}, nominated node: {nominated}")
+}

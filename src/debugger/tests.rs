@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{Now, Timestamp};
+use supercargo_scheduler::{Input, NoCalls, Notification, Scheduler};
+
+use super::*;
+use crate::config::Catalog;
+use crate::options::scheduler_options;
+use crate::run::load_config;
+
+/// A scheduler with a pod on its way, one that fits nowhere, and one that a gate holds.
+fn scheduler() -> Scheduler {
+    let config = load_config(None, &Catalog::in_tree()).unwrap();
+    let name = Arc::clone(&config.profiles[0].scheduler_name);
+    let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
+    let now = Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO };
+    let small = node("n1").allocatable("cpu", "2").allocatable("pods", "10").build();
+    scheduler.handle(now, Input::Node(Notification::Added(Arc::new(small))));
+    for pod in [
+        pod("fits").request("cpu", "1"),
+        pod("large").request("cpu", "4"),
+        pod("gated").gate("example.com/gate"),
+        pod("foreign").scheduler("another"),
+    ] {
+        let pod = if pod.clone().build().name.as_ref() == "foreign" { pod } else { pod.scheduler(&name) };
+        scheduler.handle(now, Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
+    }
+    while scheduler.schedule_one(now, &mut NoCalls) {}
+    scheduler
+}
+
+#[test]
+fn the_dump_has_every_node_with_its_pods_and_every_pod_that_waits() {
+    let scheduler = scheduler();
+    let nodes = dump::nodes(&scheduler.node_views());
+    for line in [
+        "Node name: n1",
+        "Deleted: false",
+        "Scheduled Pods(number: 1):",
+        "name: fits, namespace: default, uid: fits, phase: Pending, nominated node: , assumed",
+    ] {
+        assert!(nodes.lines().any(|found| found == line), "{line} in {nodes}");
+    }
+    let queue = scheduler.queue_view();
+    assert_eq!(dump::summary(&queue), "activeQ:0; backoffQ:0; unschedulablePods:2");
+    let pods = dump::pods(&queue);
+    assert!(pods.contains("name: large, namespace: default, uid: large, phase: Pending, nominated node: "));
+}
+
+#[test]
+fn the_same_as_json_says_where_each_pod_is_and_why() {
+    let scheduler = scheduler();
+    let cache = json::cache(&scheduler.node_views());
+    assert_eq!((&cache["nodeCount"], &cache["assumedPodCount"]), (&1.into(), &1.into()));
+    assert_eq!(cache["nodes"][0]["requested"]["milliCPU"], 1000);
+    assert_eq!(cache["nodes"][0]["pods"][0]["pod"], "default/fits");
+    let queue = json::queue(&scheduler.queue_view());
+    assert_eq!(queue["bindings"][0]["stage"], "Binding");
+    assert_eq!(queue["unschedulablePods"][0]["pod"], "default/large");
+    assert_eq!(
+        queue["unschedulablePods"][0]["unschedulablePlugins"],
+        serde_json::json!(["NodeResourcesFit"])
+    );
+    assert_eq!(queue["unschedulablePods"][0]["firstAttemptAt"], "2026-01-01T00:00:00Z");
+    assert_eq!(queue["gated"][0]["gatingPlugin"], "SchedulingGates");
+}
+
+#[test]
+fn what_the_informers_hold_is_compared_by_name_and_uid() {
+    let cached = scheduler().known_objects();
+    assert_eq!(Mismatch::between(&cached, &cached), Mismatch::default());
+    assert_eq!(cached.pods.len(), 4, "pods of other schedulers are known, too");
+    let mut held = cached.clone();
+    held.nodes.insert("n2".into());
+    held.nodes.remove("n1");
+    held.pods.remove(&"large".into());
+    held.pods.insert("new".into());
+    let mismatch = Mismatch::between(&held, &cached);
+    let one = |name: &str| BTreeSet::from([name.to_owned()]);
+    assert_eq!((mismatch.missed_pods.clone(), mismatch.redundant_pods.clone()), (one("new"), one("large")));
+    assert_eq!(mismatch.missed_nodes.first().map(|name| &**name), Some("n2"));
+    assert_eq!(mismatch.redundant_nodes.first().map(|name| &**name), Some("n1"));
+    assert_eq!(mismatch.len(), 4);
+    assert_eq!(mismatch.and(&Mismatch::default()).len(), 0, "what has settled meanwhile does not count");
+    assert_eq!(mismatch.and(&mismatch), mismatch);
+}

@@ -1,0 +1,275 @@
+//! Follows the configuration file: other profiles are taken over while scheduling goes on.
+//!
+//! A file is read anew when its text has changed, as when the kubelet swaps a mounted ConfigMap. What is wrong with it is
+//! logged once, and the last good one stays.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::Text;
+use supercargo_scheduler::{BuildError, Scheduler};
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval_at};
+
+use crate::api::full_text;
+use crate::config::{Config, ConfigErrors};
+use crate::options::scheduler_options;
+use crate::owner::{Mailbox, ReconfigureError};
+
+/// The configuration at work, and how it came about.
+#[derive(Clone, Debug)]
+pub(crate) struct Generation {
+    /// The configuration.
+    pub(crate) config: Arc<Config>,
+    /// How many there have been; the first is the one that the process started with.
+    pub(crate) number: u64,
+    /// How many files have been refused since the start.
+    pub(crate) failures: u64,
+}
+
+impl Generation {
+    /// The first.
+    pub(crate) fn first(config: Arc<Config>) -> Self {
+        Self { config, number: 1, failures: 0 }
+    }
+}
+
+/// Why a file is not taken over.
+#[derive(Debug, Error)]
+enum ReloadError {
+    /// It has errors.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// It says something else where only a restart helps.
+    #[error("{} cannot change while supercargo runs; restart it, or undo the change", .0.join(", "))]
+    NeedsRestart(Vec<&'static str>),
+    /// No scheduler can be made from it.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The scheduler refuses it.
+    #[error(transparent)]
+    Refused(#[from] ReconfigureError),
+}
+
+/// What follows a file.
+pub(crate) struct Reload<L> {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Reads it, with everything that stands above it, such as flags.
+    pub(crate) load: L,
+    /// How often it is looked at.
+    pub(crate) period: Duration,
+    /// Where the scheduler is.
+    pub(crate) mailbox: Mailbox,
+    /// Tells of what is at work.
+    pub(crate) generations: watch::Sender<Generation>,
+}
+
+impl<L: Fn() -> Result<Config, ConfigErrors>> Reload<L> {
+    /// Follows the file, for good. `read` is its text when the process started; `watched` are the kinds that are watched
+    /// already, and `watch` has more of them watched and returns when they are known.
+    pub(crate) async fn follow<W: Future<Output = ()>>(
+        self,
+        read: Option<Vec<u8>>,
+        mut watched: BTreeSet<Text>,
+        watch: impl Fn(Vec<Text>) -> W,
+    ) {
+        let mut seen = read;
+        let mut ticks = interval_at(tokio::time::Instant::now() + self.period, self.period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // While the kubelet swaps a volume there is nothing for a moment, and an empty file is being written.
+            let Some(text) = self.read().await.filter(|text| !text.is_empty()) else { continue };
+            if seen.as_ref() == Some(&text) {
+                continue;
+            }
+            seen = Some(text);
+            match self.reload(&mut watched, &watch).await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.generations.send_modify(|generation| generation.failures += 1);
+                    let file = self.path.display();
+                    tracing::error!("{file} has changed and is not taken over: {}", full_text(&error));
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Option<Vec<u8>> {
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || std::fs::read(path).ok()).await.ok()?
+    }
+
+    async fn reload<W: Future<Output = ()>>(
+        &self,
+        watched: &mut BTreeSet<Text>,
+        watch: &impl Fn(Vec<Text>) -> W,
+    ) -> Result<(), ReloadError> {
+        let config = (self.load)()?;
+        let fixed = fixed_parts(&self.generations.borrow().config, &config);
+        if !fixed.is_empty() {
+            return Err(ReloadError::NeedsRestart(fixed));
+        }
+        let options = scheduler_options(&config);
+        let resources = Scheduler::new(options.clone())?.resources();
+        let unwatched: Vec<_> = resources.into_iter().filter(|kind| !watched.contains(kind)).collect();
+        if !unwatched.is_empty() {
+            // A plugin that saw none of its objects would decide as if there were none.
+            watch(unwatched.clone()).await;
+            watched.extend(unwatched);
+        }
+        self.mailbox.reconfigure(options).await?;
+        self.generations.send_modify(|generation| {
+            generation.config = Arc::new(config);
+            generation.number += 1;
+        });
+        let number = self.generations.borrow().number;
+        tracing::info!(generation = number, "{} has changed and is taken over", self.path.display());
+        Ok(())
+    }
+}
+
+/// The parts of the configuration that differ and cannot be swapped: connections, watches and the lease stand by them.
+fn fixed_parts(running: &Config, new: &Config) -> Vec<&'static str> {
+    let parts = [
+        ("clientConnection", running.client_connection == new.client_connection),
+        ("extenders", running.extenders == new.extenders),
+        ("leaderElection", running.leader_election == new.leader_election),
+        ("delayCacheUntilActive", running.delay_cache_until_active == new.delay_cache_until_active),
+    ];
+    parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use supercargo_scheduler::{Effect, NoCalls};
+    use tempfile::NamedTempFile;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::config::Catalog;
+    use crate::owner::{CarryOut, Driver, Message, Owner, StopOnDrop};
+
+    const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+    struct Idle;
+
+    impl CarryOut for Idle {
+        fn carry_out(&mut self, _effect: Effect) {}
+
+        fn has_room(&self) -> bool {
+            true
+        }
+    }
+
+    /// A scheduler that follows a file.
+    struct Bed {
+        file: NamedTempFile,
+        generations: watch::Receiver<Generation>,
+        mailbox: Mailbox,
+        watched: watch::Receiver<Vec<Text>>,
+        follower: JoinHandle<()>,
+        _stop: StopOnDrop,
+    }
+
+    impl Drop for Bed {
+        fn drop(&mut self) {
+            self.follower.abort();
+        }
+    }
+
+    impl Bed {
+        fn new(text: &str) -> Self {
+            let file = NamedTempFile::new().unwrap();
+            std::fs::write(&file, format!("{HEAD}{text}")).unwrap();
+            let path = file.path().to_owned();
+            let of_load = path.clone();
+            let load = move || Config::load(&of_load, &Catalog::in_tree());
+            let config = load().unwrap();
+            let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
+            let watched = scheduler.resources().into_iter().collect();
+            let (mailbox, messages) = Mailbox::new();
+            let driver = Driver::Plain(Box::new(scheduler));
+            let clock = Box::new(SystemClock::default());
+            let owner = Owner::new(driver, messages, Idle, Box::new(NoCalls), clock);
+            thread::spawn(move || owner.run());
+            let (sender, generations) = watch::channel(Generation::first(Arc::new(config)));
+            let (told, of_watched) = watch::channel(Vec::new());
+            let read = std::fs::read(&path).ok();
+            let period = Duration::from_millis(5);
+            let reload = Reload { path, load, period, mailbox: mailbox.clone(), generations: sender };
+            let follower = tokio::spawn(async move {
+                let watch = |kinds| std::future::ready(drop(told.send(kinds)));
+                reload.follow(read, watched, watch).await;
+            });
+            let _stop = StopOnDrop(mailbox.clone());
+            Self { file, generations, mailbox, watched: of_watched, follower, _stop }
+        }
+
+        /// The file says something else; returns what comes of it.
+        async fn write(&mut self, text: &str) -> Generation {
+            // As the kubelet does it: never half a file.
+            let next = NamedTempFile::new_in(self.file.path().parent().unwrap()).unwrap();
+            std::fs::write(&next, format!("{HEAD}{text}")).unwrap();
+            next.persist(self.file.path()).unwrap();
+            self.generations.changed().await.unwrap();
+            self.generations.borrow_and_update().clone()
+        }
+
+        async fn serves(&self, name: &'static str) -> bool {
+            self.mailbox.ask(move |scheduler| scheduler.is_responsible_for(name)).await.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
+        let mut bed = Bed::new("profiles: [{schedulerName: a}]");
+        assert!(bed.serves("a").await);
+        let second = bed.write("profiles: [{schedulerName: b}]").await;
+        assert_eq!((second.number, second.failures), (2, 0));
+        assert!(bed.serves("b").await && !bed.serves("a").await);
+        let refused = bed.write("profiles: [{schedulerNam: c}]").await;
+        assert_eq!((refused.number, refused.failures), (2, 1));
+        assert!(bed.serves("b").await, "the last good one stays");
+        let third = bed.write("profiles: [{schedulerName: a}]").await;
+        assert_eq!((third.number, third.failures), (3, 1));
+        assert!(bed.serves("a").await);
+        assert!(bed.watched.borrow().is_empty(), "the same plugins need no other kinds");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_swapped_needs_a_restart() {
+        let mut bed = Bed::new("profiles: [{schedulerName: a}]");
+        let refused = bed.write("profiles: [{schedulerName: b}]\nclientConnection: {qps: 7}").await;
+        assert_eq!((refused.number, refused.failures), (1, 1));
+        assert!(bed.serves("a").await);
+    }
+
+    #[tokio::test]
+    async fn kinds_that_only_new_plugins_need_are_watched_first() {
+        let without = "profiles: [{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}, \
+                       {name: PodTopologySpread}, {name: DefaultPreemption}, {name: VolumeBinding}, \
+                       {name: VolumeZone}, {name: NodeVolumeLimits}, {name: VolumeRestrictions}]}}}]";
+        let mut bed = Bed::new(without);
+        bed.write("profiles: [{}]").await;
+        let watched = bed.watched.borrow().clone();
+        assert!(watched.contains(&"PersistentVolume".into()), "{watched:?}");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_who_has_ended() {
+        let bed = Bed::new("profiles: [{schedulerName: a}]");
+        bed.mailbox.post(Message::Stop);
+        while bed.mailbox.ask(|_| ()).await.is_some() {}
+        let options = scheduler_options(&bed.generations.borrow().config);
+        assert_eq!(bed.mailbox.reconfigure(options).await, Err(ReconfigureError::Ended));
+    }
+}

@@ -1,0 +1,122 @@
+//! Who asks: by the word of a front proxy, by certificate, by token, in this order, as upstream has it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use serde_json::{Value, json};
+
+use super::answers::{Answers, Key};
+use super::review::{ReviewError, Reviewer};
+use super::trust::{Chain, Trust};
+use super::user::User;
+
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
+/// So many answers about tokens are kept. Each is a user with its groups, a few hundred bytes.
+const MOST_TOKENS: usize = 1024;
+
+/// Why it is not known who asks, although something was shown. Says nothing of a token.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Unknown(Vec<String>);
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+/// Finds out who asks.
+pub(super) struct Authenticator {
+    trust: Arc<Trust>,
+    reviewer: Arc<Reviewer>,
+    tokens: Answers<Option<Arc<User>>>,
+    token_time_to_live: Duration,
+}
+
+impl Authenticator {
+    pub(super) fn new(trust: Arc<Trust>, reviewer: Arc<Reviewer>, token_time_to_live: Duration) -> Self {
+        Self { trust, reviewer, tokens: Answers::new(MOST_TOKENS), token_time_to_live }
+    }
+
+    /// Who sends these headers and has shown these certificates; `None` when nothing says who. One thing that is believed is
+    /// enough, whatever else is shown.
+    pub(super) async fn user(
+        &self,
+        chain: &Chain,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<User>>, Unknown> {
+        let mut unknown = Unknown::default();
+        if !chain.is_empty() {
+            match self.of_certificate(chain, headers) {
+                Ok(user) => return Ok(Some(Arc::new(user.authenticated()))),
+                Err(reasons) => unknown.0.extend(reasons),
+            }
+        }
+        if let Some(token) = bearer_token(headers) {
+            match self.of_token(token).await {
+                Ok(Some(user)) => return Ok(Some(user)),
+                Ok(None) => unknown.0.push("no valid bearer token".to_owned()),
+                Err(error) => unknown.0.push(format!("bearer token: {error}")),
+            }
+        }
+        if unknown.0.is_empty() { Ok(None) } else { Err(unknown) }
+    }
+
+    fn of_certificate(&self, chain: &Chain, headers: &HeaderMap) -> Result<User, Vec<String>> {
+        let mut reasons = Vec::new();
+        if let Some(proxies) = self.trust.proxies() {
+            match proxies.user(chain, headers) {
+                Ok(Some(user)) => return Ok(user),
+                // The proxy asks for itself.
+                Ok(None) => {}
+                Err(reason) => reasons.push(format!("front proxy: {reason}")),
+            }
+        }
+        if let Some(clients) = self.trust.clients() {
+            match clients.verify(chain) {
+                Ok(()) => match chain.first().and_then(User::of_certificate) {
+                    Some(user) => return Ok(user),
+                    None => reasons.push("client certificate: it has no common name".to_owned()),
+                },
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(reasons)
+    }
+
+    async fn of_token(&self, token: &str) -> Result<Option<Arc<User>>, ReviewError> {
+        let ask = async {
+            let review = json!({
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenReview",
+                "spec": {"token": token},
+            });
+            let answer = self.reviewer.review(TOKEN_REVIEWS, &review).await?;
+            Ok((user_of(&answer), self.token_time_to_live))
+        };
+        self.tokens.get(Key::of(token.as_bytes()), ask).await
+    }
+}
+
+/// Whom a TokenReview names. One that cannot be read names nobody.
+fn user_of(review: &Value) -> Option<Arc<User>> {
+    let status = &review["status"];
+    if status["authenticated"] != true {
+        return None;
+    }
+    let user: User = serde_json::from_value(status["user"].clone()).ok()?;
+    (!user.name.is_empty()).then(|| Arc::new(user.authenticated()))
+}
+
+/// The token of a request, if it comes with one.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, rest) = value.split_once(' ')?;
+    let token = rest.split(' ').next().filter(|token| !token.is_empty())?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+#[cfg(test)]
+mod tests;

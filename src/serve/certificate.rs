@@ -1,0 +1,235 @@
+//! The certificate to serve with.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+
+use super::ServeError;
+use super::tls::provider;
+use crate::flags::ServingOptions;
+
+/// What the files in `--cert-dir` are called: as upstream's, so that those of kube-scheduler can be taken over.
+const PAIR_NAME: &str = "kube-scheduler";
+
+/// A certificate with its key, as PEM.
+#[derive(Clone, PartialEq, Eq)]
+struct Pair {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Pair {
+    /// Makes a certificate that nobody but ourselves has signed.
+    fn generate(hostname: &str) -> Result<Self, rcgen::Error> {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        // A machine may have a name that no certificate can have; then it is not in there.
+        if DnsName::try_from(hostname).is_ok()
+            && let Ok(name) = hostname.try_into()
+        {
+            params.subject_alt_names.push(SanType::DnsName(name));
+        }
+        params.distinguished_name.push(DnType::CommonName, "supercargo");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
+        Ok(Self { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+    }
+
+    /// What TLS makes of it. The error says nothing of what is there.
+    fn certified(&self) -> Result<CertifiedKey, String> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
+        let chain = chain.map_err(|error| format!("the certificate is not PEM: {error}"))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key);
+        let key = key.map_err(|error| format!("the key is not PEM: {error}"))?;
+        CertifiedKey::from_der(chain, key, &provider()).map_err(|error| error.to_string())
+    }
+}
+
+/// Where a pair is.
+#[derive(Clone, Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    fn of(options: &ServingOptions) -> Option<Self> {
+        if let (Some(certificate), Some(key)) = (&options.tls_cert_file, &options.tls_private_key_file) {
+            return Some(Self { certificate: certificate.clone(), key: key.clone() });
+        }
+        options.cert_dir.as_deref().map(Self::in_folder)
+    }
+
+    fn in_folder(folder: &Path) -> Self {
+        let file = |end| folder.join(format!("{PAIR_NAME}.{end}"));
+        Self { certificate: file("crt"), key: file("key") }
+    }
+
+    fn read(&self) -> Result<Pair, ServeError> {
+        let read = |path: &Path| {
+            fs::read(path).map_err(|error| ServeError::Certificate {
+                path: path.to_owned(),
+                problem: error.to_string(),
+            })
+        };
+        Ok(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? })
+    }
+
+    /// Makes a pair where there is none. Half of one is somebody's mistake, and reading it says so.
+    fn make_if_missing(&self, hostname: &str) -> Result<(), ServeError> {
+        if self.certificate.exists() || self.key.exists() {
+            return Ok(());
+        }
+        let pair = Pair::generate(hostname).map_err(ServeError::Generate)?;
+        for (path, pem) in [(&self.key, &pair.key), (&self.certificate, &pair.certificate)] {
+            write_private(path, pem).map_err(|error| ServeError::Certificate {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a new file that only its owner reads.
+fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(content)
+}
+
+/// The certificate that is served now.
+pub(super) struct Serving {
+    files: Option<Files>,
+    now: RwLock<(Pair, Arc<CertifiedKey>)>,
+}
+
+impl Serving {
+    /// Reads the files that are given, or makes a certificate.
+    pub(super) fn new(options: &ServingOptions, hostname: &str) -> Result<Self, ServeError> {
+        let files = Files::of(options);
+        let pair = match &files {
+            Some(files) => {
+                if options.tls_cert_file.is_none() {
+                    files.make_if_missing(hostname)?;
+                }
+                files.read()?
+            }
+            None => Pair::generate(hostname).map_err(ServeError::Generate)?,
+        };
+        let certified = certified(&pair, files.as_ref())?;
+        Ok(Self { files, now: RwLock::new((pair, certified)) })
+    }
+
+    /// Takes what the files have now, if it has changed and is a pair; else everything stays as it was.
+    pub(super) fn reload(&self) -> Result<(), ServeError> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let pair = files.read()?;
+        if self.now.read().0 == pair {
+            return Ok(());
+        }
+        let certified = certified(&pair, Some(files))?;
+        *self.now.write() = (pair, certified);
+        tracing::info!(certificate = %files.certificate.display(), "serving with a new certificate");
+        Ok(())
+    }
+}
+
+fn certified(pair: &Pair, files: Option<&Files>) -> Result<Arc<CertifiedKey>, ServeError> {
+    let path = files.map_or_else(PathBuf::new, |files| files.certificate.clone());
+    pair.certified().map(Arc::new).map_err(|problem| ServeError::Certificate { path, problem })
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the key.
+        f.debug_struct("Serving").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Serving {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.now.read().1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn served(serving: &Serving) -> CertificateDer<'static> {
+        serving.now.read().1.cert[0].clone()
+    }
+
+    fn options(folder: &Path) -> ServingOptions {
+        ServingOptions { cert_dir: Some(folder.to_owned()), ..ServingOptions::default() }
+    }
+
+    #[test]
+    fn without_files_each_process_makes_a_certificate_of_its_own() {
+        let new = || Serving::new(&ServingOptions::default(), "not a name!").unwrap();
+        let (one, two) = (new(), new());
+        assert_ne!(served(&one), served(&two));
+        one.reload().unwrap();
+        let named = Serving::new(&ServingOptions::default(), "machine.example").unwrap();
+        for name in [&b"localhost"[..], &b"machine.example"[..], &[127, 0, 0, 1]] {
+            assert!(served(&named).windows(name.len()).any(|part| part == name), "{name:?}");
+        }
+        assert!(!format!("{one:?}").contains("PRIVATE"));
+    }
+
+    #[test]
+    fn a_folder_is_filled_once_and_then_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("pki");
+        let one = Serving::new(&options(&below), "host").unwrap();
+        let two = Serving::new(&options(&below), "host").unwrap();
+        assert_eq!(served(&one), served(&two));
+        let mode = fs::metadata(below.join("kube-scheduler.key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+        fs::remove_file(below.join("kube-scheduler.key")).unwrap();
+        let error = Serving::new(&options(&below), "host").unwrap_err().to_string();
+        assert!(error.contains("kube-scheduler.key"), "{error}");
+    }
+
+    #[test]
+    fn files_that_change_are_taken_and_broken_ones_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let serving = Serving::new(&options(folder.path()), "host").unwrap();
+        let first = served(&serving);
+        let files = Files::in_folder(folder.path());
+        let pair = Pair::generate("host").unwrap();
+
+        // Halfway through a renewal the key is not the certificate's.
+        fs::write(&files.certificate, &pair.certificate).unwrap();
+        assert!(serving.reload().is_err());
+        assert_eq!(served(&serving), first);
+
+        fs::write(&files.key, &pair.key).unwrap();
+        serving.reload().unwrap();
+        let second = served(&serving);
+        assert_ne!(second, first);
+
+        fs::write(&files.key, "-----BEGIN hunter2").unwrap();
+        let error = serving.reload().unwrap_err().to_string();
+        assert!(error.contains("kube-scheduler.crt") && !error.contains("hunter2"), "{error}");
+        assert_eq!(served(&serving), second);
+    }
+}

@@ -1,0 +1,140 @@
+//! Health: checks by name, and what `/healthz`, `/livez` and `/readyz` say of them, in upstream's words.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::StatusCode;
+
+use super::text::{plain, plain_line};
+
+/// Whether something is well; else what is wrong with it. It must not wait for anything.
+pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What is checked where. A probe without a check has one that is always well, `ping`.
+#[derive(Clone, Default)]
+pub struct Checks {
+    /// For `/healthz`: kube-scheduler checks `leaderElection` here, if it takes part in one.
+    pub healthz: Probe,
+    /// For `/livez`.
+    pub livez: Probe,
+    /// For `/readyz`: kube-scheduler checks `leaderElection`, `shutdown` and `sched-handler-sync` here.
+    pub readyz: Probe,
+}
+
+/// The checks of one probe, in order.
+#[derive(Clone, Default)]
+pub struct Probe(Vec<(&'static str, Check)>);
+
+impl Probe {
+    /// Adds a check.
+    pub fn add(
+        &mut self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.0.push((name, Arc::new(check)));
+    }
+
+    /// These checks, or `ping`.
+    fn checks(&self) -> Vec<(&'static str, Check)> {
+        if self.0.is_empty() { vec![("ping", Arc::new(|| Ok(())))] } else { self.0.clone() }
+    }
+
+    /// What the probe says. `query` has what follows the `?`, as pairs: `verbose`, and checks to leave out as `exclude`.
+    pub(super) fn all(&self, name: &str, query: &[(String, String)]) -> Response {
+        let of = |key: &'static str| query.iter().filter(move |(name, _)| name == key);
+        let mut excluded: BTreeSet<&str> = of("exclude").map(|(_, check)| check.as_str()).collect();
+        let (mut report, mut failures) = (String::new(), Vec::new());
+        for (check, run) in self.checks() {
+            let line = if excluded.remove(check) {
+                format!("[+]{check} excluded: ok")
+            } else if let Err(problem) = run() {
+                failures.push(format!("{check}: {problem}"));
+                // Everybody may ask this; what is wrong is for those who may ask for the check itself.
+                format!("[-]{check} failed: reason withheld")
+            } else {
+                format!("[+]{check} ok")
+            };
+            report.push_str(&line);
+            report.push('\n');
+        }
+        if !excluded.is_empty() {
+            let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+            let names = names.join(",");
+            // Writing to a string does not fail.
+            let _ = writeln!(report, "warn: some health checks cannot be excluded: no matches for {names}");
+        }
+        if !failures.is_empty() {
+            tracing::info!(probe = name, failures = failures.join("; "), "health check failed");
+            return plain_line(StatusCode::INTERNAL_SERVER_ERROR, format!("{report}{name} check failed"));
+        }
+        if of("verbose").next().is_none() {
+            return plain(StatusCode::OK, "ok");
+        }
+        plain_line(StatusCode::OK, format!("{report}{name} check passed"))
+    }
+
+    /// What one check says; `None` when there is no such check.
+    pub(super) fn one(&self, name: &str) -> Option<Response> {
+        let (_, run) = self.checks().into_iter().find(|(check, _)| *check == name)?;
+        Some(match run() {
+            Ok(()) => plain(StatusCode::OK, "ok"),
+            Err(problem) => {
+                let text = format!("internal server error: {problem}");
+                plain_line(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn said(response: Response) -> (u16, String) {
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn query(text: &str) -> Vec<(String, String)> {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(a, b)| (a.into(), b.into()))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_probe_speaks_as_upstream_does() {
+        let mut probe = Probe::default();
+        assert_eq!(
+            said(probe.all("livez", &query("verbose"))).await,
+            (200, "[+]ping ok\nlivez check passed\n".into())
+        );
+        probe.add("shutdown", || Ok(()));
+        probe.add("sched-handler-sync", || Err("pods".to_owned()));
+        let failed = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n";
+        for (asked, status, text) in [
+            ("", 500, failed),
+            ("verbose", 500, failed),
+            ("exclude=sched-handler-sync", 200, "ok"),
+            (
+                "verbose&exclude=sched-handler-sync&exclude=x",
+                200,
+                "[+]shutdown ok\n[+]sched-handler-sync excluded: ok\n\
+                 warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n",
+            ),
+        ] {
+            assert_eq!(said(probe.all("readyz", &query(asked))).await, (status, text.to_owned()), "{asked}");
+        }
+        assert_eq!(said(probe.one("shutdown").unwrap()).await, (200, "ok".into()));
+        let one = said(probe.one("sched-handler-sync").unwrap()).await;
+        assert_eq!(one, (500, "internal server error: pods\n".into()));
+        assert!(probe.one("ping").is_none());
+    }
+}

@@ -1,0 +1,123 @@
+//! What is served where.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
+use futures::future::BoxFuture;
+use http::StatusCode;
+use serde_json::Value;
+
+use super::health::{Checks, Probe};
+use super::statusz::Statusz;
+use super::text::{self, answer, json, not_found, plain, plain_line};
+use crate::logs::LogLevel;
+
+/// The text format of Prometheus.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The largest body of a request, in bytes: a log level.
+const MOST_BODY: usize = 4096;
+
+/// Text that is made for each request.
+pub type TextPage = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
+/// JSON that is made for each request.
+pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
+
+/// What there is to serve.
+#[derive(Clone)]
+pub struct Endpoints {
+    /// `/healthz`, `/livez`, `/readyz`.
+    pub checks: Checks,
+    /// `/metrics`, in the text format of Prometheus.
+    pub metrics: TextPage,
+    /// `/metrics/resources`, in the same; empty while this is not the leader.
+    pub resource_metrics: TextPage,
+    /// `/configz`: the configuration in effect, a KubeSchedulerConfiguration.
+    pub configz: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// `/flagz`: lines of `name=value`.
+    pub flagz: Arc<dyn Fn() -> String + Send + Sync>,
+    /// What else there is for people who look for a fault, by path, as in `/debug/cache`.
+    pub debug: BTreeMap<&'static str, JsonPage>,
+    /// `/debug/flags/v`, which is not there without it: kube-scheduler serves it where profiling is on.
+    pub log_level: Option<LogLevel>,
+    /// The version whose features are emulated, for `/statusz`.
+    pub emulated_version: String,
+}
+
+impl Endpoints {
+    pub(super) fn into_routes(self) -> Router {
+        let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, emulated_version } =
+            self;
+        let mut routes = Router::new()
+            .route("/metrics", text_page(metrics))
+            .route("/metrics/resources", text_page(resource_metrics))
+            .route("/configz", get(async move || json(&serde_json::json!({"componentconfig": configz()}))))
+            .route("/flagz", get(async move || text::zpage("flags", &flagz())))
+            .route("/debug/pprof/{*profile}", get(no_profiles))
+            .route("/debug/pprof", get(no_profiles))
+            .merge(probe("healthz", checks.healthz))
+            .merge(probe("livez", checks.livez))
+            .merge(probe("readyz", checks.readyz));
+        let mut paths: Vec<&str> =
+            vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
+        paths.extend(debug.keys());
+        for (path, page) in debug {
+            routes = routes.route(path, get(async move || json(&page().await)));
+        }
+        if let Some(level) = log_level {
+            paths.push("/debug/flags/v");
+            routes = routes.route("/debug/flags/v", log_level_page(level));
+        }
+        paths.sort_unstable();
+        let statusz = Statusz::new(emulated_version, &paths);
+        routes
+            .route("/statusz", get(async move || text::zpage("statusz", &statusz.text())))
+            .fallback(async || not_found())
+            .layer(DefaultBodyLimit::max(MOST_BODY))
+    }
+}
+
+fn text_page(page: TextPage) -> MethodRouter {
+    get(async move || answer(StatusCode::OK, METRICS, page().await))
+}
+
+fn probe(name: &'static str, probe: Probe) -> Router {
+    let probe = Arc::new(probe);
+    let all = Arc::clone(&probe);
+    let all = async move |Query(query): Query<Vec<(String, String)>>| all.all(name, &query);
+    let one = async move |Path(check): Path<String>| probe.one(&check).unwrap_or_else(not_found);
+    // A `/` at the end is none of the path, as upstream has it.
+    Router::new()
+        .route(&format!("/{name}"), get(all.clone()))
+        .route(&format!("/{name}/"), get(all))
+        .route(&format!("/{name}/{{check}}"), get(one))
+}
+
+/// Says and sets what is logged: a number, as for `-v`, or what `--log-level` takes.
+fn log_level_page(level: LogLevel) -> MethodRouter {
+    let now = level.clone();
+    let set = async move |body: Bytes| {
+        let text = str::from_utf8(&body).map_err(|error| error.to_string());
+        match text.and_then(|text| level.set(text.trim()).map_err(|error| error.to_string())) {
+            Ok(()) => {
+                tracing::info!(level = level.text(), "what is logged was changed");
+                plain_line(StatusCode::OK, format!("logging {} from now on", level.text()))
+            }
+            Err(problem) => plain_line(StatusCode::BAD_REQUEST, problem),
+        }
+    };
+    let unsupported = async || {
+        let text = "unsupported http method: GET says what is logged, PUT sets it".to_owned();
+        plain_line(StatusCode::NOT_ACCEPTABLE, text)
+    };
+    get(async move || plain_line(StatusCode::OK, now.text())).put(set).fallback(unsupported)
+}
+
+async fn no_profiles() -> Response {
+    let text = "there are no Go profiles here: supercargo is no Go program\n";
+    plain(StatusCode::NOT_FOUND, text)
+}

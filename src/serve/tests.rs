@@ -1,0 +1,351 @@
+//! The whole server on loopback, with an API server that answers as told.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{HeaderMap, Method, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::testing::{self, access_review, token_review};
+use super::*;
+
+/// Everything that is served but health, each with the verb that it is asked for with.
+const GUARDED: &[&str] = &[
+    "/",
+    "/metrics",
+    "/metrics/resources",
+    "/configz",
+    "/flagz",
+    "/statusz",
+    "/debug/cache",
+    "/debug/flags/v",
+    "/debug/pprof/heap",
+    "/healthz/ping",
+    "/readyz/shutdown",
+    "/nothing",
+];
+
+/// Whoever comes with the token `reader` may read, with `writer` do everything, with `stranger` nothing; other tokens are none.
+fn reviews(review: &Value) -> (u16, Value) {
+    if let Some(token) = review["spec"]["token"].as_str() {
+        return token_review(["reader", "writer", "stranger"].contains(&token).then_some(token));
+    }
+    let spec = &review["spec"];
+    let verb = spec["nonResourceAttributes"]["verb"].as_str().unwrap_or_default();
+    access_review(spec["user"] == "writer" || spec["user"] == "reader" && verb != "put", "")
+}
+
+struct Bed {
+    api: testing::Server,
+    address: SocketAddr,
+    stop: CancellationToken,
+    served: JoinHandle<()>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    is_well: Arc<AtomicBool>,
+    /// A request to `/debug/slow` ends when there is room here.
+    slow: Arc<Semaphore>,
+    folder: TempDir,
+}
+
+struct Answered {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        Self::with(false).await
+    }
+
+    async fn with(http1_only: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let serving = ServingOptions {
+            bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            cert_dir: Some(folder.path().to_owned()),
+            disable_http2_serving: http1_only,
+            ..ServingOptions::default()
+        };
+        let api = testing::Server::default();
+        api.answer(reviews);
+        let setup = Setup {
+            serving: &serving,
+            authentication: &AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() },
+            authorization: &AuthorizationOptions::default(),
+            connection: &kube::Config::new("https://127.0.0.1:1/".parse().unwrap()),
+            hostname: "host",
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let server = Server::asking(api.api(), api.api(), listener, setup).await.unwrap();
+        let (address, stop) = (server.local_addr(), CancellationToken::new());
+        let (is_well, slow) = (Arc::new(AtomicBool::new(true)), Arc::new(Semaphore::new(0)));
+        let endpoints = endpoints(&is_well, &slow);
+        let served = tokio::spawn(server.serve(endpoints, stop.clone()));
+        let client = client(&fs::read(folder.path().join("kube-scheduler.crt")).unwrap());
+        Self { api, address, stop, served, client, is_well, slow, folder }
+    }
+
+    async fn request(&self, method: Method, path: &str, token: Option<&str>, body: &str) -> Answered {
+        let mut request = Request::builder().method(method).uri(format!("https://{}{path}", self.address));
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::from(body.to_owned())).unwrap();
+        let (head, body) = self.client.request(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answered {
+            status: head.status,
+            headers: head.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    async fn get(&self, path: &str, token: Option<&str>) -> Answered {
+        self.request(Method::GET, path, token, "").await
+    }
+}
+
+fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
+    let text = |text: &'static str| -> TextPage { Arc::new(move || async move { text.to_owned() }.boxed()) };
+    let mut checks = Checks::default();
+    let is_well = Arc::clone(is_well);
+    checks.readyz.add("shutdown", move || {
+        if is_well.load(Ordering::SeqCst) { Ok(()) } else { Err("process is shutting down".to_owned()) }
+    });
+    let slow = Arc::clone(slow);
+    let page = |page: JsonPage| page;
+    Endpoints {
+        checks,
+        metrics: text("scheduler_pending_pods 1\n"),
+        resource_metrics: text(""),
+        configz: Arc::new(|| json!({"kind": "KubeSchedulerConfiguration"})),
+        flagz: Arc::new(|| "secure-port=10259\n".to_owned()),
+        debug: BTreeMap::from([
+            ("/debug/cache", page(Arc::new(|| async { json!({"nodes": []}) }.boxed()))),
+            ("/debug/panic", page(Arc::new(|| async { panic!("on purpose") }.boxed()))),
+            (
+                "/debug/slow",
+                page(Arc::new(move || {
+                    let slow = Arc::clone(&slow);
+                    async move { json!(slow.acquire().await.is_ok()) }.boxed()
+                })),
+            ),
+        ]),
+        log_level: Some(crate::logs::LogLevel::detached("info")),
+        emulated_version: "1.36".to_owned(),
+    }
+}
+
+/// A client that believes this certificate, and keeps its connection.
+fn client(pem: &[u8]) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(tls::provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = hyper_rustls::HttpsConnectorBuilder::new();
+    let connector = connector.with_tls_config(config).https_only().enable_all_versions().build();
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+#[tokio::test]
+async fn nobody_gets_401_and_whoever_may_not_gets_403_on_everything_but_health() {
+    let bed = Bed::new().await;
+    for path in GUARDED {
+        for token in [None, Some("made-up")] {
+            let answered = bed.get(path, token).await;
+            assert_eq!(answered.status, 401, "{path}");
+            let body: Value = serde_json::from_str(&answered.body).unwrap();
+            assert_eq!((&body["kind"], &body["reason"]), (&json!("Status"), &json!("Unauthorized")));
+        }
+        let answered = bed.get(path, Some("stranger")).await;
+        assert_eq!(answered.status, 403, "{path}");
+        let body: Value = serde_json::from_str(&answered.body).unwrap();
+        let message = format!("forbidden: User \"stranger\" cannot get path \"{path}\"");
+        assert_eq!((&body["message"], &body["code"]), (&json!(message), &json!(403)));
+        assert!(![401, 403].contains(&bed.get(path, Some("reader")).await.status.as_u16()), "{path}");
+    }
+    for path in ["/healthz", "/livez", "/readyz"] {
+        for token in [None, Some("made-up"), Some("stranger")] {
+            let answered = bed.get(path, token).await;
+            assert_eq!((answered.status.as_u16(), answered.body.as_str()), (200, "ok"), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_path_says_what_it_is_for() {
+    for http1_only in [false, true] {
+        let bed = Bed::with(http1_only).await;
+        for (path, status, content_type, body) in [
+            ("/metrics", 200, "text/plain; version=0.0.4; charset=utf-8", "scheduler_pending_pods 1\n"),
+            ("/metrics/resources", 200, "text/plain; version=0.0.4; charset=utf-8", ""),
+            (
+                "/configz",
+                200,
+                "application/json",
+                r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}"#,
+            ),
+            ("/debug/cache", 200, "application/json", r#"{"nodes":[]}"#),
+            ("/debug/flags/v", 200, "text/plain; charset=utf-8", "info\n"),
+            ("/livez?verbose", 200, "text/plain; charset=utf-8", "[+]ping ok\nlivez check passed\n"),
+            ("/readyz/shutdown", 200, "text/plain; charset=utf-8", "ok"),
+            ("/readyz/ping", 404, "text/plain; charset=utf-8", "404 page not found\n"),
+            ("/nothing", 404, "text/plain; charset=utf-8", "404 page not found\n"),
+        ] {
+            let answered = bed.get(path, Some("reader")).await;
+            assert_eq!((answered.status.as_u16(), answered.body.as_str()), (status, body), "{path}");
+            let said = |name: &str| answered.headers[name].to_str().unwrap();
+            assert_eq!(said("content-type"), content_type, "{path}");
+            assert_eq!(said("cache-control"), "no-cache, private", "{path}");
+            assert_eq!(said("x-content-type-options"), "nosniff", "{path}");
+        }
+        for (path, part) in [
+            ("/flagz", "\n\nsecure-port=10259\n"),
+            ("/statusz", "Emulation version: 1.36\nPaths: /configz /debug/cache /debug/flags/v "),
+            ("/debug/pprof/heap", "no Go profiles"),
+        ] {
+            let answered = bed.get(path, Some("reader")).await;
+            assert!(answered.body.contains(part), "{path}: {}", answered.body);
+        }
+        bed.is_well.store(false, Ordering::SeqCst);
+        assert_eq!(bed.get("/readyz", None).await.status, 500);
+        assert_eq!(bed.get("/livez", None).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn the_log_level_is_set_by_whoever_may_write() {
+    let bed = Bed::new().await;
+    let put = async |token, body: &str| bed.request(Method::PUT, "/debug/flags/v", Some(token), body).await;
+    assert_eq!(put("reader", "4").await.status, 403);
+    for (body, now) in [("4", "debug"), ("0", "info"), ("warn,supercargo=debug\n", "warn,supercargo=debug")] {
+        assert_eq!(put("writer", body).await.status, 200);
+        assert_eq!(bed.get("/debug/flags/v", Some("reader")).await.body, format!("{now}\n"));
+    }
+    for wrong in ["", "loud=quiet=", "-1"] {
+        assert_eq!(put("writer", wrong).await.status, 400, "{wrong:?}");
+    }
+    assert_eq!(put("writer", &"x".repeat(1 << 20)).await.status, 413);
+    assert_eq!(bed.request(Method::POST, "/debug/flags/v", Some("writer"), "4").await.status, 406);
+    assert_eq!(bed.get("/debug/flags/v", Some("reader")).await.body, "warn,supercargo=debug\n");
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_answered_and_the_server_goes_on() {
+    let bed = Bed::new().await;
+    let answered = bed.get("/debug/panic", Some("reader")).await;
+    assert_eq!(answered.status, 500);
+    assert!(!answered.body.contains("on purpose"), "{}", answered.body);
+    assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
+}
+
+#[tokio::test]
+async fn without_the_api_server_nobody_passes_and_health_is_well() {
+    let bed = Bed::new().await;
+    assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
+    bed.api.answer(|_| (500, json!({})));
+    // What was asked before is known for a while.
+    assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
+    assert_eq!(bed.get("/configz", Some("reader")).await.status, 500);
+    assert_eq!(bed.get("/metrics", Some("writer")).await.status, 401);
+    assert_eq!(bed.get("/readyz", Some("writer")).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_under_way_at_the_end_is_answered() {
+    let bed = Bed::new().await;
+    let slow = bed.get("/debug/slow", Some("reader"));
+    let stop = async {
+        // It is under way once it is the only one that does not end.
+        while bed.api.requests().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        bed.stop.cancel();
+        while tokio::net::TcpStream::connect(bed.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!bed.served.is_finished());
+        bed.slow.add_permits(1);
+    };
+    let (answered, ()) = tokio::join!(slow, stop);
+    assert_eq!((answered.status.as_u16(), answered.body.as_str()), (200, "true"));
+    bed.served.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named_and_port_0_serves_nothing() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let mut serving = ServingOptions {
+        bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        secure_port: taken.local_addr().unwrap().port(),
+        ..ServingOptions::default()
+    };
+    let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let connection = kube::Config::new("https://127.0.0.1:1/".parse().unwrap());
+    let bind = async |serving: &ServingOptions, authentication: &AuthenticationOptions| {
+        let setup = Setup {
+            serving,
+            authentication,
+            authorization: &authorization,
+            connection: &connection,
+            hostname: "host",
+        };
+        Server::bind(setup).await
+    };
+    let error = bind(&serving, &authentication).await.err().unwrap().to_string();
+    assert!(error.contains(&taken.local_addr().unwrap().to_string()), "{error}");
+    serving.secure_port = 0;
+    assert!(bind(&serving, &authentication).await.unwrap().is_none());
+    // Nobody listens at port 1, and that is not tolerated.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let intolerant =
+        AuthenticationOptions { tolerate_lookup_failure: false, ..AuthenticationOptions::default() };
+    let setup = Setup {
+        serving: &serving,
+        authentication: &intolerant,
+        authorization: &authorization,
+        connection: &connection,
+        hostname: "host",
+    };
+    let error = Server::on(listener, setup).await.err().unwrap().to_string();
+    assert!(error.contains("extension-apiserver-authentication"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_changes_is_served_to_new_connections() {
+    let bed = Bed::new().await;
+    let other = tempfile::tempdir().unwrap();
+    let options = ServingOptions { cert_dir: Some(other.path().to_owned()), ..ServingOptions::default() };
+    Serving::new(&options, "host").unwrap();
+    for file in ["kube-scheduler.key", "kube-scheduler.crt"] {
+        fs::copy(other.path().join(file), bed.folder.path().join(file)).unwrap();
+    }
+    let pem = fs::read(other.path().join("kube-scheduler.crt")).unwrap();
+    let begun = std::time::Instant::now();
+    loop {
+        let request = Request::get(format!("https://{}/livez", bed.address)).body(Full::default()).unwrap();
+        // A new client, and so a new connection.
+        if client(&pem).request(request).await.is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "the new certificate is not served");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

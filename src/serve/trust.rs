@@ -1,0 +1,280 @@
+//! Whose certificates are believed: those of users, and those of proxies that say who the user is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::HeaderMap;
+use parking_lot::RwLock;
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+
+use super::ServeError;
+use super::review::{ReviewError, Reviewer};
+use super::tls::provider;
+use super::user::{Subject, User};
+use crate::flags::{AuthenticationOptions, RequestHeaderOptions};
+
+/// Where an API server says whose certificates it believes itself.
+pub(super) const CONFIG_MAP: &str =
+    "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+
+/// The certificates that a client has shown, its own first.
+pub(super) type Chain = [CertificateDer<'static>];
+
+/// Some authorities.
+pub(super) struct Authorities {
+    pem: String,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Authorities {
+    /// Reads PEM. The error is one that says nothing of what is there.
+    fn parse(pem: &str) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("not the certificate of an authority: {error}"))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider()).build();
+        let verifier = verifier.map_err(|error| format!("no certificates: {error}"))?;
+        Ok(Self { pem: pem.to_owned(), verifier })
+    }
+
+    /// Whether one of these has signed this certificate, for a client, and it holds now.
+    pub(super) fn verify(&self, chain: &Chain) -> Result<(), String> {
+        let (first, intermediates) = chain.split_first().ok_or("no certificate")?;
+        let verified = self.verifier.verify_client_cert(first, intermediates, UnixTime::now());
+        verified.map(drop).map_err(|error| format!("client certificate: {error}"))
+    }
+}
+
+/// A proxy that has found out who the user is, and says it in headers.
+pub(super) struct FrontProxy {
+    authorities: Authorities,
+    headers: RequestHeaders,
+}
+
+/// What such a proxy says where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct RequestHeaders {
+    /// The common names that such a proxy may have; none means any.
+    allowed_names: Vec<String>,
+    username: Vec<String>,
+    uid: Vec<String>,
+    groups: Vec<String>,
+    extra_prefixes: Vec<String>,
+}
+
+impl FrontProxy {
+    /// Whom the headers name, if it is a proxy that shows this certificate.
+    pub(super) fn user(&self, chain: &Chain, headers: &HeaderMap) -> Result<Option<User>, String> {
+        self.authorities.verify(chain)?;
+        let subject = chain.first().and_then(Subject::of);
+        let name = subject.as_ref().and_then(Subject::common_name).unwrap_or_default();
+        let allowed = &self.headers.allowed_names;
+        if !allowed.is_empty() && !allowed.iter().any(|of| of == name) {
+            return Err(format!("client certificate: {name:?} is no front proxy that may name users"));
+        }
+        Ok(self.headers.user(headers))
+    }
+}
+
+impl RequestHeaders {
+    fn user(&self, headers: &HeaderMap) -> Option<User> {
+        let first = |names: &[String]| all(headers, names).next().map(str::to_owned);
+        Some(User {
+            name: first(&self.username)?,
+            uid: first(&self.uid).unwrap_or_default(),
+            groups: all(headers, &self.groups).map(str::to_owned).collect(),
+            extra: self.extra(headers),
+        })
+    }
+
+    fn extra(&self, headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
+        let mut extra = BTreeMap::<String, Vec<String>>::new();
+        for prefix in self.extra_prefixes.iter().map(|prefix| prefix.to_ascii_lowercase()) {
+            for (name, value) in headers {
+                let (Some(key), Ok(value)) = (name.as_str().strip_prefix(&prefix), value.to_str()) else {
+                    continue;
+                };
+                let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
+                extra.entry(key).or_default().push(value.to_owned());
+            }
+        }
+        extra
+    }
+}
+
+/// The values of these headers, without empty ones.
+fn all<'a>(headers: &'a HeaderMap, names: &'a [String]) -> impl Iterator<Item = &'a str> {
+    let values = names.iter().flat_map(|name| headers.get_all(name.as_str()));
+    values.filter_map(|value| value.to_str().ok()).filter(|value| !value.is_empty())
+}
+
+impl From<&RequestHeaderOptions> for RequestHeaders {
+    fn from(options: &RequestHeaderOptions) -> Self {
+        Self {
+            allowed_names: options.allowed_names.clone(),
+            username: options.username_headers.clone(),
+            uid: options.uid_headers.clone(),
+            groups: options.group_headers.clone(),
+            extra_prefixes: options.extra_header_prefixes.clone(),
+        }
+    }
+}
+
+/// Where PEM comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    File(PathBuf),
+    /// The ConfigMap of the API server.
+    Cluster,
+    Nowhere,
+}
+
+impl Source {
+    fn of(file: Option<&Path>, skip_lookup: bool) -> Self {
+        match file {
+            Some(file) => Self::File(file.to_owned()),
+            None if skip_lookup => Self::Nowhere,
+            None => Self::Cluster,
+        }
+    }
+}
+
+/// Who is believed now. What cannot be read any more stays as it was.
+pub(super) struct Trust {
+    clients_from: Source,
+    proxies_from: Source,
+    headers: RequestHeaders,
+    clients: Believed<Authorities>,
+    proxies: Believed<FrontProxy>,
+}
+
+type Believed<T> = RwLock<Option<Arc<T>>>;
+
+impl Trust {
+    /// Reads the files that are given. Those who are believed by the cluster come with [`lookup`](Self::lookup).
+    pub(super) fn new(options: &AuthenticationOptions) -> Result<Self, ServeError> {
+        let header_file = options.request_header.client_ca_file.as_deref();
+        let trust = Self {
+            clients_from: Source::of(options.client_ca_file.as_deref(), options.skip_lookup),
+            proxies_from: Source::of(header_file, options.skip_lookup),
+            headers: RequestHeaders::from(&options.request_header),
+            clients: Believed::default(),
+            proxies: Believed::default(),
+        };
+        trust.read_files()?;
+        Ok(trust)
+    }
+
+    pub(super) fn clients(&self) -> Option<Arc<Authorities>> {
+        self.clients.read().clone()
+    }
+
+    pub(super) fn proxies(&self) -> Option<Arc<FrontProxy>> {
+        self.proxies.read().clone()
+    }
+
+    /// Whether the cluster is asked.
+    pub(super) fn needs_lookup(&self) -> bool {
+        [&self.clients_from, &self.proxies_from].contains(&&Source::Cluster)
+    }
+
+    /// Reads the files again.
+    pub(super) fn read_files(&self) -> Result<(), ServeError> {
+        let read = |path: &Path| {
+            let error = |problem| ServeError::ClientAuthority { path: path.to_owned(), problem };
+            std::fs::read_to_string(path).map_err(|problem| error(problem.to_string()))
+        };
+        let named = |path: &Path| {
+            let path = path.to_owned();
+            move |problem| ServeError::ClientAuthority { path, problem }
+        };
+        if let Source::File(path) = &self.clients_from {
+            self.believe_clients(&read(path)?).map_err(named(path))?;
+        }
+        if let Source::File(path) = &self.proxies_from {
+            self.believe_proxies(&read(path)?, &self.headers).map_err(named(path))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the cluster again.
+    pub(super) async fn lookup(&self, reviewer: &Reviewer) -> Result<(), LookupError> {
+        let map = reviewer.read(CONFIG_MAP).await?;
+        let data = &map["data"];
+        let broken = |problem| LookupError::Malformed(problem);
+        if self.clients_from == Source::Cluster
+            && let Some(pem) = data["client-ca-file"].as_str()
+        {
+            self.believe_clients(pem).map_err(broken)?;
+        }
+        if self.proxies_from == Source::Cluster
+            && let Some(pem) = data["requestheader-client-ca-file"].as_str()
+        {
+            let list = |key| {
+                names(&data[key]).map_err(|problem| LookupError::Malformed(format!("{key}: {problem}")))
+            };
+            let headers = RequestHeaders {
+                allowed_names: list("requestheader-allowed-names")?,
+                username: list("requestheader-username-headers")?,
+                uid: list("requestheader-uid-headers")?,
+                groups: list("requestheader-group-headers")?,
+                extra_prefixes: list("requestheader-extra-headers-prefix")?,
+            };
+            self.believe_proxies(pem, &headers).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    fn believe_clients(&self, pem: &str) -> Result<(), String> {
+        if self.clients().is_none_or(|now| now.pem != pem) {
+            *self.clients.write() = Some(Arc::new(Authorities::parse(pem)?));
+            tracing::info!("certificates of clients are believed anew");
+        }
+        Ok(())
+    }
+
+    fn believe_proxies(&self, pem: &str, headers: &RequestHeaders) -> Result<(), String> {
+        if self.proxies().is_none_or(|now| now.authorities.pem != pem || now.headers != *headers) {
+            let authorities = Authorities::parse(pem)?;
+            *self.proxies.write() = Some(Arc::new(FrontProxy { authorities, headers: headers.clone() }));
+            tracing::info!("certificates of front proxies are believed anew");
+        }
+        Ok(())
+    }
+}
+
+/// Why the cluster did not say whom it believes.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// It was not read.
+    #[error("{0}")]
+    Unread(String),
+    /// It was read and is not what it should be.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+impl From<ReviewError> for LookupError {
+    fn from(error: ReviewError) -> Self {
+        Self::Unread(error.to_string())
+    }
+}
+
+/// A list that is JSON in a string, as API servers write it. What is not there is empty.
+fn names(list: &Value) -> Result<Vec<String>, String> {
+    match list.as_str() {
+        Some(text) if !text.is_empty() => serde_json::from_str(text).map_err(|error| error.to_string()),
+        _ => Ok(Vec::new()),
+    }
+}

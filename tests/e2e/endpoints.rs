@@ -1,0 +1,166 @@
+//! Who may ask the endpoints for what, on a real API server; and that kube-scheduler's answers are the same.
+
+mod bed;
+mod upstream;
+
+use std::fs;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use self::bed::bed_or_skip;
+use crate::support::eventually;
+
+/// Everything that is served but health.
+const GUARDED: &[&str] = &[
+    "/",
+    "/metrics",
+    "/metrics/resources",
+    "/configz",
+    "/flagz",
+    "/statusz",
+    "/debug/cache",
+    "/debug/flags/v",
+    "/debug/pprof/heap",
+    "/healthz/ping",
+    "/livez/ping",
+    "/readyz/shutdown",
+    "/nothing",
+];
+const OPEN: &[&str] = &["/healthz", "/livez", "/readyz"];
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[test]
+fn tokens_pass_where_a_role_says_so_and_nowhere_else() {
+    let Some(bed) = bed_or_skip() else { return };
+    let (reader, stranger) = (bed.account("token-reader"), bed.account("token-stranger"));
+    bed.allow("token-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    let server = bed.serve("supercargo", &bed.options());
+    let client = server.client(None);
+    for path in GUARDED {
+        for token in [None, Some("made-up")] {
+            assert_eq!(client.get(path, token).status, 401, "{path}");
+        }
+        let answered = client.get(path, Some(&stranger));
+        assert_eq!(answered.status, 403, "{path}");
+        let user = "system:serviceaccount:default:token-stranger";
+        let body: Value = serde_json::from_str(&answered.body).unwrap();
+        assert_eq!(body["message"], format!("forbidden: User {user:?} cannot get path {path:?}"));
+        let expected = if *path == "/metrics" { 200 } else { 403 };
+        assert_eq!(client.get(path, Some(&reader)).status, expected, "{path}");
+        // The group system:masters.
+        let admin = client.get(path, Some(bed.plane.token("admin").unwrap())).status;
+        assert!(![401, 403].contains(&admin), "{path}: {admin}");
+    }
+    assert_eq!(client.get("/metrics", Some(&reader)).body, "a_metric 1\n");
+    let post = client.try_send(Method::POST, "/metrics", Some(&reader), "").unwrap();
+    assert_eq!(post.status, 403, "it may only read");
+    for path in OPEN {
+        for token in [None, Some("made-up"), Some(&*stranger)] {
+            let answered = client.get(path, token);
+            assert_eq!((answered.status, answered.body.as_str()), (200, "ok"), "{path}");
+        }
+    }
+}
+
+#[test]
+fn client_certificates_of_the_clusters_authority_are_believed_once_it_is_looked_up() {
+    let Some(bed) = bed_or_skip() else { return };
+    bed.allow_user("certificate-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    let server = bed.serve("supercargo", &bed.options());
+    let status = |name: &str, group: Option<&str>, path: &str| {
+        server.client(Some(&bed.authority.client(name, group))).get(path, None).status
+    };
+    let looked_up = || (status("certificate-reader", None, "/metrics") == 200).then_some(());
+    eventually("the authority is looked up", PATIENCE, looked_up, String::new);
+    assert_eq!(status("certificate-reader", None, "/configz"), 403);
+    assert_eq!(status("certificate-stranger", None, "/metrics"), 403);
+    assert_eq!(status("certificate-root", Some("system:masters"), "/configz"), 200);
+    let other = bed::Authority::new();
+    let strange = other.client("certificate-root", Some("system:masters"));
+    assert_eq!(server.client(Some(&strange)).get("/metrics", None).status, 401);
+    assert_eq!(server.client(Some(&strange)).get("/livez", None).status, 200);
+}
+
+#[test]
+fn without_what_the_role_allows_nobody_is_known_or_allowed() {
+    let Some(bed) = bed_or_skip() else { return };
+    let reader = bed.account("needs-reader");
+    bed.allow("needs-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    let may = |user: &str, group: &str, resource: &str| {
+        bed.allow_user(user, &json!([{"apiGroups": [group], "resources": [resource], "verbs": ["create"]}]));
+    };
+    may("only-tokens", "authentication.k8s.io", "tokenreviews");
+    may("only-access", "authorization.k8s.io", "subjectaccessreviews");
+    let get = |server: &bed::Served, token| server.client(None).get("/metrics", Some(token)).status;
+
+    let server = bed.serve("only-tokens", &bed.options());
+    assert_eq!(get(&server, &reader), 500, "whether it may is not known");
+    let server = bed.serve("only-access", &bed.options());
+    assert_eq!(get(&server, &reader), 401, "who it is is not known");
+    // Neither may look up the cluster's authorities, and that is a reason not to start if one says so.
+    let jane = bed.authority.client("jane", Some("system:masters"));
+    assert_eq!(server.client(Some(&jane)).get("/metrics", None).status, 401);
+    let mut intolerant = bed.options();
+    intolerant.authentication.tolerate_lookup_failure = false;
+    let error = bed.try_serve("only-access", &intolerant).err().unwrap();
+    assert!(error.contains("extension-apiserver-authentication") && error.contains("403"), "{error}");
+    bed.try_serve("supercargo", &intolerant).unwrap();
+}
+
+#[test]
+fn files_for_authorities_take_the_clusters_place_and_are_followed() {
+    let Some(bed) = bed_or_skip() else { return };
+    let (first, second) = (bed::Authority::new(), bed::Authority::new());
+    let file = bed.folder.path().join("followed-ca.crt");
+    fs::write(&file, &first.pem).unwrap();
+    let mut options = bed.options();
+    options.authentication.client_ca_file = Some(file.clone());
+    let server = bed.serve("supercargo", &options);
+    let status = |authority: &bed::Authority| {
+        let root = authority.client("root", Some("system:masters"));
+        server.client(Some(&root)).get("/metrics", None).status
+    };
+    assert_eq!((status(&first), status(&second), status(&bed.authority)), (200, 401, 401));
+    fs::write(&file, "not PEM").unwrap();
+    fs::write(&file, &second.pem).unwrap();
+    eventually(
+        "the new authority is believed",
+        PATIENCE,
+        || (status(&second) == 200).then_some(()),
+        String::new,
+    );
+    assert_eq!(status(&first), 401);
+}
+
+#[test]
+fn neither_tokens_nor_what_is_asked_beside_the_path_are_logged() {
+    let Some(bed) = bed_or_skip() else { return };
+    let token = bed.account("logged");
+    let (server, log) = bed.serve_logged("supercargo", &bed.options());
+    let client = server.client(None);
+    assert_eq!(client.get("/metrics?password=hunter2", Some(&token)).status, 403);
+    assert_eq!(client.get("/configz", Some("made-up-secret")).status, 401);
+    drop(server);
+    let log = log.text();
+    for said in ["/metrics", "status=403", "/configz", "status=401"] {
+        assert!(log.contains(said), "{said} should be in\n{log}");
+    }
+    let own = fs::read_to_string(bed.plane.kubeconfig("supercargo").unwrap()).unwrap();
+    assert!(own.contains(bed.plane.token("supercargo").unwrap()));
+    for secret in [&token, "made-up-secret", "hunter2", bed.plane.token("supercargo").unwrap()] {
+        assert!(!log.contains(secret), "{secret} is in\n{log}");
+    }
+}
+
+#[test]
+fn when_the_api_server_is_away_nobody_passes_and_health_is_well() {
+    // Nobody listens there.
+    let server = bed::serve_nowhere();
+    let client = server.client(None);
+    assert_eq!(client.get("/metrics", Some("any")).status, 401);
+    assert_eq!(client.get("/metrics", None).status, 401);
+    assert_eq!(client.get("/readyz", Some("any")).status, 200);
+}

@@ -1,0 +1,279 @@
+//! A control plane whose API server knows an authority for client certificates, and servers of ours beside it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::thread::JoinHandle;
+
+use futures::FutureExt as _;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair,
+};
+use serde_json::{Value, json};
+use supercargo::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
+use supercargo::serve::{Checks, Endpoints, Server, Setup, TextPage};
+use supercargo_controlplane::{ControlPlane, Method, Options, User, assets_or_skip};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::{Cluster, Https, Identity, eventually};
+
+use super::PATIENCE;
+
+/// The role of every cluster that lets its authorities be looked up.
+const READER: &str = "extension-apiserver-authentication-reader";
+
+/// The control plane that the tests of this module share.
+pub(super) struct Bed {
+    pub(super) plane: ControlPlane,
+    cluster: Mutex<Cluster>,
+    /// Signs certificates that the API server believes.
+    pub(super) authority: Authority,
+    pub(super) folder: TempDir,
+}
+
+/// The control plane, or `None` where there can be none.
+pub(super) fn bed_or_skip() -> Option<&'static Bed> {
+    static BED: OnceLock<Bed> = OnceLock::new();
+    assets_or_skip()?;
+    Some(BED.get_or_init(Bed::start))
+}
+
+impl Bed {
+    fn start() -> Self {
+        let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+        let file = folder.path().join("client-ca.crt");
+        fs::write(&file, &authority.pem).unwrap();
+        let users = ["supercargo", "only-tokens", "only-access"].map(User::new).to_vec();
+        let apiserver_args = vec![format!("--client-ca-file={}", file.display())];
+        let plane = ControlPlane::start(Options { users, apiserver_args, ..Options::default() }).unwrap();
+        let cluster = Cluster::of(&plane);
+        cluster.allow_supercargo("supercargo");
+        let role = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/{READER}");
+        eventually("the cluster has its roles", PATIENCE, || cluster.find(&role), String::new);
+        let group = "rbac.authorization.k8s.io";
+        cluster.create(&json!({
+            "apiVersion": format!("{group}/v1"),
+            "kind": "RoleBinding",
+            "metadata": {"name": "supercargo", "namespace": "kube-system"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "supercargo"}],
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": READER},
+        }));
+        Self { plane, cluster: Mutex::new(cluster), authority, folder }
+    }
+
+    /// Makes a service account and gives its token.
+    pub(super) fn account(&self, name: &str) -> String {
+        let metadata = json!({"name": name, "namespace": "default"});
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+        self.cluster.lock().unwrap().create(&account);
+        let path = format!("/api/v1/namespaces/default/serviceaccounts/{name}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = self.plane.request(Method::Post, &path, Some(&request)).unwrap().json().unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Lets a service account do what these rules say.
+    pub(super) fn allow(&self, account: &str, rules: &Value) {
+        self.allow_user(&format!("system:serviceaccount:default:{account}"), rules);
+    }
+
+    /// Lets a user do what these rules say.
+    pub(super) fn allow_user(&self, user: &str, rules: &Value) {
+        self.cluster.lock().unwrap().allow(user, "endpoints", rules);
+    }
+
+    /// Loopback, a folder of its own for the certificate, and else the defaults.
+    pub(super) fn options(&self) -> ServeOptions {
+        ServeOptions::in_folder(self.folder.path())
+    }
+
+    /// Serves as this user.
+    pub(super) fn serve(&self, user: &str, options: &ServeOptions) -> Served {
+        self.try_serve(user, options).unwrap()
+    }
+
+    pub(super) fn try_serve(&self, user: &str, options: &ServeOptions) -> Result<Served, String> {
+        Served::start(Some(&self.plane.kubeconfig(user).unwrap()), options, None)
+    }
+
+    /// The same with everything logged.
+    pub(super) fn serve_logged(&self, user: &str, options: &ServeOptions) -> (Served, Log) {
+        let log = Log::default();
+        let kubeconfig = self.plane.kubeconfig(user).unwrap();
+        (Served::start(Some(&kubeconfig), options, Some(log.clone())).unwrap(), log)
+    }
+}
+
+/// Serves beside an API server that is not there.
+pub(super) fn serve_nowhere() -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = ServeOptions::in_folder(folder.path());
+    options.authentication.skip_lookup = true;
+    Served::start(None, &options, None).unwrap()
+}
+
+/// How to serve.
+#[derive(Clone, Default)]
+pub(super) struct ServeOptions {
+    pub(super) serving: ServingOptions,
+    pub(super) authentication: AuthenticationOptions,
+    pub(super) authorization: AuthorizationOptions,
+}
+
+impl ServeOptions {
+    fn in_folder(folder: &Path) -> Self {
+        let serving = ServingOptions {
+            bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            cert_dir: Some(tempfile::tempdir_in(folder).unwrap().keep()),
+            ..ServingOptions::default()
+        };
+        Self { serving, ..Self::default() }
+    }
+}
+
+/// A server that ends with this value.
+pub(super) struct Served {
+    port: u16,
+    certificate: String,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn start(kubeconfig: Option<&Path>, options: &ServeOptions, log: Option<Log>) -> Result<Self, String> {
+        let stop = CancellationToken::new();
+        let (kubeconfig, options, stopped) = (kubeconfig.map(Path::to_owned), options.clone(), stop.clone());
+        let (started, start) = mpsc::channel();
+        let folder = options.serving.cert_dir.clone().unwrap();
+        // One thread does everything, so that its log is all there is to log.
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let serve = runtime.block_on(async {
+                let connection = match &kubeconfig {
+                    Some(path) => supercargo::api::connect(Some(path)).await.unwrap(),
+                    None => kube::Config::new("https://127.0.0.1:1/".parse().unwrap()),
+                };
+                let setup = Setup {
+                    serving: &options.serving,
+                    authentication: &options.authentication,
+                    authorization: &options.authorization,
+                    connection: &connection,
+                    hostname: "machine.example",
+                };
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+                Server::on(listener, setup).await
+            });
+            let server = match serve {
+                Ok(server) => server,
+                Err(error) => return started.send(Err(error.to_string())).unwrap(),
+            };
+            started.send(Ok(server.local_addr().port())).unwrap();
+            let _logged = log.map(|log| {
+                let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+                tracing::subscriber::set_default(all.with_writer(log).finish())
+            });
+            runtime.block_on(server.serve(endpoints(), stopped));
+        });
+        let port = start.recv().unwrap()?;
+        let certificate = fs::read_to_string(folder.join("kube-scheduler.crt")).unwrap();
+        Ok(Self { port, certificate, stop, thread: Some(thread) })
+    }
+
+    /// A client of this server, which shows this.
+    pub(super) fn client(&self, identity: Option<&Identity>) -> Https {
+        Https::to(self.port, &self.certificate, identity)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap();
+        }
+    }
+}
+
+/// What a scheduler would give that has synced and is not elected.
+fn endpoints() -> Endpoints {
+    let text = |text: &'static str| -> TextPage { Arc::new(move || async move { text.to_owned() }.boxed()) };
+    let mut checks = Checks::default();
+    checks.readyz.add("shutdown", || Ok(()));
+    checks.readyz.add("sched-handler-sync", || Ok(()));
+    Endpoints {
+        checks,
+        metrics: text("a_metric 1\n"),
+        resource_metrics: text(""),
+        configz: Arc::new(|| json!({"kind": "KubeSchedulerConfiguration"})),
+        flagz: Arc::new(String::new),
+        debug: BTreeMap::from([("/debug/cache", Arc::new(|| async { json!({}) }.boxed()) as _)]),
+        log_level: None,
+        emulated_version: "1.36".to_owned(),
+    }
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// Signs certificates of clients.
+pub(super) struct Authority {
+    pub(super) pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(super) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate for a user of this name, in this group.
+    pub(super) fn client(&self, name: &str, group: Option<&str>) -> Identity {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Identity { certificate, key: key.serialize_pem() }
+    }
+}

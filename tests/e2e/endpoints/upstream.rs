@@ -1,0 +1,104 @@
+//! kube-scheduler answers alike.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::{fs, iter};
+
+use http::Method;
+use serde_json::{Value, json};
+use supercargo_controlplane::SchedulerOptions;
+
+use super::PATIENCE;
+use super::bed::{Bed, bed_or_skip};
+use crate::support::{Answered, Https, eventually};
+
+/// Starts kube-scheduler with its endpoints on a port that was free a moment ago.
+fn kube_scheduler(bed: &Bed) -> Https {
+    let folder = tempfile::tempdir_in(bed.folder.path()).unwrap().keep();
+    let kubeconfig = bed.plane.kubeconfig("system:kube-scheduler").unwrap();
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let extra_args = vec![
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--cert-dir={}", folder.display()),
+        format!("--authentication-kubeconfig={}", kubeconfig.display()),
+        format!("--authorization-kubeconfig={}", kubeconfig.display()),
+    ];
+    let options = SchedulerOptions {
+        scheduler_name: "nobody-asks-for-it".to_owned(),
+        extra_args,
+        ..SchedulerOptions::default()
+    };
+    let handle = bed.plane.start_kube_scheduler(&options).unwrap();
+    // It goes with the control plane.
+    std::mem::forget(handle);
+    let certificate = || fs::read_to_string(folder.join("kube-scheduler.crt")).ok();
+    let certificate = eventually("it has made a certificate", PATIENCE, certificate, String::new);
+    // The leaf is the first; the one who has signed it comes after it.
+    let client = Https::to(port, &certificate, None);
+    let ready =
+        || client.try_send(Method::GET, "/readyz", None, "").ok().filter(|answered| answered.status == 200);
+    let state = || format!("{:?}", client.try_send(Method::GET, "/readyz", None, ""));
+    eventually("it is ready", PATIENCE, ready, state);
+    client
+}
+
+/// What of an answer must be the same.
+fn told(answered: &Answered) -> (u16, &str, &str, &str, Value) {
+    let body = serde_json::from_str(&answered.body).unwrap_or_else(|_| json!(answered.body));
+    let header = |name| answered.header(name);
+    (answered.status, header("content-type"), header("cache-control"), header("x-content-type-options"), body)
+}
+
+#[test]
+fn kube_scheduler_gives_the_same_answers() {
+    let Some(bed) = bed_or_skip() else { return };
+    let theirs = kube_scheduler(bed);
+    let server = bed.serve("supercargo", &bed.options());
+    let ours = server.client(None);
+    let (reader, stranger) = (bed.account("compared-reader"), bed.account("compared-stranger"));
+    bed.allow("compared-reader", &json!([{"nonResourceURLs": ["*"], "verbs": ["get"]}]));
+
+    let health = [
+        "/healthz",
+        "/healthz?verbose",
+        "/livez?verbose",
+        "/readyz?verbose",
+        "/readyz?verbose&exclude=shutdown&exclude=x&exclude=a",
+    ];
+    for path in health {
+        assert_eq!(told(&ours.get(path, None)), told(&theirs.get(path, None)), "{path}");
+    }
+    for path in ["/livez/ping", "/readyz/shutdown", "/readyz/nothing", "/nothing"] {
+        let (ours, theirs) = (ours.get(path, Some(&reader)), theirs.get(path, Some(&reader)));
+        assert_eq!((ours.status, &ours.body), (theirs.status, &theirs.body), "{path}");
+    }
+    for (path, token) in
+        iter::zip(["/metrics", "/configz", "/livez/ping"], iter::repeat([&*stranger, "made-up"]))
+            .flat_map(|(path, tokens)| tokens.map(|token| (path, token)))
+    {
+        let (ours, theirs) = (ours.get(path, Some(token)), theirs.get(path, Some(token)));
+        // Go's own answers say their type less exactly than ours.
+        assert_eq!(told(&ours).4, told(&theirs).4, "{path}");
+        assert_eq!(ours.status, theirs.status, "{path}");
+    }
+    for path in ["/metrics", "/metrics/resources"] {
+        let (ours, theirs) = (ours.get(path, Some(&reader)), theirs.get(path, Some(&reader)));
+        assert_eq!((ours.status, theirs.status), (200, 200), "{path}");
+        let format = |answered: &Answered| {
+            answered.header("content-type").split("; charset").next().unwrap().to_owned()
+        };
+        assert_eq!(format(&ours), format(&theirs), "{path}");
+    }
+    let configuration = |client: &Https| -> Value {
+        serde_json::from_str(&client.get("/configz", Some(&reader)).body).unwrap()
+    };
+    let (ours_configuration, theirs_configuration) = (configuration(&ours), configuration(&theirs));
+    for configuration in [&ours_configuration, &theirs_configuration] {
+        assert_eq!(configuration.as_object().unwrap().keys().collect::<Vec<_>>(), ["componentconfig"]);
+        assert_eq!(configuration["componentconfig"]["kind"], "KubeSchedulerConfiguration");
+    }
+    // The one difference: see docs/deviations.md.
+    assert_eq!((ours.get("/metrics", None).status, theirs.get("/metrics", None).status), (401, 403));
+    let (ours, theirs) = (ours.get("/livez", Some("made-up")), theirs.get("/livez", Some("made-up")));
+    assert_eq!((ours.status, theirs.status), (200, 401));
+}

@@ -1,0 +1,160 @@
+//! Nodes that are not well, are to be emptied, or go.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scenario::{PATIENCE, Scenario, phase};
+use crate::support::{eventually, name_of, node_of};
+
+/// A pod that leaves a node as soon as that is not well.
+fn impatient(mut template: Value) -> Value {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let toleration =
+            json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0 });
+        template["spec"]["tolerations"].as_array_mut().unwrap().push(toleration);
+    }
+    template
+}
+
+#[test]
+fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_again() {
+    let Some(scenario) = Scenario::begin("conditions") else { return };
+    let nodes = scenario.nodes(2, 1000);
+    let (ill, well) = (&nodes[0], &nodes[1]);
+    let tainted = |expected: &[&str]| {
+        scenario.eventually(&format!("the node has the taints {expected:?}"), || {
+            let taints: BTreeSet<_> = scenario.taints(ill).into_iter().collect();
+            (taints == expected.iter().map(|taint| (*taint).to_owned()).collect()).then_some(())
+        });
+    };
+    // A pod that fits nowhere else.
+    let mut only_there = scenario.template("only-there", 100);
+    only_there["spec"]["nodeSelector"]["kubernetes.io/hostname"] = json!(ill);
+    scenario.report(ill, "DiskPressure", true);
+    tainted(&["node.kubernetes.io/disk-pressure:NoSchedule"]);
+    scenario.pod("only-there", &only_there);
+    let message = scenario.await_unschedulable("only-there");
+    assert!(message.contains("untolerated taint"), "{message}");
+    scenario.report(ill, "DiskPressure", false);
+    assert_eq!(scenario.await_bound("only-there"), *ill);
+
+    let template = impatient(scenario.template("web", 100));
+    scenario.workload("Deployment", "web", &template, &json!({ "replicas": 4 }));
+    scenario.await_running("web", 4);
+    scenario.report(ill, "Ready", false);
+    tainted(&["node.kubernetes.io/not-ready:NoExecute", "node.kubernetes.io/not-ready:NoSchedule"]);
+    scenario.eventually("all of them run on the node that is well", || {
+        let pods = scenario.pods_of("web");
+        let is_there = |pod: &Value| node_of(pod) == Some(well.as_str()) && phase(pod) == "Running";
+        (pods.len() == 4 && pods.iter().all(is_there)).then_some(())
+    });
+    // This one tolerates it for a while, as pods do that say nothing.
+    assert_eq!(scenario.await_running("only-there", 1).len(), 1);
+
+    scenario.report(ill, "Ready", true);
+    tainted(&[]);
+    only_there["metadata"]["labels"]["app"] = json!("again");
+    scenario.pod("again", &only_there);
+    assert_eq!(scenario.await_bound("again"), *ill);
+}
+
+#[test]
+fn a_node_is_drained_no_faster_than_the_disruption_budget_allows_and_what_it_had_runs_elsewhere() {
+    let Some(scenario) = Scenario::begin("drain") else { return };
+    let nodes = scenario.nodes(3, 1000);
+    scenario.workload("Deployment", "web", &scenario.template("web", 200), &json!({ "replicas": 6 }));
+    scenario.await_running("web", 6);
+    let budget = json!({ "minAvailable": 5, "selector": { "matchLabels": { "app": "web" } } });
+    scenario.create(&json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": { "name": "web" },
+        "spec": budget,
+    }));
+    let path = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/web", scenario.namespace);
+    scenario.eventually("the budget is worked out", || {
+        (scenario.cluster().get(&path)["status"]["disruptionsAllowed"] == 1).then_some(())
+    });
+    let drained = &nodes[0];
+    let node = format!("/api/v1/nodes/{drained}");
+    scenario.cluster().patch(&node, &json!({ "spec": { "unschedulable": true } }));
+    scenario.eventually("the node is tainted", || {
+        scenario
+            .taints(drained)
+            .contains(&"node.kubernetes.io/unschedulable:NoSchedule".to_owned())
+            .then_some(())
+    });
+
+    let mut refused = 0;
+    scenario.eventually("the node is empty", || {
+        let pods = scenario.pods_of("web");
+        let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
+        assert!(running >= 5, "{running} pods run");
+        let mut on_it = pods.iter().filter(|pod| node_of(pod) == Some(drained.as_str()));
+        for pod in on_it.clone() {
+            refused += usize::from(!evict(&scenario, name_of(pod)));
+        }
+        on_it.next().is_none().then_some(())
+    });
+    assert!(refused > 0, "the budget allowed all at once");
+    let pods = scenario.await_running("web", 6);
+    assert!(pods.iter().all(|pod| node_of(pod) != Some(drained.as_str())));
+
+    scenario.cluster().patch(&node, &json!({ "spec": { "unschedulable": false } }));
+    let web = format!("/apis/apps/v1/namespaces/{}/deployments/web", scenario.namespace);
+    scenario.scale(&web, 9);
+    let pods = scenario.await_running("web", 9);
+    assert!(pods.iter().any(|pod| node_of(pod) == Some(drained.as_str())), "nothing comes back");
+}
+
+/// Asks for an eviction; whether it was granted.
+fn evict(scenario: &Scenario, pod: &str) -> bool {
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": scenario.namespace } });
+    let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", scenario.namespace);
+    match scenario.cluster().request("POST", &path, Some(&eviction)) {
+        Ok(_) => true,
+        Err((404, _)) => true,
+        Err((429, _)) => {
+            // The budget is worked out anew when the next pod runs.
+            thread::sleep(Duration::from_millis(100));
+            false
+        }
+        Err(refusal) => panic!("{path}: {refusal:?}"),
+    }
+}
+
+#[test]
+fn what_was_on_a_machine_that_has_stopped_runs_elsewhere_and_its_pods_go_with_its_node() {
+    let Some(scenario) = Scenario::begin("node-loss") else { return };
+    let nodes = scenario.nodes(3, 1000);
+    let template = impatient(scenario.template("web", 150));
+    scenario.workload("Deployment", "web", &template, &json!({ "replicas": 6 }));
+    let pods = scenario.await_running("web", 6);
+    let lost = &nodes[2];
+    let were_there: Vec<_> =
+        pods.iter().filter(|pod| node_of(pod) == Some(lost.as_str())).map(name_of).collect();
+    assert_eq!(were_there.len(), 2, "{were_there:?}");
+
+    scenario.site.kubelets.stop(lost);
+    scenario.eventually("the node is unreachable", || {
+        scenario.taints(lost).contains(&"node.kubernetes.io/unreachable:NoExecute".to_owned()).then_some(())
+    });
+    let pods = scenario.await_running("web", 6);
+    assert!(pods.iter().all(|pod| node_of(pod) != Some(lost.as_str())));
+    // Nobody can say that they have ended, and nobody takes their place on that node.
+    let left = |what: &str, count: usize| {
+        let there = || {
+            let pods = scenario.pods();
+            let left = pods.iter().filter(|pod| were_there.contains(&name_of(pod))).count();
+            (left == count).then_some(())
+        };
+        eventually(what, PATIENCE, there, String::new);
+    };
+    left("the lost pods are about to go", 2);
+    scenario.delete_node(lost);
+    left("the lost pods are gone", 0);
+    assert_eq!(scenario.fill(1000).values().sum::<usize>(), 6);
+}

@@ -1,0 +1,294 @@
+//! What every test of the suite begins with: a namespace and nodes of its own.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::kubelets::lease;
+use super::site::Site;
+use crate::support::{Cluster, amount_of, eventually, name_of, node_of, say};
+
+/// How long a test waits for one thing. On a cluster with the usual settings a machine that stops is noticed after a minute, and
+/// what is bound to a node that is gone is collected after another.
+pub(super) const PATIENCE: Duration = Duration::from_mins(3);
+/// How long the end of a namespace may take, with all that is in it.
+const TIDYING: Duration = Duration::from_secs(60);
+/// The label of a scenario's nodes, and the taint that keeps others away: its value is the namespace.
+pub(super) const LABEL: &str = "supercargo.dev/e2e";
+
+/// A test's part of the cluster. It goes with this value.
+pub(super) struct Scenario {
+    pub(super) site: &'static Site,
+    pub(super) namespace: String,
+    name: &'static str,
+    began: Instant,
+    nodes: Mutex<Vec<String>>,
+    /// The paths of what belongs to no namespace.
+    globals: Mutex<Vec<String>>,
+}
+
+impl Scenario {
+    /// Begins, or not where there is no cluster.
+    pub(super) fn begin(name: &'static str) -> Option<Self> {
+        let site = Site::shared_or_skip()?;
+        // What an earlier run has left behind, if it was killed, is in nobody's way.
+        let namespace = format!("e2e-{name}-{:x}", Timestamp::now().as_millisecond() & 0xff_ffff);
+        site.cluster.namespace(&namespace);
+        let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+        let found = || site.cluster.find(&account);
+        eventually("the namespace has an account for its pods", PATIENCE, found, String::new);
+        let (nodes, globals) = (Mutex::default(), Mutex::default());
+        Some(Self { site, namespace, name, began: Instant::now(), nodes, globals })
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.site.cluster
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        say(&format!("suite, {}", self.name), self.began, text);
+    }
+
+    /// Waits for what the probe gives; a failure shows the pods.
+    pub(super) fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
+        eventually(what, PATIENCE, probe, || self.state())
+    }
+
+    /// So many nodes more, ready, each with so many thousandths of a CPU.
+    pub(super) fn nodes(&self, count: usize, cpu: u64) -> Vec<String> {
+        let first = self.nodes.lock().len();
+        let names: Vec<_> =
+            (first..first + count).map(|index| format!("{}-{index}", self.namespace)).collect();
+        for name in &names {
+            self.site.kubelets.add(name, cpu);
+            self.nodes.lock().push(name.clone());
+            self.cluster().create(&self.node(name, cpu));
+        }
+        // A new node is tainted until the node lifecycle controller has seen that it is ready.
+        let path = format!("/api/v1/nodes?labelSelector={LABEL}%3D{}", self.namespace);
+        self.eventually("the nodes have no taint but their own", || {
+            let nodes = self.cluster().list(&path);
+            let clean = |node: &&Value| node["spec"]["taints"].as_array().is_some_and(|all| all.len() == 1);
+            let new = |node: &&Value| names.iter().any(|name| name == name_of(node));
+            (nodes.iter().filter(new).filter(clean).count() == count).then_some(())
+        });
+        names
+    }
+
+    fn node(&self, name: &str, cpu: u64) -> Value {
+        let amounts = json!({ "cpu": format!("{cpu}m"), "memory": "16Gi", "pods": "110" });
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": { LABEL: self.namespace, "kubernetes.io/hostname": name },
+            },
+            "spec": { "taints": [{ "key": LABEL, "value": self.namespace, "effect": "NoSchedule" }] },
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
+            },
+        })
+    }
+
+    /// Has a node's kubelet report a condition.
+    pub(super) fn report(&self, node: &str, condition: &str, status: bool) {
+        let status = if status { "True" } else { "False" };
+        let mut conditions = vec![json!({ "type": condition, "status": status, "reason": "Reported" })];
+        if condition != "Ready" {
+            conditions.push(json!({ "type": "Ready", "status": "True", "reason": "KubeletReady" }));
+        }
+        let change = json!({ "status": { "conditions": conditions } });
+        self.cluster().patch(&format!("/api/v1/nodes/{node}/status"), &change);
+    }
+
+    /// The keys of a node's taints, but for the scenario's own.
+    pub(super) fn taints(&self, node: &str) -> Vec<String> {
+        let node = self.cluster().get(&format!("/api/v1/nodes/{node}"));
+        let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        let keys = taints
+            .filter_map(|taint| Some(format!("{}:{}", taint["key"].as_str()?, taint["effect"].as_str()?)));
+        keys.filter(|key| !key.starts_with(LABEL)).collect()
+    }
+
+    /// A node is no more.
+    pub(super) fn delete_node(&self, node: &str) {
+        self.delete(&format!("/api/v1/nodes/{node}"));
+        self.site.kubelets.remove(node);
+    }
+
+    /// Creates what belongs to no namespace; it goes with the scenario.
+    pub(super) fn create_global(&self, collection: &str, object: &Value) {
+        self.globals.lock().push(format!("{collection}/{}", name_of(object)));
+        self.cluster().create(object);
+    }
+
+    /// A pod template for the scheduler under test, on the scenario's nodes.
+    pub(super) fn template(&self, app: &str, cpu: u64) -> Value {
+        json!({
+            "metadata": { "labels": { "app": app } },
+            "spec": {
+                "schedulerName": "supercargo",
+                "nodeSelector": { LABEL: self.namespace },
+                "tolerations": [{ "key": LABEL, "value": self.namespace, "effect": "NoSchedule" }],
+                "containers": [{
+                    "name": "main",
+                    "image": "none",
+                    "resources": { "requests": { "cpu": format!("{cpu}m") } },
+                }],
+            },
+        })
+    }
+
+    /// Creates a workload: a Deployment, a StatefulSet, a DaemonSet or a ReplicaSet, with further fields of its spec.
+    pub(super) fn workload(&self, kind: &str, name: &str, template: &Value, more: &Value) -> String {
+        let mut spec = json!({ "selector": { "matchLabels": { "app": name } }, "template": template });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        self.create(
+            &json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": name }, "spec": spec }),
+        );
+        format!("/apis/apps/v1/namespaces/{}/{}s/{name}", self.namespace, kind.to_lowercase())
+    }
+
+    /// Creates a pod of a template.
+    pub(super) fn pod(&self, name: &str, template: &Value) {
+        let mut pod = template.clone();
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!(name);
+        self.create(&pod);
+    }
+
+    /// Creates an object in the scenario's namespace.
+    pub(super) fn create(&self, object: &Value) {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(self.namespace);
+        self.cluster().create(&object);
+    }
+
+    pub(super) fn scale(&self, workload: &str, replicas: usize) {
+        self.cluster().patch(workload, &json!({ "spec": { "replicas": replicas } }));
+    }
+
+    /// What there is at a path, deleted; nothing happens when there is nothing.
+    pub(super) fn delete(&self, path: &str) {
+        match self.cluster().request("DELETE", path, None) {
+            Ok(_) | Err((404, _)) => {}
+            Err(refusal) => panic!("DELETE {path}: {refusal:?}"),
+        }
+    }
+
+    pub(super) fn pods(&self) -> Vec<Value> {
+        self.cluster().pods(&self.namespace)
+    }
+
+    /// The pods of a workload that are not about to go.
+    pub(super) fn pods_of(&self, app: &str) -> Vec<Value> {
+        let stays = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_null();
+        let pods = self.pods().into_iter();
+        pods.filter(|pod| pod["metadata"]["labels"]["app"] == app && stays(pod)).collect()
+    }
+
+    /// Waits until a workload has exactly so many pods, and all run.
+    pub(super) fn await_running(&self, app: &str, count: usize) -> Vec<Value> {
+        self.eventually(&format!("{count} pods of {app} run"), || {
+            let pods: Vec<_> = self.pods_of(app).into_iter().filter(|pod| phase(pod) != "Failed").collect();
+            (pods.len() == count && pods.iter().all(|pod| phase(pod) == "Running")).then_some(pods)
+        })
+    }
+
+    /// Waits until a pod is bound, and says where.
+    pub(super) fn await_bound(&self, pod: &str) -> String {
+        self.eventually(&format!("pod {pod} is bound"), || {
+            let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.namespace);
+            Some(node_of(&self.cluster().find(&path)?)?.to_owned())
+        })
+    }
+
+    /// Waits until the API says why a pod has no node.
+    pub(super) fn await_unschedulable(&self, pod: &str) -> String {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.namespace);
+        self.eventually(&format!("pod {pod} is unschedulable"), || {
+            let pod = self.cluster().find(&path)?;
+            let conditions = pod["status"]["conditions"].as_array()?;
+            let said = conditions.iter().find(|condition| condition["reason"] == "Unschedulable")?;
+            Some(said["message"].as_str()?.to_owned())
+        })
+    }
+
+    /// Which scheduler says that it has placed a pod.
+    pub(super) fn scheduled_by(&self, pod: &str) -> String {
+        self.eventually(&format!("somebody says that pod {pod} is scheduled"), || {
+            let events = self.cluster().events(&self.namespace, pod);
+            let event = events.iter().find(|event| event["reason"] == "Scheduled")?;
+            Some(event["reportingController"].as_str()?.to_owned())
+        })
+    }
+
+    /// How many pods are on each node, and that no node has more CPU taken than it has.
+    pub(super) fn fill(&self, cpu: u64) -> BTreeMap<String, usize> {
+        let (mut counts, mut taken) = (BTreeMap::new(), BTreeMap::<String, u64>::new());
+        for pod in self.pods().iter().filter(|pod| !["Succeeded", "Failed"].contains(&phase(pod))) {
+            let Some(node) = node_of(pod) else { continue };
+            *counts.entry(node.to_owned()).or_default() += 1;
+            let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
+            *taken.entry(node.to_owned()).or_default() += amount_of(requests, "cpu");
+        }
+        for (node, taken) in taken {
+            assert!(taken <= cpu, "{node} has {cpu}m, and {taken}m are taken\n{}", self.state());
+        }
+        counts
+    }
+
+    fn state(&self) -> String {
+        let line = |pod: &Value| {
+            let status = &pod["status"];
+            let going = if pod["metadata"]["deletionTimestamp"].is_null() { "" } else { ", going" };
+            format!(
+                "{} on {:?}: {}{going}, nominated {}, {}",
+                name_of(pod),
+                node_of(pod),
+                phase(pod),
+                status["nominatedNodeName"],
+                status["conditions"]
+            )
+        };
+        let pods: Vec<String> = self.pods().iter().map(line).collect();
+        format!("{}: {} pods\n{}\n{}", self.namespace, pods.len(), pods.join("\n"), self.site.logs())
+    }
+}
+
+impl Drop for Scenario {
+    /// Leaves a cluster as it was, also when the test has failed.
+    fn drop(&mut self) {
+        let cluster = self.cluster();
+        let _ = cluster.request("DELETE", &format!("/api/v1/namespaces/{}", self.namespace), None);
+        // The kubelets have to let the pods go before their nodes do.
+        let began = Instant::now();
+        while began.elapsed() < TIDYING && !thread::panicking() && !self.pods().is_empty() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        for node in self.nodes.lock().iter() {
+            for path in [format!("/api/v1/nodes/{node}"), lease(node)] {
+                let _ = cluster.request("DELETE", &path, None);
+            }
+            self.site.kubelets.remove(node);
+        }
+        for path in self.globals.lock().iter() {
+            let _ = cluster.request("DELETE", path, None);
+        }
+        self.say("over");
+    }
+}
+
+pub(super) fn phase(pod: &Value) -> &str {
+    pod["status"]["phase"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,47 @@
+//! Two schedulers on the same nodes.
+
+use std::thread;
+
+use serde_json::json;
+
+use super::scenario::{Scenario, phase};
+use crate::support::{name_of, node_of};
+
+/// How much of either scheduler's pods are made.
+const EACH: usize = 30;
+
+#[test]
+fn beside_kube_scheduler_both_place_their_pods_on_the_same_nodes_and_at_rest_no_node_is_overfilled() {
+    let Some(scenario) = Scenario::begin("side-by-side") else { return };
+    // 64 places for 60 pods: towards the end both look at the same few nodes.
+    let nodes = scenario.nodes(8, 800);
+    let ours = scenario.template("ours", 100);
+    let mut theirs = scenario.template("theirs", 100);
+    theirs["spec"]["schedulerName"] = json!("default-scheduler");
+    thread::scope(|scope| {
+        for (app, template) in [("ours", &ours), ("theirs", &theirs)] {
+            let scenario = &scenario;
+            scope.spawn(move || scenario.workload("ReplicaSet", app, template, &json!({ "replicas": EACH })));
+        }
+    });
+    let pods = [scenario.await_running("ours", EACH), scenario.await_running("theirs", EACH)];
+    let counts = scenario.fill(800);
+    assert_eq!(counts.values().sum::<usize>(), 2 * EACH);
+    for (pods, scheduler) in pods.iter().zip(["supercargo", "default-scheduler"]) {
+        assert_eq!(scenario.scheduled_by(name_of(&pods[0])), scheduler);
+        let used = nodes.iter().filter(|node| pods.iter().any(|pod| node_of(pod) == Some(node.as_str())));
+        assert!(used.count() > 4, "{scheduler} used few nodes: {counts:?}");
+    }
+    // Two that chose one place at one moment are told apart by the kubelet; whoever lost was made again.
+    let failed = scenario.pods().iter().filter(|pod| phase(pod) == "Failed").count();
+    let refused = scenario.site.kubelets.refusals(&nodes);
+    assert_eq!(failed, refused, "pods have failed otherwise");
+    scenario.say(&format!("{refused} of {} places were taken twice at one moment", 2 * EACH + refused));
+
+    // What one gives back the other takes.
+    let path = |name: &str| format!("/apis/apps/v1/namespaces/{}/replicasets/{name}", scenario.namespace);
+    scenario.scale(&path("theirs"), 0);
+    scenario.scale(&path("ours"), 64);
+    scenario.await_running("ours", 64);
+    scenario.fill(800);
+}

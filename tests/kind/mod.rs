@@ -1,0 +1,165 @@
+//! The script that tries everything on kind, as far as it can be checked without Docker: what it says that it would do, what
+//! it does where stand-ins take the place of the programs that it calls, and what it leaves behind when a step fails.
+
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// What the script calls that is not part of any system.
+const PROGRAMS: [&str; 4] = ["docker", "kind", "kubectl", "cargo"];
+
+/// The image that is installed.
+fn image() -> String {
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/install.yaml");
+    let text = fs::read_to_string(manifests).unwrap();
+    let image = text.lines().find_map(|line| line.trim().strip_prefix("image: "));
+    image.unwrap().to_owned()
+}
+
+/// A folder with stand-ins, and a run of the script with them.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kind/stand-in");
+        for program in PROGRAMS {
+            symlink(&stand_in, folder.path().join(program)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn run(&self, args: &[&str], fail_at: &str) -> Output {
+        let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
+        let image = image();
+        let version = image.rsplit(':').next().unwrap();
+        Command::new("bash")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kind/run.sh"))
+            .args(args)
+            .env("PATH", path)
+            .env("CALLS", self.folder.path().join("calls"))
+            .env("VERSION", version)
+            .env("FAIL_AT", fail_at)
+            .env("LOGS", self.folder.path().join("logs"))
+            .env("TMPDIR", self.folder.path())
+            .env_remove("KIND_CLUSTER")
+            .env_remove("KIND_NODE_IMAGE")
+            .env_remove("OVERLAY")
+            .env_remove("KEEP")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// What was called, in order; the script's folder for its kubeconfig is called FOLDER.
+    fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The commands of a dry run: what is neither a heading nor a remark.
+fn commands(dry: &Output) -> Vec<String> {
+    let text = text(&dry.stdout);
+    let lines =
+        text.lines().filter(|line| !line.is_empty() && !line.starts_with("==") && !line.starts_with(' '));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_dry_run_calls_nothing_and_says_every_step_that_the_script_then_does() {
+    let dry = Bench::new();
+    let said = dry.run(&["--dry-run"], "");
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    assert_eq!(dry.calls(), Vec::<String>::new());
+    let said = commands(&said);
+
+    let real = Bench::new();
+    let done = real.run(&[], "");
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(text(&done.stdout).contains("== all of it held"));
+    let mut calls = real.calls().into_iter();
+    for command in &said {
+        // What the script's own functions call, and with which file, is not said.
+        let command =
+            command.strip_prefix("env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig ").unwrap_or(command);
+        let called = match command.split_once(' ') {
+            Some(("node_of" | "scheduled_by" | "nodes_of", what)) => {
+                calls.find(|call| call.starts_with("kubectl get") && call.contains(what))
+            }
+            _ => calls.find(|call| call == command),
+        };
+        assert!(
+            called.is_some(),
+            "it says that it would call `{command}` then, and does not: {:#?}",
+            real.calls()
+        );
+    }
+    assert!(said.len() > 25, "{said:#?}");
+}
+
+#[test]
+fn the_suite_runs_against_the_cluster_that_was_made_after_what_was_built_is_installed_there() {
+    let said = commands(&Bench::new().run(&["--dry-run"], ""));
+    let image = image();
+    let steps = [
+        format!("docker build --tag {image} "),
+        "kind create cluster --name supercargo-test --config manifests/kind/cluster.yaml".to_owned(),
+        format!("kind load docker-image {image} --name supercargo-test"),
+        "kubectl apply --kustomize manifests/overlays/kind".to_owned(),
+        "env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig cargo test --locked --test integration e2e::suite"
+            .to_owned(),
+        "kind delete cluster --name supercargo-test".to_owned(),
+    ];
+    let mut said = said.iter();
+    for step in steps {
+        assert!(said.any(|command| command.starts_with(&step)), "{step} is not there, or not in its place");
+    }
+}
+
+#[test]
+fn when_a_step_fails_the_logs_are_collected_the_cluster_goes_and_the_failure_is_told() {
+    for step in ["kubectl apply", "cargo test", "kubectl get pod supercargo-example"] {
+        let bench = Bench::new();
+        let output = bench.run(&[], step);
+        assert!(!output.status.success(), "{step}");
+        let calls = bench.calls();
+        let last = calls.iter().position(|call| call.starts_with("kind export logs")).expect(step);
+        assert!(
+            calls[last..].iter().any(|call| call == "kind delete cluster --name supercargo-test"),
+            "{step}"
+        );
+        assert!(!text(&output.stdout).contains("== all of it held"), "{step}");
+        assert!(bench.folder.path().join("logs/supercargo.log").is_file(), "{step}");
+    }
+}
+
+#[test]
+fn a_cluster_that_could_not_be_looked_for_or_made_is_no_reason_to_install_anything() {
+    for step in ["docker build", "kind create"] {
+        let bench = Bench::new();
+        assert!(!bench.run(&[], step).status.success(), "{step}");
+        assert!(!bench.calls().iter().any(|call| call.starts_with("kubectl apply")), "{step}");
+    }
+}
+
+#[test]
+fn its_workloads_are_for_the_scheduler_under_test_and_the_image_of_the_job_is_the_one_that_was_loaded() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kind/workloads.yaml");
+    let text = fs::read_to_string(path).unwrap();
+    let kinds = text.lines().filter(|line| line.starts_with("kind: ")).count();
+    let ours = text.lines().filter(|line| line.trim() == "schedulerName: supercargo").count();
+    assert_eq!((kinds, ours), (4, 4));
+    assert!(text.contains(&format!("image: {}\n", image())), "{}", image());
+}
