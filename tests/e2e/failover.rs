@@ -24,7 +24,7 @@ const RETRY_PERIOD: Duration = Duration::from_secs(2);
 const USERS: [&str; 2] = ["supercargo", "powerless"];
 const WITHIN: Duration = Duration::from_mins(2);
 
-/// One of several, which takes some ten seconds for all pods.
+/// One of several, which takes some twenty seconds for all pods.
 fn candidate_config() -> String {
     let mut config: Value = serde_json::from_str(&config(&["supercargo"])).unwrap();
     let seconds = |duration: Duration| format!("{}s", duration.as_secs());
@@ -34,7 +34,7 @@ fn candidate_config() -> String {
         "renewDeadline": seconds(RENEW_DEADLINE),
         "retryPeriod": seconds(RETRY_PERIOD),
     });
-    config["clientConnection"] = json!({"qps": 200, "burst": 50});
+    config["clientConnection"] = json!({"qps": 100, "burst": 50});
     config.to_string()
 }
 
@@ -59,6 +59,8 @@ impl Scene {
         let nodes: Vec<_> =
             (0..NODES).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect();
         cluster.create_all(&nodes);
+        cluster.create_all(&pods("p", PODS));
+        say(test, started, "nodes and pods are there");
         let sightings = cluster.watch_pods();
         let start = |user| {
             let config = candidate_config();
@@ -69,10 +71,8 @@ impl Scene {
         let second = start(USERS[1]);
         second.wait_for_log("informers and handlers have synced");
         second.wait_for_log("new leader elected");
-        cluster.create_all(&pods("p", PODS / 2));
         let scene = Self { test, started, cluster, sightings, first, second, plane };
-        scene.say("one leads, the other stands by, and pods come");
-        scene.cluster.create_all(&pods("q", PODS - PODS / 2));
+        scene.say("one leads, the other stands by");
         scene.first.eventually("it is in the middle of the work", WITHIN, || {
             (scene.sightings.bound() >= PODS / 10).then_some(())
         });
