@@ -67,9 +67,9 @@ impl Scene {
             Supercargo::start(&plane.kubeconfig(user).unwrap(), Some(&config), &["--leader-elect=true"])
         };
         let first = start(USERS[0]);
-        first.wait_for_log("scheduling begins");
+        first.wait_until_scheduling();
         let second = start(USERS[1]);
-        second.wait_for_log("informers and handlers have synced");
+        second.wait_until_synced();
         second.wait_for_log("new leader elected");
         let scene = Self { test, started, cluster, sightings, first, second, plane };
         scene.say("one leads, the other stands by");
@@ -178,7 +178,7 @@ fn a_leader_that_was_asleep_for_too_long_binds_nothing_more_and_ends() {
     let Some(mut scene) = Scene::set("asleep") else { return };
     scene.first.signal("STOP");
     let stopped_with = scene.sightings.bound();
-    scene.second.wait_for_log("scheduling begins");
+    scene.second.wait_until_scheduling();
     scene.second.eventually("the new leader is at work", WITHIN, || {
         (scene.sightings.bound() >= stopped_with + PODS / 10).then_some(())
     });
