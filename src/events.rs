@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::api::{Api, Call, CallError, Submission};
-use crate::footprint::Gauge;
+use crate::footprint::EventGauges;
 use object::{Count, Object, Whole};
 
 /// A series that has been quiet for this long is over.
@@ -116,14 +116,7 @@ struct Ended {
 pub(crate) struct Recorder {
     sender: mpsc::Sender<PodEvent>,
     lost: Arc<AtomicU64>,
-    held: Held,
-}
-
-/// How many series are followed, and how many writes wait.
-#[derive(Clone, Default)]
-struct Held {
-    series: Gauge,
-    writes: Gauge,
+    held: EventGauges,
 }
 
 impl Recorder {
@@ -134,9 +127,9 @@ impl Recorder {
         // When the writer has ended, so has the process.
     }
 
-    /// How many series are followed, and how many writes have not ended.
-    pub(crate) fn held(&self) -> (usize, usize) {
-        (self.held.series.get(), self.held.writes.get())
+    /// How much the writer holds.
+    pub(crate) fn gauges(&self) -> EventGauges {
+        self.held.clone()
     }
 
     /// How many have been lost, now and later. Keeping this does not keep the writer from ending.
@@ -158,14 +151,14 @@ pub(crate) struct Writer {
     hold: Option<Instant>,
     writes: JoinSet<Ended>,
     loss: Loss,
-    held: Held,
+    held: EventGauges,
 }
 
 impl Writer {
     pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
         let (sender, events) = mpsc::channel(HANDED_OVER);
         let loss = Loss::default();
-        let held = Held::default();
+        let held = EventGauges::default();
         let recorder = Recorder { sender, lost: Arc::clone(&loss.lost), held: held.clone() };
         let writer = Self {
             api,
@@ -435,9 +428,10 @@ mod tests {
         let (recorder, writer) = Writer::new(api, "host".into());
         tokio::spawn(writer.run());
         recorder.record(event("u1", "7", "why"));
+        let held = recorder.gauges();
         let after = async |time| {
             tokio::time::sleep(time).await;
-            recorder.held()
+            (held.series.get(), held.writes.get())
         };
         assert_eq!(after(QUIET - SWEEP).await, (1, 0));
         assert_eq!(after(3 * SWEEP).await, (0, 0));

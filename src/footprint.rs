@@ -5,35 +5,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
+use serde_json::Value;
 use supercargo_scheduler::Scheduler;
 
 use crate::events::Recorder;
-use crate::informers::Holdings;
+use crate::informers::{Holdings, Informers};
 use crate::owner::Mailbox;
 use crate::status_writer::Patches;
 
 /// How many of everything there are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Footprint {
-    /// What informers hold.
+struct Footprint {
     #[serde(flatten)]
-    pub(crate) holdings: Holdings,
-    /// What the scheduler holds.
+    holdings: Holdings,
     #[serde(flatten)]
-    pub(crate) decisions: Decisions,
+    decisions: Decisions,
     /// Warnings that may come again.
-    pub(crate) event_series: usize,
+    event_series: usize,
     /// Events that wait to be written.
-    pub(crate) event_writes: usize,
+    event_writes: usize,
     /// Pods with a condition or nomination that is to be written.
-    pub(crate) status_writes: usize,
+    status_writes: usize,
 }
 
 /// What the scheduler itself holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Decisions {
+struct Decisions {
     cached_nodes: usize,
     cached_pods: usize,
     assumed_pods: usize,
@@ -65,6 +64,13 @@ impl Decisions {
     }
 }
 
+/// How many series of warnings are followed, and how many writes have not ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventGauges {
+    pub(crate) series: Gauge,
+    pub(crate) writes: Gauge,
+}
+
 /// A number that a task keeps current for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauge(Arc<AtomicUsize>);
@@ -79,21 +85,41 @@ impl Gauge {
     }
 }
 
-/// Asks everybody how much they hold.
+/// Asks everybody how much they hold. It keeps nobody at work: writers end when nobody can give them anything any more.
 #[derive(Clone)]
 pub(crate) struct Surveyor {
-    pub(crate) mailbox: Mailbox,
-    pub(crate) holdings: Arc<dyn Fn() -> Holdings + Send + Sync>,
-    pub(crate) recorder: Recorder,
-    pub(crate) patches: Patches,
+    mailbox: Mailbox,
+    holdings: Arc<dyn Fn() -> Holdings + Send + Sync>,
+    events: EventGauges,
+    status_writes: Gauge,
 }
 
 impl Surveyor {
+    pub(crate) fn new(
+        mailbox: Mailbox,
+        informers: &Informers,
+        recorder: &Recorder,
+        patches: &Patches,
+    ) -> Self {
+        let holdings = Arc::new(informers.holdings());
+        Self { mailbox, holdings, events: recorder.gauges(), status_writes: patches.gauge() }
+    }
+
+    /// `/debug/footprint`
+    pub(crate) async fn json(&self) -> Value {
+        // It can always be written: it is a struct of numbers.
+        serde_json::to_value(self.survey().await).unwrap_or_default()
+    }
+
     /// `None` when the scheduler has ended.
-    pub(crate) async fn survey(&self) -> Option<Footprint> {
+    async fn survey(&self) -> Option<Footprint> {
         let decisions = self.mailbox.ask(Decisions::of).await?;
-        let (event_series, event_writes) = self.recorder.held();
-        let (holdings, status_writes) = ((self.holdings)(), self.patches.held());
-        Some(Footprint { holdings, decisions, event_series, event_writes, status_writes })
+        Some(Footprint {
+            holdings: (self.holdings)(),
+            decisions,
+            event_series: self.events.series.get(),
+            event_writes: self.events.writes.get(),
+            status_writes: self.status_writes.get(),
+        })
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
 }
 
 /// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Holdings {
     stored_pods: usize,

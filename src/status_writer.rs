@@ -51,8 +51,8 @@ impl Patches {
     }
 
     /// How many pods have a patch that waits or is under way.
-    pub(crate) fn held(&self) -> usize {
-        self.held.get()
+    pub(crate) fn gauge(&self) -> Gauge {
+        self.held.clone()
     }
 
     /// Drops the pod's patches that have not been sent, and waits for the one under way.

@@ -54,6 +54,10 @@ impl Supercargo {
         if !args.iter().any(|arg| arg.starts_with("--leader-elect")) {
             command.arg("--leader-elect=false");
         }
+        // Several of them would want the same port.
+        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
+            command.arg("--secure-port=0");
+        }
         if let Some(config) = config {
             let path = folder.path().join("config.yaml");
             fs::write(&path, config).unwrap();
