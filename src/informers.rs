@@ -171,21 +171,23 @@ impl Informers {
     }
 
     /// Waits until every handler has seen what exists, or `give_up` is cancelled.
-    async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
+    pub(crate) async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(give_up).await
     }
 
-    /// Lets the scheduler begin once every handler has seen what exists and then `leads` has come, unless `give_up` is cancelled
+    /// Lets the scheduler begin once every handler has seen what exists, which cancels `synced`, and then `leads` has come, unless `give_up` is cancelled
     /// before that.
     pub(crate) async fn begin_when_synced(
         &self,
         mailbox: &Mailbox,
         give_up: &CancellationToken,
+        synced: &CancellationToken,
         leads: impl Future<Output = ()>,
     ) {
         if !self.synced(give_up).await.is_synced() {
             return;
         }
+        synced.cancel();
         tracing::info!("informers and handlers have synced");
         if give_up.run_until_cancelled(leads).await.is_some() {
             // Everything that exists lies in the mailbox before this.

@@ -4,37 +4,44 @@
 //! not begin before this scheduler leads, and the fence lets no request pass while it does not.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fs::File;
 use std::future::pending;
 use std::io::{self, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use futures::FutureExt as _;
 use futures::future::OptionFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use supercargo_framework::Text;
 use supercargo_scheduler::record::Recorded;
 use supercargo_scheduler::{Input, Scheduler};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::served::Facts;
 use super::{Clients, rate_limit};
 use crate::api::Api;
 use crate::binder::Binder;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::election::{Candidacy, Elector, Fence, Loss, hostname};
+use crate::debugger::Debugger;
+use crate::election::{Candidacy, Elector, Fence, Leadership, Loss, hostname};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
+use crate::footprint::Surveyor;
 use crate::informers::{self, Informers};
 use crate::metrics::{Metrics, Sources};
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
+use crate::reload::{Generation, Reload};
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
 use crate::wire::{NodeKind, PodKind};
@@ -59,7 +66,22 @@ pub(super) struct Life {
     is_delayed: bool,
     events: JoinHandle<()>,
     statuses: JoinHandle<()>,
+    /// Cancelled when every handler has seen what exists.
+    synced: CancellationToken,
+    debugger: Debugger,
+    surveyor: Surveyor,
+    generations: watch::Sender<Generation>,
+    metrics: Arc<Metrics>,
     _stop: StopOnDrop,
+}
+
+/// A configuration file that may change, and how to read it.
+pub(super) struct Followed {
+    pub(super) path: PathBuf,
+    pub(super) period: Duration,
+    /// What it said before it was read for the first time.
+    pub(super) text: Option<Vec<u8>>,
+    pub(super) load: Box<dyn Fn() -> Result<Config> + Send + Sync>,
 }
 
 impl Life {
@@ -69,7 +91,7 @@ impl Life {
         clients: Clients,
         clock: Box<dyn Clock>,
         record: Option<&Path>,
-        metrics: &Metrics,
+        metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let Clients { server, watch, write, events, election, requests } = clients;
         let names: BTreeSet<_> =
@@ -104,7 +126,6 @@ impl Life {
             patches,
         };
         let backlog = shell.binder.backlog();
-        let owner = Owner::new(driver, messages, shell, calls, clock);
 
         let candidacy = fence.map(|fence| {
             let api = Api::over(election, None, false);
@@ -120,10 +141,19 @@ impl Life {
             backlog,
             events_lost,
         });
+        let surveyor = Surveyor::new(mailbox.clone(), &informers, &shell.recorder, &shell.patches);
+        let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
+        let owner = Owner::new(driver, messages, shell, calls, clock);
+        let (generations, _) = watch::channel(Generation::first(Arc::new(config.clone())));
         Ok(Self {
             informers,
             resources,
             mailbox,
+            synced: CancellationToken::new(),
+            debugger,
+            surveyor,
+            generations,
+            metrics,
             owner: tokio::task::spawn_blocking(move || owner.run()),
             candidacy,
             is_delayed: config.delay_cache_until_active,
@@ -133,9 +163,35 @@ impl Life {
         })
     }
 
+    /// What others may look at.
+    pub(super) fn facts(&self) -> Facts {
+        Facts {
+            leadership: self.candidacy.as_ref().map(Candidacy::leadership),
+            synced: self.synced.clone(),
+            debugger: self.debugger.clone(),
+            surveyor: self.surveyor.clone(),
+            generations: self.generations.subscribe(),
+        }
+    }
+
     /// Watches, waits for its turn and schedules until `stop` is cancelled. An error is the end.
-    pub(super) async fn run(&mut self, stop: &CancellationToken) -> Result<()> {
-        let Self { informers, resources, mailbox, owner, candidacy, is_delayed, .. } = self;
+    pub(super) async fn run(&mut self, followed: Option<Followed>, stop: &CancellationToken) -> Result<()> {
+        let Self {
+            informers,
+            resources,
+            mailbox,
+            owner,
+            candidacy,
+            is_delayed,
+            synced,
+            debugger,
+            generations,
+            metrics,
+            ..
+        } = self;
+        let (synced, debugger, generations) = (&*synced, &*debugger, &*generations);
+        let reported =
+            report(metrics, candidacy.as_ref().map(Candidacy::leadership), generations.subscribe());
         let informers = &*informers;
         // It begins to run for leader when this is first awaited.
         let leads = OptionFuture::from(candidacy.as_ref().map(Candidacy::lead)).map(drop).shared();
@@ -146,13 +202,21 @@ impl Life {
             informers.start();
             let not_served = informers.watch_objects(mailbox, resources, stop).await;
             tokio::join!(
-                informers.begin_when_synced(mailbox, stop, leads),
+                informers.begin_when_synced(mailbox, stop, synced, leads),
                 stop.run_until_cancelled(informers.watch_once_served(mailbox, not_served)),
+                stop.run_until_cancelled(async {
+                    synced.cancelled().await;
+                    let reload = followed
+                        .map(|followed| follow(followed, informers, resources, mailbox, generations, stop));
+                    tokio::join!(debugger.compare_by_itself(), OptionFuture::from(reload));
+                }),
             );
             stop.cancelled().await;
         };
         tokio::select! {
             () = until_stopped => Ok(()),
+            failure = debugger.on_signal() => Err(failure),
+            never = reported => match never {},
             failure = informers.failed() => bail!("an informer broke down: {failure}"),
             ended = owner => {
                 owner_result(ended)?;
@@ -201,6 +265,71 @@ impl Life {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// Takes over what a configuration file says when it has changed.
+async fn follow(
+    Followed { path, period, text, load }: Followed,
+    informers: &Informers,
+    resources: &[Text],
+    mailbox: &Mailbox,
+    generations: &watch::Sender<Generation>,
+    stop: &CancellationToken,
+) {
+    let reload = Reload { path, load, period, mailbox: mailbox.clone(), generations: generations.clone() };
+    let (sender, mut not_served) = mpsc::unbounded_channel();
+    let watch = |kinds: Vec<Text>| {
+        let sender = &sender;
+        async move {
+            // The other end is kept for as long as this.
+            let _ = sender.send(informers.watch_objects(mailbox, &kinds, stop).await);
+            informers.synced(stop).await;
+        }
+    };
+    let follow = reload.follow(text, resources.iter().cloned().collect(), watch);
+    let watch_once_served = async {
+        let mut waiting = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some(missing) = not_served.recv() => waiting.push(informers.watch_once_served(mailbox, missing)),
+                Some(()) = waiting.next() => {}
+            }
+        }
+    };
+    let ((), _never) = tokio::join!(follow, watch_once_served);
+}
+
+/// Counts who leads and which configuration is at work, for good.
+async fn report(
+    metrics: &Metrics,
+    mut leadership: Option<watch::Receiver<Leadership>>,
+    mut generations: watch::Receiver<Generation>,
+) -> Infallible {
+    let mut last = generations.borrow().clone();
+    loop {
+        if let Some(leadership) = &mut leadership {
+            let now = leadership.borrow_and_update();
+            metrics.leads(&now.lease, now.is_leader);
+        }
+        let now = generations.borrow_and_update().clone();
+        (last.number..now.number).for_each(|_| metrics.config_reloaded());
+        (last.failures..now.failures).for_each(|_| metrics.config_refused());
+        last = now;
+        tokio::select! {
+            () = changed(leadership.as_mut()) => {}
+            () = changed(Some(&mut generations)) => {}
+        }
+    }
+}
+
+/// Resolves when there is news, if ever.
+async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
+    if let Some(news) = news
+        && news.changed().await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 /// Resolves when the lease is lost, if ever.

@@ -1,6 +1,7 @@
 //! `supercargo run`: from the command line to a scheduler at work, and back.
 
 mod life;
+mod served;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,28 +11,36 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use kube::client::ClientBuilder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{ConnectError, client, connect_to};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Catalog, ClientConnection, Config};
+use crate::election::hostname;
 use crate::flags::Flags;
+use crate::logs::LogLevel;
 use crate::metrics::{Counting, Metrics, Requests};
 use crate::rate_limit::RateLimiter;
+use crate::serve::{Server, Setup};
 use crate::transport::Transport;
 
-use life::Life;
+use life::{Followed, Life};
 
 /// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
 const WATCH_SILENCE: Duration = Duration::from_mins(3);
+/// How long answers under way may take to end when everything else has.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Requests at once where only `qps` is set: kube-scheduler's default.
 const DEFAULT_BURST: u32 = 100;
 
 /// What `run` was asked for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct RunOptions {
     /// The flags.
     pub flags: Flags,
+    /// What is logged, to be changed while it runs.
+    pub log_level: LogLevel,
 }
 
 /// How a scheduler reaches its API server.
@@ -82,14 +91,48 @@ pub fn load_config(path: Option<&Path>, catalog: &Catalog) -> Result<Config> {
 pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
     let signalled = stop_signal()?;
-    let flags = &options.flags;
+    let RunOptions { flags, log_level } = options;
+    let followed = flags.misc.config.as_ref().filter(|_| !flags.misc.config_reload_period.is_zero());
+    // Before it is read for good, so that no change between the two is missed.
+    let text = followed.and_then(|path| std::fs::read(path).ok());
     let config = flags.configuration(catalog)?;
     let kubeconfig = config.client_connection.kubeconfig.as_deref();
     let connection = tokio::select! {
         connection = connect_to(flags.misc.master.as_ref(), kubeconfig) => connection?,
         () = signalled.cancelled() => return Ok(()),
     };
-    schedule(&config, connection, flags.misc.record.as_deref(), &signalled).await
+    let setup = Setup {
+        serving: &flags.serving,
+        authentication: &flags.authentication,
+        authorization: &flags.authorization,
+        connection: &connection,
+        hostname: &hostname(),
+    };
+    let server = Server::bind(setup).await?;
+    let clients = Clients::connect(connection)?;
+    let metrics = Metrics::new(&config);
+    let clock = Box::new(SystemClock::default());
+    let record = flags.misc.record.as_deref();
+    let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics)).await?;
+    let followed = followed.map(|path| {
+        let (flags, catalog) = (flags.clone(), catalog.clone());
+        let (path, period) = (path.clone(), flags.misc.config_reload_period);
+        Followed { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
+    });
+    let closing = CancellationToken::new();
+    let _close = closing.clone().drop_guard();
+    let serving = server.map(|server| {
+        let endpoints = life.facts().endpoints(metrics, flags.clone(), log_level, signalled.clone());
+        tokio::spawn(server.serve(endpoints, closing.clone()))
+    });
+    life.run(followed, &signalled).await?;
+    life.wind_down().await?;
+    closing.cancel();
+    if let Some(serving) = serving {
+        // Whoever still reads must not keep the process.
+        let _ = timeout(CLOSE_TIMEOUT, serving).await;
+    }
+    Ok(())
 }
 
 /// Schedules on this server until `stop` is cancelled, lets the bindings under way end, and returns.
@@ -111,7 +154,7 @@ pub async fn schedule_by(
     record: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    schedule_measured(config, clients, clock, record, &Metrics::new(config), stop).await
+    schedule_measured(config, clients, clock, record, Metrics::new(config), stop).await
 }
 
 /// The same, with what is counted for others to read.
@@ -120,11 +163,11 @@ pub async fn schedule_measured(
     clients: Clients,
     clock: Box<dyn Clock>,
     record: Option<&Path>,
-    metrics: &Metrics,
+    metrics: Arc<Metrics>,
     stop: &CancellationToken,
 ) -> Result<()> {
     let mut life = Life::new(config, clients, clock, record, metrics).await?;
-    life.run(stop).await?;
+    life.run(None, stop).await?;
     life.wind_down().await
 }
 

@@ -96,7 +96,7 @@ impl Ours {
                 connection.default_retry = false;
                 let clients = Clients::connect(connection).unwrap();
                 let clock = Box::new(SystemClock::default());
-                schedule_measured(&config, clients, clock, None, &counted, &stopped).await.unwrap();
+                schedule_measured(&config, clients, clock, None, counted, &stopped).await.unwrap();
             });
         });
         Self { runtime, metrics, stop, thread: Some(thread) }

@@ -192,7 +192,7 @@ impl Leashed {
             .args(["-c", LEASH, "leash"])
             .arg(&log)
             .arg(&program)
-            .args(["run", "--leader-elect=false", "--kubeconfig"])
+            .args(["run", "--leader-elect=false", "--secure-port=0", "--kubeconfig"])
             .arg(&kubeconfig)
             .arg("--config")
             .arg(&file)

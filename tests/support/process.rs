@@ -46,7 +46,7 @@ pub(crate) struct Supercargo {
 
 impl Supercargo {
     /// Starts `supercargo run` with this configuration (else the default one) and these further arguments. It is the only
-    /// scheduler, unless the arguments say something of leader election.
+    /// scheduler, unless the arguments say something of leader election, and serves nothing, unless they say where.
     pub(crate) fn start(kubeconfig: &Path, config: Option<&str>, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = command();
@@ -55,6 +55,10 @@ impl Supercargo {
             command.arg("--leader-elect=false");
         }
         // Several of them would want the same port.
+        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
+            command.arg("--secure-port=0");
+        }
+        // Many of them run at once on this machine.
         if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
             command.arg("--secure-port=0");
         }

@@ -110,7 +110,8 @@ fn ready(kubeconfig: &Path) -> Supercargo {
 
 /// Waits until it leads: the lease of one that was killed has to end first.
 fn await_lead(candidate: &Supercargo) {
-    candidate.eventually("it leads", PATIENCE, || candidate.log().contains("scheduling begins").then_some(()));
+    candidate
+        .eventually("it leads", PATIENCE, || candidate.log().contains("scheduling begins").then_some(()));
 }
 
 /// The pod that holds the lease, or any one where there is no lease.
