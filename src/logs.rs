@@ -49,7 +49,10 @@ impl LogLevel {
 
     /// Logs this from now on: what `--log-level` takes, or a number as for `-v`.
     pub fn set(&self, level: &str) -> Result<(), LevelError> {
-        let level = level.parse().map_or(level, level_of_verbosity);
+        let level = match level.parse() {
+            Ok(verbosity) => level_of_verbosity(verbosity),
+            Err(_) => level,
+        };
         (self.apply)(filter(level)?).map_err(LevelError::Gone)?;
         level.clone_into(&mut self.text.lock());
         Ok(())
