@@ -1,7 +1,7 @@
 //! What the program says of itself.
 
-use clap::{CommandFactory as _, Parser as _};
 use clap::ValueEnum as _;
+use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
 use super::{Cli, Command, completions};
@@ -51,7 +51,8 @@ fn what_the_command_line_says_is_told_by_flagz() {
     let cli = Cli::parse_from(["supercargo", "run", "--secure-port=1", "--client-ca-file=/ca.crt"]);
     let Command::Run(flags) = cli.command else { panic!("it is run") };
     let text = flags.flagz(&Config::default_with(&Catalog::in_tree()).unwrap());
-    for line in ["secure-port=1", "client-ca-file=/ca.crt", "authorization-webhook-cache-authorized-ttl=10s"] {
+    for line in ["secure-port=1", "client-ca-file=/ca.crt", "authorization-webhook-cache-authorized-ttl=10s"]
+    {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
 }
