@@ -53,7 +53,7 @@ impl Exposition {
                     "HELP" => {}
                     "TYPE" => {
                         assert!(family.kind.is_empty() && family.samples.is_empty(), "{line}");
-                        family.kind = rest.unwrap().to_owned();
+                        rest.unwrap().clone_into(&mut family.kind);
                     }
                     _ => panic!("what is {line:?}?"),
                 }

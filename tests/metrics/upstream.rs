@@ -200,9 +200,11 @@ fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
                 found.push(format!("{name} is said to be absent and is not"));
             }
             (Some(mine), _) => found.extend(family_differences(name, family, mine)),
-            (None, Some((absent, _))) => drop(used.insert(absent)),
+            (None, Some((absent, _))) => {
+                used.insert(absent);
+            }
             (None, None) => {
-                found.push(format!("{name} ({}, {:?}) is missing", family.kind, family.label_names()))
+                found.push(format!("{name} ({}, {:?}) is missing", family.kind, family.label_names()));
             }
         }
     }
@@ -253,7 +255,9 @@ fn label_values(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
                 let known =
                     VALUES.iter().find(|(of, it, known, _)| of == name && *it == label && known == value);
                 match known {
-                    Some(known) => drop(used.insert(known)),
+                    Some(known) => {
+                        used.insert(known);
+                    }
                     None => found.push(format!("only {whose} has {name}{{{label}={value:?}}}")),
                 }
             }
