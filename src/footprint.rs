@@ -51,7 +51,7 @@ impl Decisions {
         let (cached_pods, assumed_pods) = scheduler.cache().pod_counts();
         let tables = scheduler.table_stats();
         Self {
-            cached_nodes: scheduler.cache().nodes().len(),
+            cached_nodes: scheduler.cache().nodes().names().len(),
             cached_pods,
             assumed_pods,
             pending_pods: scheduler.pending_pods(),

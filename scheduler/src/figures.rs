@@ -56,7 +56,7 @@ impl Scheduler {
             queue: self.queue.lengths(),
             events_in_flight: events.map(|(event, count)| (event.to_string(), count)).collect(),
             rejected: rejected.collect(),
-            nodes: self.cache.nodes().len(),
+            nodes: self.cache.nodes().names().len(),
             pods,
             assumed_pods,
             bindings: self.bindings.len(),

@@ -225,16 +225,4 @@ pub(crate) fn stop_signal() -> Result<CancellationToken> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_in_the_address_is_not_logged() {
-        for (url, expected) in [
-            ("https://admin:hunter2@10.0.0.1:6443/", "https://10.0.0.1:6443"),
-            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-        ] {
-            assert_eq!(without_credentials(&url.parse().unwrap()), expected);
-        }
-    }
-}
+mod tests;

@@ -24,7 +24,7 @@ const RETRY_PERIOD: Duration = Duration::from_secs(2);
 const USERS: [&str; 2] = ["supercargo", "powerless"];
 const WITHIN: Duration = Duration::from_mins(2);
 
-/// One of several, which takes some ten seconds for all pods.
+/// One of several, which takes some twenty seconds for all pods.
 fn candidate_config() -> String {
     let mut config: Value = serde_json::from_str(&config(&["supercargo"])).unwrap();
     let seconds = |duration: Duration| format!("{}s", duration.as_secs());
@@ -34,7 +34,7 @@ fn candidate_config() -> String {
         "renewDeadline": seconds(RENEW_DEADLINE),
         "retryPeriod": seconds(RETRY_PERIOD),
     });
-    config["clientConnection"] = json!({"qps": 200, "burst": 50});
+    config["clientConnection"] = json!({"qps": 100, "burst": 50});
     config.to_string()
 }
 
@@ -59,20 +59,20 @@ impl Scene {
         let nodes: Vec<_> =
             (0..NODES).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect();
         cluster.create_all(&nodes);
+        cluster.create_all(&pods("p", PODS));
+        say(test, started, "nodes and pods are there");
         let sightings = cluster.watch_pods();
         let start = |user| {
             let config = candidate_config();
             Supercargo::start(&plane.kubeconfig(user).unwrap(), Some(&config), &["--leader-elect=true"])
         };
         let first = start(USERS[0]);
-        first.wait_for_log("scheduling begins");
+        first.wait_until_scheduling();
         let second = start(USERS[1]);
-        second.wait_for_log("informers and handlers have synced");
+        second.wait_until_synced();
         second.wait_for_log("new leader elected");
-        cluster.create_all(&pods("p", PODS / 2));
         let scene = Self { test, started, cluster, sightings, first, second, plane };
-        scene.say("one leads, the other stands by, and pods come");
-        scene.cluster.create_all(&pods("q", PODS - PODS / 2));
+        scene.say("one leads, the other stands by");
         scene.first.eventually("it is in the middle of the work", WITHIN, || {
             (scene.sightings.bound() >= PODS / 10).then_some(())
         });
@@ -178,7 +178,7 @@ fn a_leader_that_was_asleep_for_too_long_binds_nothing_more_and_ends() {
     let Some(mut scene) = Scene::set("asleep") else { return };
     scene.first.signal("STOP");
     let stopped_with = scene.sightings.bound();
-    scene.second.wait_for_log("scheduling begins");
+    scene.second.wait_until_scheduling();
     scene.second.eventually("the new leader is at work", WITHIN, || {
         (scene.sightings.bound() >= stopped_with + PODS / 10).then_some(())
     });

@@ -12,6 +12,7 @@ mod endpoints;
 mod events;
 mod extenders;
 mod failover;
+mod operations;
 mod outage;
 mod permissions;
 mod pressure;

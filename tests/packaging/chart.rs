@@ -119,7 +119,7 @@ fn every_value_of_the_pod_reaches_it() {
         "extraArgs": ["--log-level=debug"],
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
-        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}},
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
         "priorityClassName": "",
         "nodeSelector": {"a": "b"},
         "tolerations": [{"operator": "Exists"}],

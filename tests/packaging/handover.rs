@@ -56,7 +56,7 @@ fn the_lead_goes_from_kube_scheduler_to_supercargo_and_back_and_each_places_the_
 
     let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
     let ours = config(kubeconfig.to_str().unwrap());
-    let mut supercargo = Supercargo::start(&kubeconfig, Some(&ours), &["--secure-port=0"]);
+    let mut supercargo = Supercargo::start(&kubeconfig, Some(&ours), &["--leader-elect=true"]);
     supercargo.wait_for_log("attempting to acquire leader lease");
     let mut pods = vec![placed(&cluster, "before")];
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use supercargo::access::{ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use supercargo::config::{Catalog, Config};
 use supercargo_controlplane::{
     ControlPlane, Method, Options, Program, assets_or_skip, prometheus_operator_crds,
@@ -268,7 +269,8 @@ fn as_a_static_pod_it_may_do_what_kube_scheduler_may_and_that_is_enough() {
         let answer = plane.request(Method::Post, path, Some(&review)).unwrap().json().unwrap();
         answer["status"]["allowed"] == true
     };
-    for access in supercargo::access::ACCESS {
+    let lists = [ACCESS, ELECTION_ACCESS, REVIEWS, &[LOOKUP]];
+    for access in lists.into_iter().flatten() {
         let (resource, subresource) = access.resource.split_once('/').unwrap_or((access.resource, ""));
         let mut attributes = json!({
             "group": access.group,

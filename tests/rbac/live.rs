@@ -12,7 +12,7 @@ use super::cluster::{
 };
 use super::manifests::{self, collection, text};
 use super::process::Scheduler;
-use super::rules::{Access, allowed_for_scheduling};
+use super::rules::{Access, allowed, allowed_for_scheduling};
 use super::work::{claim_with, complete_claim, create_class, create_priority, create_volume};
 
 pub(super) const NODES: &str = "/api/v1/nodes";

@@ -96,6 +96,11 @@ impl Supercargo {
         self.wait_for_log(SCHEDULING);
     }
 
+    /// Waits until it knows the cluster, whether it leads or not.
+    pub(crate) fn wait_until_synced(&self) {
+        self.wait_for_log("informers and handlers have synced");
+    }
+
     pub(crate) fn log_path(&self) -> PathBuf {
         self.folder.path().join("log")
     }

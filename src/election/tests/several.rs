@@ -47,7 +47,7 @@ async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one()
         let lease = spec(&server).await;
         assert_eq!(
             (lease["holderIdentity"].as_str(), &lease["leaseTransitions"]),
-            (holder.as_deref(), &transitions.into())
+            (holder.as_deref(), &serde_json::json!(transitions))
         );
         let identity = leader.identity();
         expected.extend([format!("{identity} became leader"), format!("{identity} stopped leading")]);

@@ -104,7 +104,7 @@ fn candidate(kubeconfig: &Path) -> Supercargo {
 /// One of several that knows the cluster.
 fn ready(kubeconfig: &Path) -> Supercargo {
     let candidate = candidate(kubeconfig);
-    candidate.wait_until_scheduling();
+    candidate.wait_until_synced();
     candidate
 }
 
