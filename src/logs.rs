@@ -20,7 +20,9 @@ const NEVER: &str = "kube_client::client::builder=off";
 #[derive(Debug, Error)]
 pub enum LevelError {
     /// It is no level.
-    #[error("{level:?}: say error, warn, info, debug, trace, a number as for -v, or per module as in info,supercargo=debug: {problem}")]
+    #[error(
+        "{level:?}: say error, warn, info, debug, trace, a number as for -v, or per module as in info,supercargo=debug: {problem}"
+    )]
     NoLevel {
         /// What was said.
         level: String,
@@ -78,9 +80,8 @@ pub fn level_of_verbosity(verbosity: u32) -> &'static str {
 fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     // Nothing is a filter, too, but one that nobody means.
     let parsed = if level.is_empty() { Err("it is empty".to_owned()) } else { Ok(level) };
-    let parsed = parsed.and_then(|level| {
-        EnvFilter::try_new(format!("{NEVER},{level}")).map_err(|error| error.to_string())
-    });
+    let parsed = parsed
+        .and_then(|level| EnvFilter::try_new(format!("{NEVER},{level}")).map_err(|error| error.to_string()));
     parsed.map_err(|problem| LevelError::NoLevel { level: level.to_owned(), problem })
 }
 

@@ -42,7 +42,11 @@ impl Authenticator {
 
     /// Who sends these headers and has shown these certificates; `None` when nothing says who. One thing that is believed is
     /// enough, whatever else is shown.
-    pub(super) async fn user(&self, chain: &Chain, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unknown> {
+    pub(super) async fn user(
+        &self,
+        chain: &Chain,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<User>>, Unknown> {
         let mut unknown = Unknown::default();
         if !chain.is_empty() {
             match self.of_certificate(chain, headers) {

@@ -77,8 +77,10 @@ impl Files {
 
     fn read(&self) -> Result<Pair, ServeError> {
         let read = |path: &Path| {
-            fs::read(path)
-                .map_err(|error| ServeError::Certificate { path: path.to_owned(), problem: error.to_string() })
+            fs::read(path).map_err(|error| ServeError::Certificate {
+                path: path.to_owned(),
+                problem: error.to_string(),
+            })
         };
         Ok(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? })
     }
@@ -90,8 +92,10 @@ impl Files {
         }
         let pair = Pair::generate(hostname).map_err(ServeError::Generate)?;
         for (path, pem) in [(&self.key, &pair.key), (&self.certificate, &pair.certificate)] {
-            write_private(path, pem)
-                .map_err(|error| ServeError::Certificate { path: path.clone(), problem: error.to_string() })?;
+            write_private(path, pem).map_err(|error| ServeError::Certificate {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?;
         }
         Ok(())
     }

@@ -99,8 +99,12 @@ impl<A: Answer> Connections<A> {
         };
         let session = stream.get_ref().1;
         let is_http2 = session.alpn_protocol() == Some(b"h2");
-        let chain: Arc<[CertificateDer<'static>]> =
-            session.peer_certificates().unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect();
+        let chain: Arc<[CertificateDer<'static>]> = session
+            .peer_certificates()
+            .unwrap_or_default()
+            .iter()
+            .map(|one| one.clone().into_owned())
+            .collect();
         let activity = Activity::default();
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
             let (answer, chain, busy) = (Arc::clone(&self.answer), Arc::clone(&chain), activity.begin());
@@ -142,7 +146,11 @@ impl<A: Answer> Connections<A> {
     fn builder(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
         let builder = auto::Builder::new(TokioExecutor::new());
         let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MOST_HEAD as usize);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE_TIMEOUT)
+            .max_buf_size(MOST_HEAD as usize);
         builder
             .http2()
             .timer(TokioTimer::new())

@@ -29,7 +29,11 @@ pub struct Probe(Vec<(&'static str, Check)>);
 
 impl Probe {
     /// Adds a check.
-    pub fn add(&mut self, name: &'static str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn add(
+        &mut self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
         self.0.push((name, Arc::new(check)));
     }
 
@@ -99,13 +103,19 @@ mod tests {
 
     fn query(text: &str) -> Vec<(String, String)> {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(a, b)| (a.into(), b.into())).collect()
+        pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(a, b)| (a.into(), b.into()))
+            .collect()
     }
 
     #[tokio::test]
     async fn a_probe_speaks_as_upstream_does() {
         let mut probe = Probe::default();
-        assert_eq!(said(probe.all("livez", &query("verbose"))).await, (200, "[+]ping ok\nlivez check passed\n".into()));
+        assert_eq!(
+            said(probe.all("livez", &query("verbose"))).await,
+            (200, "[+]ping ok\nlivez check passed\n".into())
+        );
         probe.add("shutdown", || Ok(()));
         probe.add("sched-handler-sync", || Err("pods".to_owned()));
         let failed = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n";

@@ -51,11 +51,11 @@ use self::authorizer::Authorizer;
 use self::certificate::Serving;
 use self::connections::{Answer, Connections};
 use self::gate::Gate;
-use self::review::Reviewer;
-use self::trust::Trust;
 pub use self::health::{Check, Checks, Probe};
+use self::review::Reviewer;
 pub use self::routes::{Endpoints, JsonPage, TextPage};
 pub use self::trust::LookupError;
+use self::trust::Trust;
 use crate::api::{Api, ConnectError, connect};
 use crate::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use crate::rate_limit::RateLimiter;
@@ -72,7 +72,9 @@ const REVIEWS: (f32, u32) = (200.0, 400);
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}; say another --bind-address or --secure-port, or --secure-port=0 for none")]
+    #[error(
+        "cannot listen on {address}: {source}; say another --bind-address or --secure-port, or --secure-port=0 for none"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -159,8 +161,10 @@ impl Server {
     /// Listens on what listens already, for a port that the system has given.
     pub async fn on(listener: TcpListener, setup: Setup<'_>) -> Result<Self, ServeError> {
         let Setup { authentication, authorization, connection, .. } = setup;
-        let identities = way(connection, authentication.kubeconfig.as_deref(), "--authentication-kubeconfig").await?;
-        let permissions = way(connection, authorization.kubeconfig.as_deref(), "--authorization-kubeconfig").await?;
+        let identities =
+            way(connection, authentication.kubeconfig.as_deref(), "--authentication-kubeconfig").await?;
+        let permissions =
+            way(connection, authorization.kubeconfig.as_deref(), "--authorization-kubeconfig").await?;
         Self::asking(identities, permissions, listener, setup).await
     }
 
@@ -173,7 +177,8 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let Setup { serving, authentication, authorization, hostname, .. } = setup;
         let configured = SocketAddr::new(serving.bind_address, serving.secure_port);
-        let address = listener.local_addr().map_err(|source| ServeError::Listen { address: configured, source })?;
+        let address =
+            listener.local_addr().map_err(|source| ServeError::Listen { address: configured, source })?;
         let certificate = Arc::new(Serving::new(serving, hostname)?);
         let tls = Arc::new(tls::config(serving, Arc::clone(&certificate)).map_err(ServeError::Tls)?);
         let identities = Arc::new(Reviewer::new(identities, "authentication"));
@@ -213,13 +218,18 @@ impl Server {
 
 /// The API server that this kubeconfig leads to, or else the scheduler's. A client of its own: reviews and bindings do not wait
 /// for each other.
-async fn way(connection: &kube::Config, kubeconfig: Option<&Path>, flag: &'static str) -> Result<Api, ServeError> {
+async fn way(
+    connection: &kube::Config,
+    kubeconfig: Option<&Path>,
+    flag: &'static str,
+) -> Result<Api, ServeError> {
     let error = |source| ServeError::Connect { flag, source };
     let config = match kubeconfig {
         Some(path) => connect(Some(path)).await.map_err(error)?,
         None => connection.clone(),
     };
-    let transport = Transport::connect(&config).map_err(|source| error(ConnectError::Client(Box::new(source))))?;
+    let transport =
+        Transport::connect(&config).map_err(|source| error(ConnectError::Client(Box::new(source))))?;
     Ok(Api::over(transport, RateLimiter::new(REVIEWS.0, REVIEWS.1), false))
 }
 

@@ -50,7 +50,8 @@ pub struct Endpoints {
 
 impl Endpoints {
     pub(super) fn into_routes(self) -> Router {
-        let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, emulated_version } = self;
+        let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, emulated_version } =
+            self;
         let mut routes = Router::new()
             .route("/metrics", text_page(metrics))
             .route("/metrics/resources", text_page(resource_metrics))
@@ -61,7 +62,8 @@ impl Endpoints {
             .merge(probe("healthz", checks.healthz))
             .merge(probe("livez", checks.livez))
             .merge(probe("readyz", checks.readyz));
-        let mut paths: Vec<&str> = vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
+        let mut paths: Vec<&str> =
+            vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
         paths.extend(debug.keys());
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));

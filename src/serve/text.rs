@@ -69,6 +69,8 @@ fn status_body(code: StatusCode, reason: &str, message: &str) -> Value {
 pub(super) fn zpage(name: &str, text: &str) -> Response {
     plain(
         StatusCode::OK,
-        format!("\nsupercargo {name}\nWarning: this is for people; its form may change from version to version.\n\n{text}"),
+        format!(
+            "\nsupercargo {name}\nWarning: this is for people; its form may change from version to version.\n\n{text}"
+        ),
     )
 }

@@ -4,14 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
-use tokio_rustls::rustls::crypto::{
-    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{
-    CipherSuite, DEFAULT_VERSIONS, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
-    SupportedProtocolVersion, version,
+    CipherSuite, DEFAULT_VERSIONS, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme, SupportedProtocolVersion, version,
 };
 
 use super::certificate::Serving;
@@ -30,7 +28,8 @@ pub(super) fn config(options: &ServingOptions, certificate: Arc<Serving>) -> Res
         .with_protocol_versions(versions(options.tls_min_version))?
         .with_client_cert_verifier(anyone)
         .with_cert_resolver(certificate);
-    let protocols: &[&[u8]] = if options.disable_http2_serving { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
+    let protocols: &[&[u8]] =
+        if options.disable_http2_serving { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }

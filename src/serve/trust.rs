@@ -21,7 +21,8 @@ use super::user::{Subject, User};
 use crate::flags::{AuthenticationOptions, RequestHeaderOptions};
 
 /// Where an API server says whose certificates it believes itself.
-pub(super) const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+pub(super) const CONFIG_MAP: &str =
+    "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 /// The certificates that a client has shown, its own first.
 pub(super) type Chain = [CertificateDer<'static>];
@@ -38,7 +39,9 @@ impl Authorities {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("not the certificate of an authority: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("not the certificate of an authority: {error}"))?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider()).build();
         let verifier = verifier.map_err(|error| format!("no certificates: {error}"))?;
@@ -218,7 +221,9 @@ impl Trust {
         if self.proxies_from == Source::Cluster
             && let Some(pem) = data["requestheader-client-ca-file"].as_str()
         {
-            let list = |key| names(&data[key]).map_err(|problem| LookupError::Malformed(format!("{key}: {problem}")));
+            let list = |key| {
+                names(&data[key]).map_err(|problem| LookupError::Malformed(format!("{key}: {problem}")))
+            };
             let headers = RequestHeaders {
                 allowed_names: list("requestheader-allowed-names")?,
                 username: list("requestheader-username-headers")?,

@@ -41,7 +41,8 @@ impl User {
         let subject = Subject::of(certificate)?;
         let name = subject.common_name().filter(|name| !name.is_empty())?.to_owned();
         let fingerprint = digest(&SHA256, certificate);
-        let id = fingerprint.as_ref().iter().fold("X509SHA256=".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+        let id =
+            fingerprint.as_ref().iter().fold("X509SHA256=".to_owned(), |id, byte| format!("{id}{byte:02x}"));
         Some(Self {
             name,
             uid: subject.values(UID).next_back().unwrap_or_default().to_owned(),

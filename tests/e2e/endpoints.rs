@@ -126,7 +126,12 @@ fn files_for_authorities_take_the_clusters_place_and_are_followed() {
     assert_eq!((status(&first), status(&second), status(&bed.authority)), (200, 401, 401));
     fs::write(&file, "not PEM").unwrap();
     fs::write(&file, &second.pem).unwrap();
-    eventually("the new authority is believed", PATIENCE, || (status(&second) == 200).then_some(()), String::new);
+    eventually(
+        "the new authority is believed",
+        PATIENCE,
+        || (status(&second) == 200).then_some(()),
+        String::new,
+    );
     assert_eq!(status(&first), 401);
 }
 

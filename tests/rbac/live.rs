@@ -206,7 +206,8 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     let status = scheduler.terminate();
     assert!(status.success(), "{status}");
 
-    let may: BTreeSet<Access> = allowed_for_scheduling(&manifests::object("ClusterRole")).into_iter().collect();
+    let may: BTreeSet<Access> =
+        allowed_for_scheduling(&manifests::object("ClusterRole")).into_iter().collect();
     let requests = || requests_of(plane, &user).into_iter().filter(|request| !request.is_discovery());
     let done = || -> BTreeSet<Access> {
         requests().filter(Request::is_success).map(|request| request.access).collect()

@@ -51,14 +51,19 @@ impl Https {
             .with_root_certificates(roots);
         let config = match identity {
             Some(Identity { certificate, key }) => {
-                let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
-                config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap()
+                let chain =
+                    CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
+                config
+                    .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+                    .unwrap()
             }
             None => config.with_no_client_auth(),
         };
         let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_only();
-        let client = legacy::Client::builder(TokioExecutor::new()).build(connector.enable_all_versions().build());
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client =
+            legacy::Client::builder(TokioExecutor::new()).build(connector.enable_all_versions().build());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         Self { runtime, client, url: format!("https://127.0.0.1:{port}") }
     }
 

@@ -69,7 +69,10 @@ async fn whoever_shows_nothing_is_nobody() {
 async fn a_certificate_of_a_believed_authority_is_enough() {
     let bed = bed();
     let user = bed.authenticator.user(&bed.clients.client("jane"), &HeaderMap::new()).await.unwrap().unwrap();
-    assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", ["system:authenticated".to_owned()].as_slice()));
+    assert_eq!(
+        (user.name.as_str(), user.groups.as_slice()),
+        ("jane", ["system:authenticated".to_owned()].as_slice())
+    );
     // Whatever is wrong with the token beside it.
     bed.server.answer(|_| token_review(None));
     let user = bed.authenticator.user(&bed.clients.client("jane"), &token("wrong")).await.unwrap().unwrap();
@@ -118,7 +121,10 @@ async fn a_token_is_asked_about_once_in_a_while_and_never_shown() {
     bed.server.answer(|review| token_review((review["spec"]["token"] == "s3cret").then_some("sa")));
     for _ in 0..3 {
         let user = bed.authenticator.user(&[], &token("s3cret")).await.unwrap().unwrap();
-        assert_eq!((user.name.as_str(), user.groups.as_slice()), ("sa", ["system:authenticated".to_owned()].as_slice()));
+        assert_eq!(
+            (user.name.as_str(), user.groups.as_slice()),
+            ("sa", ["system:authenticated".to_owned()].as_slice())
+        );
         let unknown = bed.authenticator.user(&[], &token("wr0ng")).await.unwrap_err();
         assert_eq!(unknown.to_string(), "no valid bearer token");
     }
@@ -137,7 +143,11 @@ async fn a_token_is_asked_about_once_in_a_while_and_never_shown() {
 async fn an_api_server_that_does_not_answer_makes_nobody_known() {
     let bed = bed();
     // Not even one that repeats what it was asked.
-    for (status, body) in [(500, json!({"message": "s3cret"})), (403, json!({})), (201, json!({"status": {"authenticated": true}}))] {
+    for (status, body) in [
+        (500, json!({"message": "s3cret"})),
+        (403, json!({})),
+        (201, json!({"status": {"authenticated": true}})),
+    ] {
         bed.server.answer(move |_| (status, body.clone()));
         let unknown = bed.authenticator.user(&[], &token("s3cret")).await.unwrap_err().to_string();
         assert!(!unknown.contains("s3cret"), "{unknown}");
