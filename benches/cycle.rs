@@ -1,15 +1,27 @@
-//! One scheduling cycle, binding and confirmation included, on 500 and 5,000 nodes.
+//! One scheduling cycle, binding and confirmation included, on 500 and 5,000 nodes; `measured` is `fits` with metrics counted.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use supercargo::config::{Catalog, Config};
+use supercargo::metrics::Metrics;
 use supercargo_benches::{Bench, default_pod, too_big_pod};
+use supercargo_scheduler::Unobserved;
 
 fn cycles(c: &mut Criterion) {
     let mut group = c.benchmark_group("cycle");
     group.sample_size(20);
     for nodes in [500, 5_000] {
-        for (kind, make) in [("fits", default_pod as fn(&str) -> _), ("fits_nowhere", too_big_pod)] {
+        for (kind, make, is_measured) in [
+            ("fits", default_pod as fn(&str) -> _, false),
+            ("measured", default_pod, true),
+            ("fits_nowhere", too_big_pod, false),
+        ] {
             group.bench_function(BenchmarkId::new(kind, nodes), |b| {
                 let mut bench = Bench::with_nodes(nodes);
+                if is_measured {
+                    let metrics =
+                        Metrics::new(&Config::default_with(&Catalog::in_tree()).expect("it is valid"));
+                    bench = bench.watched_by(metrics.observer(Box::new(Unobserved)));
+                }
                 let mut count = 0;
                 b.iter_batched(
                     || {

@@ -16,7 +16,7 @@ use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
 use supercargo_scheduler::{
-    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
+    Effect, Input, NoCalls, Notification, Observer, Options, PluginLists, ProfileSpec, Scheduler,
 };
 
 pub use progress::{Progress, grouped};
@@ -67,6 +67,12 @@ impl Bench {
             bench.handle(Input::Node(Notification::Added(Arc::new(sized_node(i)))));
         }
         bench
+    }
+
+    /// The same, watched.
+    #[must_use]
+    pub fn watched_by(self, observer: Box<dyn Observer>) -> Self {
+        Self { scheduler: self.scheduler.with_observer(observer), now: self.now }
     }
 
     /// Tells the scheduler something and forgets what it wants done.

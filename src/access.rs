@@ -68,9 +68,24 @@ pub const ACCESS: &[Access] = &[
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];
 
+/// Every kind of request about the lease, in the lease's namespace; all but `create`, which cannot be confined to a name, of the
+/// one lease.
+pub const ELECTION_ACCESS: &[Access] = &[
+    access("coordination.k8s.io", "leases", "create", "run for leader where there is no lease yet"),
+    access("coordination.k8s.io", "leases", "get", "see who leads"),
+    access("coordination.k8s.io", "leases", "update", "take the lease, renew it, give it up"),
+    access("coordination.k8s.io", "leases", "list", "hear of changes at once"),
+    access("coordination.k8s.io", "leases", "watch", "hear of changes at once"),
+];
+
 /// What the endpoints ask about whoever asks them. Without it they answer 401 and 500, and scheduling goes on.
 pub const REVIEWS: &[Access] = &[
-    access("authentication.k8s.io", "tokenreviews", "create", "who it is that shows a token to the endpoints"),
+    access(
+        "authentication.k8s.io",
+        "tokenreviews",
+        "create",
+        "who it is that shows a token to the endpoints",
+    ),
     access(
         "authorization.k8s.io",
         "subjectaccessreviews",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
@@ -14,10 +14,11 @@ use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
+use crate::election::Fence;
 use crate::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
-use crate::window::{Load, Window};
+use crate::window::{Figures, Load, Window};
 
 /// A server that is too busy is asked so often again, as client-go does it.
 const BUSY_ATTEMPTS: usize = 10;
@@ -114,6 +115,8 @@ pub struct Api {
     window: Window,
     /// Whether objects go as protobuf; until the server says that it does not read that.
     protobuf: Arc<AtomicBool>,
+    /// Where one of several schedulers leads: whether this one does.
+    fence: Option<Fence>,
 }
 
 /// A request.
@@ -187,7 +190,27 @@ impl Api {
     /// Sends requests by this transport, objects as protobuf if that is wanted.
     pub(crate) fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
         let protobuf = Arc::new(AtomicBool::new(protobuf));
-        Self { transport, limit, window: Window::default(), protobuf }
+        Self { transport, limit, window: Window::default(), protobuf, fence: None }
+    }
+
+    /// The same, but nothing leaves while the fence is closed.
+    pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
+    /// An error unless requests may leave now.
+    pub(crate) fn may_send(&self) -> Result<(), CallError> {
+        match &self.fence {
+            Some(fence) if !fence.is_open() => {
+                Err(refused("not sent: this scheduler does not lead".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How things stand with its requests.
+    pub(crate) fn requesting(&self) -> Figures {
+        self.window.figures()
     }
 
     /// Sends a request and returns the answer's JSON.
@@ -245,10 +268,14 @@ impl Api {
     }
 
     async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
+        let came = Instant::now();
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
         let place = self.window.enter().await;
+        // The last thing before it leaves: whatever it had to wait for may have taken long.
+        self.may_send().map_err(Failure::Failed)?;
+        self.transport.waited(outgoing.method, came.elapsed());
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
             place.learn(Load::TooMuch(Duration::ZERO));
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());

@@ -30,9 +30,14 @@ impl Backlog {
         Entry(self.clone())
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Whether more may be begun. When that becomes true again, the owner is told.
     pub(crate) fn has_room(&self) -> bool {
-        self.count.load(Ordering::Relaxed) < MOST
+        self.count() < MOST
     }
 }
 

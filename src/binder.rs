@@ -56,6 +56,11 @@ impl Binder {
         self.backlog.has_room()
     }
 
+    /// What has been begun and waits for the API server.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.backlog.clone()
+    }
+
     /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
     pub(crate) fn pre_bind(&self, pod: &Arc<PodInfo>, groups: Vec<Vec<PreBindWork>>) {
         let token = CancellationToken::new();
@@ -95,7 +100,12 @@ impl Binder {
             // The semaphore is never closed, so there is always a permit to be had.
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
-            let (by, outcome) = match ask_extenders(&binder.extenders, &extenders, &pod, &node).await {
+            // Extenders are asked by other ways than the API server.
+            let asked = match binder.api.may_send() {
+                Ok(()) => ask_extenders(&binder.extenders, &extenders, &pod, &node).await,
+                Err(error) => BindOutcome::Failed(error.error),
+            };
+            let (by, outcome) = match asked {
                 BindOutcome::Skip => ask_binders(&cx, &pod, &node, &binders).await,
                 outcome => (Text::EMPTY, outcome),
             };

@@ -25,10 +25,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::api::{Api, Call, CallError, Submission};
+use crate::footprint::EventGauges;
 use object::{Count, Object, Whole};
 
 /// A series that has been quiet for this long is over.
 const QUIET: Duration = Duration::from_mins(6);
+/// How often series are looked at that may be over.
+const SWEEP: Duration = Duration::from_mins(1);
 /// How often the count of a series that goes on is written.
 const REFRESH: Duration = Duration::from_mins(30);
 /// How often a write is tried.
@@ -113,6 +116,7 @@ struct Ended {
 pub(crate) struct Recorder {
     sender: mpsc::Sender<PodEvent>,
     lost: Arc<AtomicU64>,
+    held: EventGauges,
 }
 
 impl Recorder {
@@ -121,6 +125,16 @@ impl Recorder {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         // When the writer has ended, so has the process.
+    }
+
+    /// How much the writer holds.
+    pub(crate) fn gauges(&self) -> EventGauges {
+        self.held.clone()
+    }
+
+    /// How many have been lost, now and later. Keeping this does not keep the writer from ending.
+    pub(crate) fn losses(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.lost)
     }
 }
 
@@ -137,13 +151,15 @@ pub(crate) struct Writer {
     hold: Option<Instant>,
     writes: JoinSet<Ended>,
     loss: Loss,
+    held: EventGauges,
 }
 
 impl Writer {
     pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
         let (sender, events) = mpsc::channel(HANDED_OVER);
         let loss = Loss::default();
-        let recorder = Recorder { sender, lost: Arc::clone(&loss.lost) };
+        let held = EventGauges::default();
+        let recorder = Recorder { sender, lost: Arc::clone(&loss.lost), held: held.clone() };
         let writer = Self {
             api,
             hostname: hostname.into(),
@@ -154,18 +170,21 @@ impl Writer {
             hold: None,
             writes: JoinSet::new(),
             loss,
+            held,
         };
         (recorder, writer)
     }
 
     /// Writes until every recorder is gone, and then finishes what is left.
     pub(crate) async fn run(mut self) {
-        let mut sweep = interval(QUIET);
+        let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut open = true;
         while open || self.waiting() > 0 {
             self.begin_ready();
             self.loss.tell();
+            self.held.series.set(self.series.len());
+            self.held.writes.set(self.waiting());
             let wake = self.wake();
             tokio::select! {
                 event = self.events.recv(), if open => match event {
@@ -401,6 +420,21 @@ mod tests {
         drop(recorder);
         writer.run().await;
         requests
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_series_is_held_until_it_has_been_quiet_for_long_enough_and_the_recorder_says_so() {
+        let (api, _requests) = answering(vec![201]);
+        let (recorder, writer) = Writer::new(api, "host".into());
+        tokio::spawn(writer.run());
+        recorder.record(event("u1", "7", "why"));
+        let held = recorder.gauges();
+        let after = async |time| {
+            tokio::time::sleep(time).await;
+            (held.series.get(), held.writes.get())
+        };
+        assert_eq!(after(QUIET - SWEEP).await, (1, 0));
+        assert_eq!(after(3 * SWEEP).await, (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

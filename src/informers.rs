@@ -1,6 +1,7 @@
 //! The informers, and what their handlers tell the scheduler.
 
 mod objects;
+mod observed;
 
 use std::sync::Arc;
 
@@ -9,10 +10,12 @@ use kube_informers::{
     AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
     SharedInformerFactory, Store, SyncResult,
 };
+use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::observed::Observed;
 use crate::owner::{Mailbox, Message};
 use crate::wire::{NodeKind, PodKind};
 
@@ -72,6 +75,16 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
+/// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Holdings {
+    stored_pods: usize,
+    stored_nodes: usize,
+    interned_of_pods: usize,
+    interned_of_nodes: usize,
+}
+
 /// What the informers of a scheduler hold.
 #[derive(Clone)]
 pub(crate) struct Stores {
@@ -96,6 +109,7 @@ pub(crate) struct Informers {
     pods: Arc<SharedInformer<PodKind>>,
     nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
+    observed: Observed,
 }
 
 impl Informers {
@@ -121,11 +135,29 @@ impl Informers {
             parts.build(Indexers::default())
         });
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
-        Self { client, factory, pods, nodes, stop: CancellationToken::new() }
+        let observed = Observed::new(&pods);
+        observed.add(&nodes);
+        Self { client, factory, pods, nodes, stop: CancellationToken::new(), observed }
+    }
+
+    /// How they are doing, for metrics.
+    pub(crate) fn observed(&self) -> Observed {
+        self.observed.clone()
     }
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
+    }
+
+    /// Says how much they hold, whenever it is asked.
+    pub(crate) fn holdings(&self) -> impl Fn() -> Holdings + use<> {
+        let (pods, nodes) = (Arc::clone(&self.pods), Arc::clone(&self.nodes));
+        move || Holdings {
+            stored_pods: pods.store().len(),
+            stored_nodes: nodes.store().len(),
+            interned_of_pods: pods.kind().interned(),
+            interned_of_nodes: nodes.kind().interned(),
+        }
     }
 
     /// What the informers hold of nodes and pods, for as long as they do.
@@ -139,16 +171,28 @@ impl Informers {
     }
 
     /// Waits until every handler has seen what exists, or `give_up` is cancelled.
-    async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
+    pub(crate) async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(give_up).await
     }
 
-    /// Lets the scheduler begin once every handler has seen what exists, unless `give_up` is cancelled before that.
-    pub(crate) async fn begin_when_synced(&self, mailbox: &Mailbox, give_up: &CancellationToken) {
-        if self.synced(give_up).await.is_synced() {
+    /// Lets the scheduler begin once every handler has seen what exists, which cancels `synced`, and then `leads` has come, unless `give_up` is cancelled
+    /// before that.
+    pub(crate) async fn begin_when_synced(
+        &self,
+        mailbox: &Mailbox,
+        give_up: &CancellationToken,
+        synced: &CancellationToken,
+        leads: impl Future<Output = ()>,
+    ) {
+        if !self.synced(give_up).await.is_synced() {
+            return;
+        }
+        synced.cancel();
+        tracing::info!("informers and handlers have synced");
+        if give_up.run_until_cancelled(leads).await.is_some() {
             // Everything that exists lies in the mailbox before this.
             mailbox.post(Message::Start);
-            tracing::info!("informers and handlers have synced, scheduling");
+            tracing::info!("scheduling begins");
         }
     }
 

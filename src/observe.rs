@@ -1,4 +1,4 @@
-//! Turns observations into log lines. Metrics will be made of them, too.
+//! Turns observations into log lines.
 
 use supercargo_scheduler::{Observation, Observer};
 
@@ -6,7 +6,7 @@ use supercargo_scheduler::{Observation, Observer};
 pub(crate) struct LogObserver;
 
 impl Observer for LogObserver {
-    fn observe(&mut self, observation: Observation<'_>) {
+    fn observe(&self, observation: Observation<'_>) {
         match observation {
             Observation::Anomaly(text) => tracing::error!("{text}"),
             Observation::NodeTaken => tracing::info!("a node no longer fits a pod that waited for it"),
@@ -15,8 +15,19 @@ impl Observer for LogObserver {
                 tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");
             }
             Observation::QueueIncoming { queue, event } => tracing::trace!(?queue, event, "queued"),
-            Observation::Hint { plugin, hint } => tracing::trace!(%plugin, hint, "hint"),
+            Observation::Hint { plugin, hint, .. } => tracing::trace!(%plugin, hint, "hint"),
             Observation::PermitWaited { result, waited } => tracing::debug!(result, ?waited, "permit"),
+            Observation::Preempting { victims } => tracing::debug!(victims, "preempting"),
+            Observation::PluginFailed { plugin, point } => {
+                tracing::debug!(plugin, point = point.as_str(), "a plugin failed");
+            }
+            // Only how long they took is of interest.
+            Observation::Algorithm(_)
+            | Observation::ExtensionPoint { .. }
+            | Observation::Plugin { .. }
+            | Observation::Evaluated { .. }
+            | Observation::Handled { .. }
+            | Observation::Preempted { .. } => {}
         }
     }
 }

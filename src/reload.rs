@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval_at};
 
 use crate::api::full_text;
-use crate::config::{Config, ConfigErrors};
+use crate::config::Config;
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, ReconfigureError};
 
@@ -42,8 +42,8 @@ impl Generation {
 #[derive(Debug, Error)]
 enum ReloadError {
     /// It has errors.
-    #[error(transparent)]
-    Config(#[from] ConfigErrors),
+    #[error("{}", full_text(&**.0))]
+    Config(anyhow::Error),
     /// It says something else where only a restart helps.
     #[error("{} cannot change while supercargo runs; restart it, or undo the change", .0.join(", "))]
     NeedsRestart(Vec<&'static str>),
@@ -69,7 +69,7 @@ pub(crate) struct Reload<L> {
     pub(crate) generations: watch::Sender<Generation>,
 }
 
-impl<L: Fn() -> Result<Config, ConfigErrors>> Reload<L> {
+impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
     /// Follows the file, for good. `read` is its text when the process started; `watched` are the kinds that are watched
     /// already, and `watch` has more of them watched and returns when they are known.
     pub(crate) async fn follow<W: Future<Output = ()>>(
@@ -110,7 +110,7 @@ impl<L: Fn() -> Result<Config, ConfigErrors>> Reload<L> {
         watched: &mut BTreeSet<Text>,
         watch: &impl Fn(Vec<Text>) -> W,
     ) -> Result<(), ReloadError> {
-        let config = (self.load)()?;
+        let config = (self.load)().map_err(ReloadError::Config)?;
         let fixed = fixed_parts(&self.generations.borrow().config, &config);
         if !fixed.is_empty() {
             return Err(ReloadError::NeedsRestart(fixed));
@@ -192,7 +192,7 @@ mod tests {
             std::fs::write(&file, format!("{HEAD}{text}")).unwrap();
             let path = file.path().to_owned();
             let of_load = path.clone();
-            let load = move || Config::load(&of_load, &Catalog::in_tree());
+            let load = move || Ok(Config::load(&of_load, &Catalog::in_tree())?);
             let config = load().unwrap();
             let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
             let watched = scheduler.resources().into_iter().collect();

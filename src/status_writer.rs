@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Call, CallError};
 use crate::binder::pod_path;
+use crate::footprint::Gauge;
 
 /// So many patches at most are under way.
 const PATCHES_IN_FLIGHT: usize = 64;
@@ -38,12 +39,20 @@ enum Message {
 
 /// Takes patches and never blocks.
 #[derive(Clone)]
-pub(crate) struct Patches(mpsc::UnboundedSender<Message>);
+pub(crate) struct Patches {
+    messages: mpsc::UnboundedSender<Message>,
+    held: Gauge,
+}
 
 impl Patches {
     pub(crate) fn send(&self, patch: StatusPatch) {
         // When the writer has ended, so has the process.
-        let _ = self.0.send(Message::Patch(patch));
+        let _ = self.messages.send(Message::Patch(patch));
+    }
+
+    /// How many pods have a patch that waits or is under way.
+    pub(crate) fn gauge(&self) -> Gauge {
+        self.held.clone()
     }
 
     /// Drops the pod's patches that have not been sent, and waits for the one under way.
@@ -52,7 +61,7 @@ impl Patches {
     /// order is that of the calls, whenever the future is polled.
     pub(crate) fn settle(&self, uid: &Uid) -> impl Future<Output = ()> + Send + use<> {
         let (done, settled) = oneshot::channel();
-        let _ = self.0.send(Message::Settle { uid: uid.clone(), done });
+        let _ = self.messages.send(Message::Settle { uid: uid.clone(), done });
         async move {
             // A writer that has ended writes no more either.
             let _ = settled.await;
@@ -80,19 +89,22 @@ pub(crate) struct StatusWriter {
     /// Pods whose turn comes when a place is free, in order. Some may have nothing to write any more.
     ready: VecDeque<Uid>,
     writes: JoinSet<Uid>,
+    held: Gauge,
 }
 
 impl StatusWriter {
     pub(crate) fn new(api: Api) -> (Patches, Self) {
         let (sender, messages) = mpsc::unbounded_channel();
-        let (pods, ready) = (HashMap::new(), VecDeque::new());
-        (Patches(sender), Self { api, messages, pods, ready, writes: JoinSet::new() })
+        let (pods, ready, held) = (HashMap::new(), VecDeque::new(), Gauge::default());
+        let patches = Patches { messages: sender, held: held.clone() };
+        (patches, Self { api, messages, pods, ready, writes: JoinSet::new(), held })
     }
 
     /// Writes until nobody can send any more, and then finishes what is left.
     pub(crate) async fn run(mut self) {
         let mut open = true;
         while open || !self.writes.is_empty() {
+            self.held.set(self.pods.len());
             tokio::select! {
                 message = self.messages.recv(), if open => match message {
                     Some(Message::Patch(patch)) => self.take(patch),

@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{HttpsConnector, ResolveServerName};
 use hyper_util::client::legacy;
@@ -23,6 +23,8 @@ use kube::{Client, Config};
 use tokio::sync::Mutex;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 use tower::{Service, ServiceBuilder};
+
+use crate::metrics::Requests;
 
 /// A connection that has been silent for so long is pinged, as client-go does it.
 const PING_AFTER: Duration = Duration::from_secs(30);
@@ -35,7 +37,10 @@ type Sending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
 #[derive(Clone)]
-pub(crate) struct Transport(Way);
+pub(crate) struct Transport {
+    way: Way,
+    requests: Option<Arc<Requests>>,
+}
 
 #[derive(Clone)]
 enum Way {
@@ -56,12 +61,35 @@ impl Transport {
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
             .service(Wire::new(config)?);
-        Ok(Self(Way::Own(BoxCloneSyncService::new(service.map_err(BoxError::from)))))
+        let way = Way::Own(BoxCloneSyncService::new(service.map_err(BoxError::from)));
+        Ok(Self { way, requests: None })
+    }
+
+    /// The same, with its requests counted.
+    pub(crate) fn counted(self, requests: &Arc<Requests>) -> Self {
+        Self { requests: Some(Arc::clone(requests)), ..self }
+    }
+
+    /// A request has waited so long for its turn.
+    pub(crate) fn waited(&self, method: &Method, took: Duration) {
+        if let Some(requests) = &self.requests {
+            requests.waited(method, took);
+        }
     }
 
     /// The whole answer.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
-        match &self.0 {
+        let Some(requests) = &self.requests else {
+            return self.send_uncounted(request).await;
+        };
+        let (method, began) = (request.method().clone(), Instant::now());
+        let answer = self.send_uncounted(request).await;
+        requests.answered(&method, answer.as_ref().ok().map(Response::status), began.elapsed());
+        answer
+    }
+
+    async fn send_uncounted(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+        match &self.way {
             Way::Kube(client) => {
                 let request = request.map(|body| kube::client::Body::from(Vec::from(body)));
                 let (head, body) = client.send(request).await?.into_parts();
@@ -78,7 +106,7 @@ impl Transport {
 
 impl From<Client> for Transport {
     fn from(client: Client) -> Self {
-        Self(Way::Kube(client))
+        Self { way: Way::Kube(client), requests: None }
     }
 }
 

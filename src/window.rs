@@ -46,6 +46,17 @@ pub(crate) enum Load {
     TooMuch(Duration),
 }
 
+/// How things stand with a client's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// How many may be under way.
+    pub(crate) limit: usize,
+    /// How many are.
+    pub(crate) under_way: usize,
+    /// How many wait for a place.
+    pub(crate) waiting: usize,
+}
+
 impl Default for Window {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -118,6 +129,12 @@ impl Window {
                 self.0.lock().under_way -= 1;
             }
         }
+    }
+
+    /// How things stand.
+    pub(crate) fn figures(&self) -> Figures {
+        let state = self.0.lock();
+        Figures { limit: state.limit as usize, under_way: state.under_way, waiting: state.waiting.len() }
     }
 
     /// How many requests may be under way now.

@@ -6,6 +6,7 @@ mod e2e;
 mod informers;
 mod kind;
 mod mechanisms;
+mod metrics;
 mod oracle;
 mod packaging;
 mod parity;

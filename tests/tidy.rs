@@ -114,6 +114,8 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     ("src/binder.rs", &["Method::POST", "Method::from_bytes"]),
     // The demo's own cluster, and nobody else's.
     ("src/demo/driver.rs", &["Method::PATCH", "Method::POST"]),
+    ("src/election/event.rs", &["Method::POST"]),
+    ("src/election/lease.rs", &["Method::POST", "Method::PUT"]),
     ("src/events.rs", &["Method::PATCH", "Method::POST"]),
     // Extenders are no part of the cluster.
     ("src/extender.rs", &["Request::post"]),

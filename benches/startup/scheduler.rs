@@ -75,7 +75,7 @@ impl Which {
             }
             Self::Supercargo => {
                 let mut command = Command::new(std::env::current_exe().context("this program")?);
-                command.args(["run", "--feature-gates="]);
+                command.args(["run", "--feature-gates=", "--secure-port=0"]);
                 command
             }
         };

@@ -71,7 +71,7 @@ impl Scheduler {
                 Process::start(program, &[config, "--secure-port=0".to_owned()], &log("upstream.log"))
             }
             Self::Supercargo(program) => {
-                let arguments = ["run".to_owned(), config, format!("--kubeconfig={kubeconfig}")];
+                let arguments = ["run".to_owned(), config, "--secure-port=0".to_owned()];
                 Process::start(program, &arguments, &log("supercargo.log"))
             }
         }

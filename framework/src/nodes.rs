@@ -84,7 +84,7 @@ impl Nodes {
     }
 
     /// The names of all nodes, in no order, also of those that have no place in the order of visiting yet.
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
         self.by_name.keys()
     }
 

@@ -1,6 +1,7 @@
 //! One attempt to schedule a pod: the scheduling cycle, from Pop to Permit.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
 use crate::extender::Calls;
 use crate::extending::Extenders;
 use crate::failure::{Failure, FailureKind};
-use crate::observer::Observation;
+use crate::laps::{Laps, timed};
+use crate::observer::{Observation, Point, Took};
 use crate::profile::{Named, Profile};
 use crate::queue::{QueuedPod, SchedulingQueue};
 use crate::sampling::Sampling;
@@ -59,7 +61,8 @@ impl Scheduler {
         self.cache.node_of(&pod.uid).is_some()
     }
 
-    fn schedule(&mut self, now: Now, queued: QueuedPod, calls: &mut dyn Calls) {
+    fn schedule(&mut self, now: Now, mut queued: QueuedPod, calls: &mut dyn Calls) {
+        queued.began = self.observer.moment();
         let mut state = CycleState::new();
         match self.caught(|this| this.attempt(now, &queued, &mut state, calls)) {
             Ok((node, waits)) => {
@@ -126,6 +129,8 @@ impl Scheduler {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let profile = self.profiles.get(queued.profile);
         let sampling = self.sampling(profile);
+        let watches = self.observer.watches_plugins();
+        let laps = Laps::since(&*self.observer, queued.profile, queued.began, watches);
         let cycle = Cycle {
             cx: &cx,
             profile,
@@ -134,12 +139,14 @@ impl Scheduler {
             extenders: Extenders::of_pod(&self.extenders, &queued.pod, calls),
             sampling,
             running: &self.running,
+            laps: &laps,
+            evaluated: Cell::default(),
         };
         let promised = cycle.promised_nodes();
         let kept = self.tables.as_mut().filter(|_| cycle.can_be_kept()).and_then(|tables| {
             let tracking =
                 Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now).tracking();
-            let cluster = Cluster { cx: &tracking, cache: &self.cache, running: &self.running };
+            let cluster = Cluster { cx: &tracking, cache: &self.cache, running: &self.running, laps: &laps };
             let mut verdict = |state: &CycleState, index| cycle.verdict(state, index);
             let profile = (queued.profile, profile);
             tables.answer(&cluster, profile, &queued.pod, &promised, &mut verdict, state)
@@ -149,8 +156,12 @@ impl Scheduler {
             witness.compare(&cycle, answer, tables, queued.profile);
         }
         let (found, passed) = match kept {
-            Some(Answer::Node(node)) => (Ok(node), 0),
-            Some(Answer::None(diagnosis)) => {
+            Some(Answer { found: Ok(node), evaluated }) => {
+                cycle.evaluated.set(evaluated);
+                (Ok(node), 0)
+            }
+            Some(Answer { found: Err(diagnosis), evaluated }) => {
+                cycle.evaluated.set(evaluated);
                 let all_nodes = self.cache.nodes().len();
                 (Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis: *diagnosis }))), 0)
             }
@@ -164,7 +175,11 @@ impl Scheduler {
             }
             Err(kind) => Err(kind.into()),
         };
+        let plugins = cycle.evaluated.get();
         drop(cycle);
+        let took = Took { from: queued.began, to: self.observer.moment() };
+        self.observer.observe(Observation::Algorithm(took));
+        self.observer.observe(Observation::Evaluated { profile: queued.profile.0, plugins });
         let commands = cx.take_commands();
         if sampling.is_some() {
             let start = self.next_start_node + passed;
@@ -193,8 +208,9 @@ impl Scheduler {
         state: &mut CycleState,
     ) -> (Result<Waits, Failure>, Vec<Command>) {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let reserved = self.reserve(&cx, queued, node, state);
-        let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state));
+        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
+        let reserved = self.reserve(&cx, queued, node, state, &laps);
+        let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state, &laps));
         (permitted.map_err(Failure::from), cx.take_commands())
     }
 
@@ -204,14 +220,18 @@ impl Scheduler {
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
+        laps: &Laps<'_>,
     ) -> Result<(), FailureKind> {
         for Named { name, plugin } in &self.profiles.get(queued.profile).reserve {
             self.running.set("Reserve", name);
-            let status = plugin.reserve(cx, state, &queued.pod, node);
+            let call = || plugin.reserve(cx, state, &queued.pod, node);
+            let status = laps.plugin(Point::Reserve, name, call, Status::code);
             if !status.is_success() {
-                return Err(self.refused(node, status, name, "Reserve"));
+                laps.point(Point::Reserve, status.code());
+                return Err(self.refused(node, status, name, Point::Reserve));
             }
         }
+        laps.point(Point::Reserve, Code::Success);
         Ok(())
     }
 
@@ -221,24 +241,32 @@ impl Scheduler {
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
+        laps: &Laps<'_>,
     ) -> Result<Waits, FailureKind> {
         let mut waits = Waits::new();
         for Named { name, plugin } in &self.profiles.get(queued.profile).permit {
             self.running.set("Permit", name);
-            match plugin.permit(cx, state, &queued.pod, node) {
+            let call = || plugin.permit(cx, state, &queued.pod, node);
+            match laps.plugin(Point::Permit, name, call, permit_code) {
                 Permit::Allow => {}
                 Permit::Wait(timeout) => waits.push(((*name).into(), timeout.min(MAX_PERMIT_WAIT))),
-                Permit::Reject(status) => return Err(self.refused(node, status, name, "Permit")),
+                Permit::Reject(status) => {
+                    laps.point(Point::Permit, status.code());
+                    return Err(self.refused(node, status, name, Point::Permit));
+                }
             }
         }
+        laps.point(Point::Permit, if waits.is_empty() { Code::Success } else { Code::Wait });
         Ok(waits)
     }
 
     /// A plugin does not want the node that was chosen.
-    fn refused(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: &str) -> FailureKind {
+    fn refused(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: Point) -> FailureKind {
         if status.is_rejected() {
             self.refused_node(node, status.by(plugin))
         } else {
+            self.observer.observe(Observation::PluginFailed { plugin, point });
+            let point = point.as_str();
             FailureKind::Internal(format!("running {point} plugin {plugin:?}: {}", status.message()))
         }
     }
@@ -260,12 +288,17 @@ impl Scheduler {
     ) {
         self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
         for Named { name, plugin } in self.profiles.get(queued.profile).reserve.iter().rev() {
-            let done = contained("Unreserve", name, || plugin.unreserve(&cx, state, &queued.pod, node));
+            let call = || plugin.unreserve(&cx, state, &queued.pod, node);
+            let done = contained("Unreserve", name, || {
+                laps.plugin(Point::Unreserve, name, call, |()| Code::Success)
+            });
             if let Err(panic) = done {
                 self.observer.observe(Observation::Anomaly(&panic));
             }
         }
+        laps.point(Point::Unreserve, Code::Success);
         let commands = cx.take_commands();
         self.execute(now, commands);
     }
@@ -296,22 +329,36 @@ impl Scheduler {
 
 /// Runs PostFilter until a plugin finds a way out or sees that there is none; what it says goes into the error.
 fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> Nomination {
-    let plugins = &cycle.profile.post_filter;
-    if plugins.is_empty() {
+    if cycle.profile.post_filter.is_empty() {
         return Nomination::Override(None);
     }
+    cycle.laps.restart();
     let trials = Trials::new(cycle, state);
+    let (status, nomination) = ask_post_filters(cycle, state, error, &trials);
+    cycle.laps.point(Point::PostFilter, status);
+    nomination
+}
+
+/// What came of PostFilter, and what becomes of the nomination.
+fn ask_post_filters(
+    cycle: &Cycle<'_>,
+    state: &CycleState,
+    error: &mut FitError,
+    trials: &Trials<'_, '_>,
+) -> (Code, Nomination) {
     let mut nomination = Nomination::Keep;
     let mut reasons: Vec<Text> = Vec::new();
-    for Named { name, plugin } in plugins {
+    for Named { name, plugin } in &cycle.profile.post_filter {
         cycle.running.set("PostFilter", name);
         let statuses = &error.diagnosis.statuses;
-        let (answer, status) = plugin.post_filter(cycle.cx, state, cycle.pod, statuses, &trials);
+        let call = || plugin.post_filter(cycle.cx, state, cycle.pod, statuses, trials);
+        let (answer, status) =
+            timed(cycle.laps.observer, Point::PostFilter, name, call, |(_, status)| status.code());
         match status.code() {
             // The last word: what the plugins before said no longer counts.
             Code::Success | Code::UnschedulableAndUnresolvable => {
                 error.diagnosis.post_filter_message = status.message();
-                return answer;
+                return (status.code(), answer);
             }
             _ if status.is_rejected() => {
                 reasons.extend(status.reasons().iter().cloned());
@@ -321,10 +368,18 @@ fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> N
             }
             _ => {
                 error.diagnosis.post_filter_message = status.message();
-                return Nomination::Keep;
+                return (status.code(), Nomination::Keep);
             }
         }
     }
     error.diagnosis.post_filter_message = reasons.join(", ");
-    nomination
+    (Code::Unschedulable, nomination)
+}
+
+fn permit_code(answer: &Permit) -> Code {
+    match answer {
+        Permit::Allow => Code::Success,
+        Permit::Wait(_) => Code::Wait,
+        Permit::Reject(status) => status.code(),
+    }
 }

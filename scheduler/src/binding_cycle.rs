@@ -1,5 +1,6 @@
 //! From Permit to the API server's word, and what happens when it does not come.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
@@ -16,7 +17,8 @@ use crate::extender::{ExtenderSpec, NoCalls};
 use crate::extending::Extenders;
 use crate::failure::{Failure, FailureKind};
 use crate::input::PodRead;
-use crate::observer::{AttemptResult, Observation};
+use crate::laps::Laps;
+use crate::observer::{AttemptResult, Observation, Observer, Point, Took};
 use crate::profile::{Named, ProfileIndex};
 use crate::scheduler::Scheduler;
 
@@ -54,11 +56,16 @@ impl Scheduler {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let mut groups = Work::new();
         let mut joins_last = false;
+        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
         for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
             self.running.set("PreBindPreFlight", name);
-            match plugin.pre_flight(&cx, state, &queued.pod, node) {
+            let call = || plugin.pre_flight(&cx, state, &queued.pod, node);
+            match laps.plugin(Point::PreBindPreFlight, name, call, pre_flight_code) {
                 PreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
-                PreFlight::Fail(status) => return Err(pre_flight_failed(name, &status)),
+                PreFlight::Fail(status) => {
+                    laps.point(Point::PreBindPreFlight, status.code());
+                    return Err(pre_flight_failed(name, &status));
+                }
                 PreFlight::Work { allow_parallel, work } => {
                     let work = PreBindWork { name: (*name).into(), plugin: Arc::clone(plugin), work };
                     match groups.last_mut() {
@@ -69,6 +76,7 @@ impl Scheduler {
                 }
             }
         }
+        laps.point(Point::PreBindPreFlight, Code::Success);
         Ok((groups, cx.take_commands()))
     }
 
@@ -90,7 +98,10 @@ impl Scheduler {
             return;
         };
         let groups = std::mem::take(&mut wait.work);
+        binding.stage_began = self.observer.moment();
         if groups.is_empty() {
+            let nothing = Took { from: binding.stage_began, to: binding.stage_began };
+            observe_point(&*self.observer, binding, Point::PreBind, Code::Success, nothing);
             self.start_bind(now, uid);
         } else {
             binding.stage = Stage::PreBinding { cancelled: None };
@@ -144,6 +155,13 @@ impl Scheduler {
             Some(cause) => Some(pre_bind_failed(&status, &cause)),
             None => (!status.is_success()).then(|| pre_bind_failed(&status, &status)),
         };
+        let took = Took { from: binding.stage_began, to: self.observer.moment() };
+        binding.stage_began = took.to;
+        observe_point(&*self.observer, binding, Point::PreBind, status.code(), took);
+        if status.code() == Code::Error {
+            let plugin = status.plugin();
+            self.observer.observe(Observation::PluginFailed { plugin, point: Point::PreBind });
+        }
         match failure {
             None => self.start_bind(now, uid),
             Some(kind) => {
@@ -210,6 +228,7 @@ impl Scheduler {
         let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let mut calls = NoCalls;
+        let laps = Laps::now(&*self.observer, profile, false);
         let cycle = Cycle {
             cx: &cx,
             profile: self.profiles.get(profile),
@@ -218,6 +237,8 @@ impl Scheduler {
             extenders: Extenders::of_pod(&[], pod, &mut calls),
             sampling: None,
             running: &self.running,
+            laps: &laps,
+            evaluated: Cell::default(),
         };
         cycle.verdict_anew(index)
     }
@@ -228,20 +249,26 @@ impl Scheduler {
         self.observer.observe(Observation::NodeTaken);
         let freed = self.give_up_node(now, &mut binding);
         self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+        let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(uid) };
+        let Some(profile) = self.profile_of(&pod) else {
+            self.queue.done(uid);
+            return self.let_go(pod);
+        };
         let mut queued = binding.queued;
-        match (self.known(&queued.pod).cloned(), self.profile_of(&queued.pod)) {
-            (Some(pod), Some(profile)) => {
-                (queued.pod, queued.profile) = (pod, profile);
-                self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
-            }
-            _ => self.queue.done(uid),
-        }
+        (queued.pod, queued.profile) = (pod, profile);
+        self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
     }
 
     /// Bind ended, by whom is said where it was a plugin.
     pub(crate) fn bound(&mut self, now: Now, uid: &Uid, by: &str, outcome: BindOutcome) {
-        if !matches!(self.bindings.get(uid).map(|binding| &binding.stage), Some(Stage::Binding)) {
+        let Some(binding @ Binding { stage: Stage::Binding, .. }) = self.bindings.get(uid) else {
             return;
+        };
+        let (status, took) =
+            (bind_code(&outcome), Took { from: binding.stage_began, to: self.observer.moment() });
+        observe_point(&*self.observer, binding, Point::Bind, status, took);
+        if !by.is_empty() && self.observer.watches_plugins() {
+            self.observer.observe(Observation::Plugin { plugin: by, point: Point::Bind, status, took });
         }
         match outcome {
             BindOutcome::Bound => self.succeed(now, uid),
@@ -375,12 +402,16 @@ impl Scheduler {
         self.observe_attempt(&queued, AttemptResult::Scheduled, now);
         self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
         for Named { name, plugin } in &self.profiles.get(queued.profile).post_bind {
-            let done = contained("PostBind", name, || plugin.post_bind(&cx, &mut state, &queued.pod, &node));
+            let call = || plugin.post_bind(&cx, &mut state, &queued.pod, &node);
+            let done =
+                contained("PostBind", name, || laps.plugin(Point::PostBind, name, call, |()| Code::Success));
             if let Err(panic) = done {
                 self.observer.observe(Observation::Anomaly(&panic));
             }
         }
+        laps.point(Point::PostBind, Code::Success);
         let commands = cx.take_commands();
         self.execute(now, commands);
     }
@@ -404,6 +435,29 @@ impl Scheduler {
                 self.effects.push(Effect::ReadPod { pod, uid });
             }
         }
+    }
+}
+
+/// What runs outside is timed by itself.
+fn observe_point(observer: &dyn Observer, binding: &Binding, point: Point, status: Code, took: Took) {
+    let profile = binding.queued.profile.0;
+    observer.observe(Observation::ExtensionPoint { profile, point, status, took });
+}
+
+fn pre_flight_code(answer: &PreFlight) -> Code {
+    match answer {
+        PreFlight::Skip { .. } => Code::Skip,
+        PreFlight::Work { .. } => Code::Success,
+        PreFlight::Fail(status) => status.code(),
+    }
+}
+
+fn bind_code(outcome: &BindOutcome) -> Code {
+    match outcome {
+        BindOutcome::Bound => Code::Success,
+        BindOutcome::Skip => Code::Skip,
+        BindOutcome::Rejected(_) => Code::Unschedulable,
+        BindOutcome::Failed(_) => Code::Error,
     }
 }
 

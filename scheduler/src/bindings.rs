@@ -9,6 +9,7 @@ use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
 use crate::attempt::Waits;
 use crate::effect::PreBindWork;
+use crate::observer::Moment;
 use crate::queue::QueuedPod;
 
 /// At most this long does a plugin hold a pod in Permit.
@@ -64,6 +65,8 @@ pub(crate) struct Binding {
     pub(crate) stage: Stage,
     /// The state of the node once the pod had been put there.
     pub(crate) chosen_at: u64,
+    /// When PreBind or Bind began, by the observer's clock.
+    pub(crate) stage_began: Moment,
 }
 
 impl Binding {
@@ -78,7 +81,7 @@ impl Binding {
         let since = now.monotonic;
         let pending = waits.into_iter().map(|(plugin, timeout)| (plugin, timeout, since + timeout)).collect();
         let stage = Stage::WaitingOnPermit(PermitWait { pending, since, work: Vec::new() });
-        Self { queued, node, state, stage, chosen_at }
+        Self { queued, node, state, stage, chosen_at, stage_began: Moment::default() }
     }
 
     /// Keeps PreBind's work until the pod is let go. Returns whether anybody holds it.

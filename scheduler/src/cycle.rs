@@ -11,6 +11,8 @@ use crate::diagnosis::{Diagnosis, FitError};
 use crate::extender::EXTENDER;
 use crate::extending::Extenders;
 use crate::failure::FailureKind;
+use crate::laps::Laps;
+use crate::observer::{Evaluated, PluginSet, Point};
 use crate::profile::{Named, Profile};
 use crate::queue::SchedulingQueue;
 use crate::sampling::Sampling;
@@ -39,6 +41,9 @@ pub(crate) struct Cycle<'a> {
     /// `None` when all nodes are looked at, in visiting order.
     pub(crate) sampling: Option<Sampling>,
     pub(crate) running: &'a Running,
+    pub(crate) laps: &'a Laps<'a>,
+    /// The plugins that have had a say.
+    pub(crate) evaluated: Cell<Evaluated>,
 }
 
 /// The plugins whose PreFilter skipped: their filters are left out, in trials too.
@@ -85,7 +90,7 @@ impl Cycle<'_> {
         }
         let mut filters = self.filters(&state);
         filters.retain(|filter| self.profile.reserve.iter().all(|plugin| plugin.name != filter.name));
-        Ok(self.filter_node(&filters, &state, node))
+        Ok(self.filter_node(0, &filters, &state, node))
     }
 
     fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
@@ -116,14 +121,28 @@ impl Cycle<'_> {
         Ok(feasible)
     }
 
+    /// Notes that plugins have had a say.
+    pub(crate) fn note_evaluated(&self, plugins: Evaluated) {
+        let mut evaluated = self.evaluated.get();
+        evaluated.add(plugins);
+        self.evaluated.set(evaluated);
+    }
+
     /// Runs PreFilter.
     fn pre_filter(&self, state: &mut CycleState, diagnosis: &mut Diagnosis) -> Result<Prepared, FailureKind> {
         let mut skipped = SkippedFilters::default();
         let mut nodes: Option<NodeNames> = None;
         let mut rejection: Option<Status> = None;
-        for Named { name, plugin } in &self.profile.pre_filter {
+        let mut evaluated = PluginSet::default();
+        self.laps.restart();
+        for (place, Named { name, plugin }) in self.profile.pre_filter.iter().enumerate() {
             self.running.set("PreFilter", name);
-            match plugin.pre_filter(self.cx, state, self.pod) {
+            let call = || plugin.pre_filter(self.cx, state, self.pod);
+            let answer = self.laps.plugin(Point::PreFilter, name, call, pre_filter_code);
+            if !matches!(answer, PreFilter::Skip) {
+                evaluated = evaluated.and(PluginSet::one(place));
+            }
+            match answer {
                 PreFilter::AllNodes => {}
                 PreFilter::Skip => skipped.0.push(name),
                 PreFilter::Nodes(names) => {
@@ -150,11 +169,14 @@ impl Cycle<'_> {
                 }
                 PreFilter::Reject(status) => {
                     let message = format!("running PreFilter plugin {name:?}: {}", status.message());
+                    self.laps.point(Point::PreFilter, status.code());
                     return Err(FailureKind::Internal(message));
                 }
             }
         }
         state.write(skipped);
+        self.note_evaluated(Evaluated { pre_filter: evaluated, ..Evaluated::default() });
+        self.laps.point(Point::PreFilter, rejection.as_ref().map_or(Code::Success, Status::code));
         if let Some(status) = rejection {
             diagnosis.pre_filter_message = status.message();
             diagnosis.blame(&status);
@@ -218,6 +240,14 @@ impl Cycle<'_> {
             return names.iter().filter_map(|name| nodes.index_of(name)).collect();
         }
         nodes.iter().filter(|(_, node)| names.contains(node.name())).map(|(index, _)| index).collect()
+    }
+}
+
+fn pre_filter_code(answer: &PreFilter) -> Code {
+    match answer {
+        PreFilter::AllNodes | PreFilter::Nodes(_) => Code::Success,
+        PreFilter::Skip => Code::Skip,
+        PreFilter::Reject(status) => status.code(),
     }
 }
 

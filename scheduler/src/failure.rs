@@ -9,7 +9,7 @@ use supercargo_framework::{Feature, Now, PodInfo};
 
 use crate::diagnosis::FitError;
 use crate::effect::{Effect, EventType, StatusPatch};
-use crate::observer::{AttemptResult, Observation};
+use crate::observer::{AttemptResult, Observation, Took};
 use crate::queue::QueuedPod;
 use crate::scheduler::Scheduler;
 
@@ -87,11 +87,8 @@ impl Scheduler {
             return;
         };
         let Some(profile) = self.profile_of(&pod) else {
-            // Its profile has been taken away meanwhile.
-            self.pending.remove(&pod.key());
             self.queue.done(queued.uid());
-            self.others.insert(pod.key(), pod);
-            return;
+            return self.let_go(pod);
         };
         if self.profiles.is_retired(queued.profile) {
             // What a profile that is no more waited for helps nobody: time does.
@@ -155,11 +152,13 @@ impl Scheduler {
         let now = self.queue.steady(now);
         let since_first_attempt = queued.initial_attempt.map(|first| now.wall.since(first));
         self.observer.observe(Observation::Attempt {
-            profile: &self.profiles.get(queued.profile).scheduler_name,
+            profile: queued.profile.0,
             result,
             pod: &queued.pod,
             attempts: queued.attempts,
             since_first_attempt,
+            after_flush: queued.flushed,
+            took: Took { from: queued.began, to: self.observer.moment() },
         });
     }
 }

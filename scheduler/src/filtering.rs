@@ -9,6 +9,7 @@ use supercargo_framework::{Code, CycleState, NodeIndex, NodeInfo, PodInfo, Statu
 use crate::cycle::{Cycle, SkippedFilters};
 use crate::diagnosis::Diagnosis;
 use crate::failure::FailureKind;
+use crate::observer::{Evaluated, Observation, PluginSet, Point};
 use crate::profile::Named;
 
 /// The filters of one cycle.
@@ -27,18 +28,32 @@ impl Cycle<'_> {
         let filters = &self.filters(state)[..];
         let mut feasible = Vec::with_capacity(wanted.min(nodes.len()));
         let start = start.checked_rem(nodes.len()).unwrap_or(0);
-        for index in nodes[start..].iter().chain(&nodes[..start]) {
-            let status = self.filter_with_nominated(filters, state, self.cx.node(*index));
+        self.note_evaluated(Evaluated { filter: self.places(filters), ..Evaluated::default() });
+        self.laps.restart();
+        for (nth, index) in nodes[start..].iter().chain(&nodes[..start]).enumerate() {
+            let status = self.filter_nth(nth, filters, state, self.cx.node(*index));
             match status.code() {
                 Code::Success => feasible.push(*index),
                 _ if status.is_rejected() => diagnosis.set(*index, status),
-                _ => return (feasible, Some(FailureKind::Internal(status.message()))),
+                _ => {
+                    self.laps.point(Point::Filter, status.code());
+                    return (feasible, Some(FailureKind::Internal(status.message())));
+                }
             }
             if feasible.len() >= wanted {
                 break;
             }
         }
+        self.laps.point(Point::Filter, Code::Success);
         (feasible, None)
+    }
+
+    /// Where these are among the filters.
+    fn places(&self, filters: &[&Named<dyn FilterPlugin>]) -> PluginSet {
+        let mut left = filters.iter().peekable();
+        let all = self.profile.filter.iter().enumerate();
+        all.filter(|(_, filter)| left.next_if(|it| std::ptr::eq(**it, *filter)).is_some())
+            .fold(PluginSet::default(), |set, (place, _)| set.and(PluginSet::one(place)))
     }
 
     /// The filters that have something to say.
@@ -77,14 +92,25 @@ impl Cycle<'_> {
         state: &CycleState,
         node: &NodeInfo,
     ) -> Status {
+        self.filter_nth(usize::MAX, filters, state, node)
+    }
+
+    /// The same for the node before which `nth` others have been filtered.
+    fn filter_nth(
+        &self,
+        nth: usize,
+        filters: &[&Named<dyn FilterPlugin>],
+        state: &CycleState,
+        node: &NodeInfo,
+    ) -> Status {
         let promised = self.promised(node);
         if !promised.is_empty() {
-            let status = self.filter_trial(filters, state, node, &promised);
+            let status = self.filter_trial(nth, filters, state, node, &promised);
             if !status.is_success() {
                 return status;
             }
         }
-        self.filter_node(filters, state, node)
+        self.filter_node(nth, filters, state, node)
     }
 
     /// The pods that have been promised the node and count for this one.
@@ -105,6 +131,7 @@ impl Cycle<'_> {
 
     fn filter_trial(
         &self,
+        nth: usize,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,
         node: &NodeInfo,
@@ -118,24 +145,28 @@ impl Cycle<'_> {
                 return status;
             }
         }
-        self.filter_node(filters, &state, &node)
+        self.filter_node(nth, filters, &state, &node)
     }
 
     pub(crate) fn filter_node(
         &self,
+        nth: usize,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,
         node: &NodeInfo,
     ) -> Status {
         for Named { name, plugin } in filters {
             self.running.set("Filter", name);
-            let status = plugin.filter(self.cx, state, self.pod, node);
+            let call = || plugin.filter(self.cx, state, self.pod, node);
+            let status = self.laps.plugin_of_node(nth, Point::Filter, name, call, Status::code);
             if status.is_success() {
                 continue;
             }
             if status.is_rejected() {
                 return status.by(*name);
             }
+            let failed = Observation::PluginFailed { plugin: name, point: Point::Filter };
+            self.laps.observer.observe(failed);
             return Status::error(format!("running {name:?} filter plugin: {}", status.message())).by(*name);
         }
         Status::success()
@@ -149,7 +180,8 @@ impl Cycle<'_> {
                 continue;
             };
             self.running.set("PreFilterExtensions", name);
-            let status = extensions.add_pod(state, self.pod, promised, node);
+            let call = || extensions.add_pod(state, self.pod, promised, node);
+            let status = self.laps.plugin(Point::PreFilterExtensionAddPod, name, call, Status::code);
             if !status.is_success() {
                 return named_error("AddPod", name, &status);
             }

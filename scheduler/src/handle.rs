@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Object;
-use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, PodInfo, Status, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Uid};
 
 use crate::cache::on_node;
 use crate::cluster_events;
 use crate::input::{Input, Notification};
+use crate::observer::{Moment, Observation, Took};
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
@@ -31,7 +32,15 @@ impl Scheduler {
         self.tick_bindings(now);
     }
 
+    /// What an informer told of has been worked in.
+    fn handled(&self, from: Moment, event: &ClusterEvent) {
+        let took = Took { from, to: self.observer.moment() };
+        self.observer.observe(Observation::Handled { event, took });
+    }
+
     fn assigned_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
+        let from = self.observer.moment();
+        let action = action_of(&notification);
         match notification {
             Notification::Added(pod) => self.add_assigned(now, pod),
             Notification::Updated { old, new } if old.uid != new.uid => {
@@ -46,10 +55,12 @@ impl Scheduler {
                 for event in cluster_events::pod_events(&old, &new) {
                     let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
+                    self.handled(from, &event);
                 }
             }
             Notification::Deleted(pod) => self.delete_assigned(now, &pod),
         }
+        self.handled(from, &ClusterEvent::new(EventResource::AssignedPod, action));
     }
 
     fn add_assigned(&mut self, now: Now, pod: Arc<PodInfo>) {
@@ -74,6 +85,8 @@ impl Scheduler {
     }
 
     fn queued_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
+        let from = self.observer.moment();
+        let action = action_of(&notification);
         match notification {
             Notification::Added(pod) => self.add_to_queue(now, pod),
             Notification::Updated { old, new } if old.uid != new.uid => {
@@ -83,6 +96,7 @@ impl Scheduler {
             Notification::Updated { old, new } => self.update_in_queue(now, &old, new),
             Notification::Deleted(pod) => self.delete_from_queue(now, &pod),
         }
+        self.handled(from, &ClusterEvent::new(EventResource::UnschedulablePod, action));
     }
 
     pub(crate) fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {
@@ -187,17 +201,20 @@ impl Scheduler {
     }
 
     fn node(&mut self, now: Now, notification: Notification<NodeRecord>) {
+        let from = self.observer.moment();
         match notification {
             Notification::Added(node) => {
                 self.cache.set_node(Arc::clone(&node));
                 let change = Change::Node { old: None, new: Some(node) };
                 self.move_all(now, EventResource::Node, ActionType::ADD, &change);
+                self.handled(from, &ClusterEvent::new(EventResource::Node, ActionType::ADD));
             }
             Notification::Updated { old, new } => {
                 self.cache.set_node(Arc::clone(&new));
                 for event in cluster_events::node_events(&old, &new, &self.features) {
                     let change = Change::Node { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
+                    self.handled(from, &event);
                 }
             }
             Notification::Deleted(node) => {
@@ -207,20 +224,18 @@ impl Scheduler {
                 if let Err(error) = self.cache.remove_node(&name) {
                     self.anomaly(&error.to_string());
                 }
+                self.handled(from, &ClusterEvent::new(EventResource::Node, ActionType::DELETE));
             }
         }
     }
 
     fn object(&mut self, now: Now, notification: Notification<Object>) {
+        let from = self.observer.moment();
+        let action = action_of(&notification);
         let (old, new) = match notification {
             Notification::Added(new) => (None, Some(new)),
             Notification::Updated { old, new } => (Some(old), Some(new)),
             Notification::Deleted(old) => (Some(old), None),
-        };
-        let action = match (&old, &new) {
-            (None, _) => ActionType::ADD,
-            (Some(_), Some(_)) => ActionType::UPDATE,
-            (Some(_), None) => ActionType::DELETE,
         };
         let Some(object) = new.as_ref().or(old.as_ref()) else {
             return;
@@ -235,7 +250,17 @@ impl Scheduler {
         }
         // What is only read moves nothing, not even pods of plugins that hear of everything.
         if self.heard.contains(&resource) {
-            self.move_all(now, EventResource::Other(resource), action, &Change::Object { old, new });
+            let resource = EventResource::Other(resource);
+            self.move_all(now, resource.clone(), action, &Change::Object { old, new });
+            self.handled(from, &ClusterEvent::new(resource, action));
         }
+    }
+}
+
+fn action_of<T>(notification: &Notification<T>) -> ActionType {
+    match notification {
+        Notification::Added(_) => ActionType::ADD,
+        Notification::Updated { .. } => ActionType::UPDATE,
+        Notification::Deleted(_) => ActionType::DELETE,
     }
 }

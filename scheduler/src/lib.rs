@@ -53,10 +53,12 @@ mod effect;
 mod extender;
 mod extending;
 mod failure;
+mod figures;
 mod filtering;
 mod handle;
 mod input;
 mod invariants;
+mod laps;
 mod node_tree;
 mod observer;
 mod preemption;
@@ -76,8 +78,12 @@ mod views;
 pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
+pub use figures::{Figures, Rejected};
 pub use input::{Eviction, Input, Notification, PodRead};
-pub use observer::{AttemptResult, Observation, Observer, QueueName, Unobserved};
+pub use observer::{
+    AttemptResult, Evaluated, Moment, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
+    Took, Unobserved,
+};
 pub use profile::{PluginLists, ProfileError, ProfileSpec};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};

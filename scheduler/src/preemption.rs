@@ -16,6 +16,7 @@ use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
 use crate::failure::{Failure, FailureKind};
 use crate::input::Eviction;
+use crate::observer::{Moment, Observation, Took};
 use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
 
@@ -38,6 +39,8 @@ struct Preemption {
     last: Option<Arc<PodInfo>>,
     /// Whether the preemptor is not to be tried.
     holds: bool,
+    /// When it began, by the observer's clock.
+    began: Moment,
 }
 
 impl Preemption {
@@ -89,19 +92,19 @@ impl Preemptions {
         self.by_number.len()
     }
 
-    fn begin(&mut self, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
+    fn begin(&mut self, began: Moment, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
         self.next_number += 1;
         let holds = order.asynchronous;
-        let preemption = Preemption { order, asked: Vec::new(), last, holds };
+        let preemption = Preemption { order, asked: Vec::new(), last, holds, began };
         self.by_number.insert(self.next_number, preemption);
         self.list_preemptors();
         self.next_number
     }
 
-    fn end(&mut self, number: u64) -> Option<Order> {
+    fn end(&mut self, number: u64) -> Option<(Order, Moment)> {
         let preemption = self.by_number.remove(&number)?;
         self.list_preemptors();
-        Some(preemption.order)
+        Some((preemption.order, preemption.began))
     }
 
     fn release(&mut self, number: u64) {
@@ -128,19 +131,22 @@ impl Preemptions {
 impl Scheduler {
     /// Begins to make room.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
+        let chosen = order.victims.len();
         // Whoever terminates needs no further telling.
         order.victims.retain(|victim| !victim.terminating);
+        if order.asynchronous && order.victims.is_empty() {
+            return;
+        }
+        self.observer.observe(Observation::Preempting { victims: chosen });
+        let began = self.observer.moment();
         let mut victims = order.victims.clone();
         if order.asynchronous {
-            if victims.is_empty() {
-                return;
-            }
             let last = victims.pop();
-            let number = self.preemptions.begin(order, last);
+            let number = self.preemptions.begin(began, order, last);
             self.clear_nominations(number);
             self.evict(now, number, victims);
         } else {
-            let number = self.preemptions.begin(order, None);
+            let number = self.preemptions.begin(began, order, None);
             self.evict(now, number, victims);
         }
     }
@@ -270,9 +276,13 @@ impl Scheduler {
         if !is_asynchronous && result.is_ok() {
             self.clear_nominations(number);
         }
-        let Some(order) = self.preemptions.end(number) else {
+        let Some((order, began)) = self.preemptions.end(number) else {
             return;
         };
+        if order.asynchronous {
+            let took = Took { from: began, to: self.observer.moment() };
+            self.observer.observe(Observation::Preempted { failed: result.is_err(), took });
+        }
         if !order.asynchronous {
             return self.end_held_attempt(now, result);
         }

@@ -15,6 +15,7 @@ use supercargo_framework::{Context, Plugin, PodInfo, Text};
 use thiserror::Error;
 
 use crate::effect::NamedBinder;
+use crate::observer::{Evaluated, ObservedProfile, PluginSet};
 
 /// The plugins of a profile, in order, per extension point.
 #[derive(Clone, Default)]
@@ -114,6 +115,8 @@ pub(crate) struct Judge {
     /// With its weight.
     pub(crate) score: Option<(i64, Arc<dyn ScorePlugin>)>,
     pub(crate) incremental: Option<Arc<dyn IncrementalPlugin>>,
+    /// Its places among the plugins of each point.
+    pub(crate) places: Evaluated,
     /// Whether it also takes part after a node is chosen, and may look for what PreFilter and Filter made of this pod.
     pub(crate) sets_aside: bool,
 }
@@ -206,6 +209,20 @@ impl Profile {
             events,
             judges: lists.judges(),
         })
+    }
+
+    /// What an observer must know of it.
+    pub(crate) fn observed(&self) -> ObservedProfile {
+        fn names<P: ?Sized>(plugins: &[Named<P>]) -> Vec<&'static str> {
+            plugins.iter().map(|plugin| plugin.name).collect()
+        }
+        ObservedProfile {
+            scheduler_name: Arc::clone(&self.scheduler_name),
+            pre_filter: names(&self.pre_filter),
+            filter: names(&self.filter),
+            pre_score: names(&self.pre_score),
+            score: self.score.iter().map(|scorer| scorer.name).collect(),
+        }
     }
 
     /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
@@ -302,6 +319,8 @@ impl PluginLists {
                 continue;
             }
             let points = Arc::clone(plugin).extension_points();
+            let at = |list| place(list, name).map_or_else(PluginSet::default, PluginSet::one);
+            let mut scored = self.score.iter().map(|(plugin, _)| plugin);
             let weight =
                 self.score.iter().find(|(scorer, _)| scorer.name() == name).map(|(_, weight)| *weight);
             let sets_aside = [&self.reserve, &self.permit, &self.pre_bind, &self.post_bind];
@@ -313,6 +332,14 @@ impl PluginLists {
                 pre_score: points.pre_score.filter(|_| place(&self.pre_score, name).is_some()),
                 score: weight.and_then(|weight| Some((i64::from(weight), points.score?))),
                 incremental: points.incremental,
+                places: Evaluated {
+                    pre_filter: at(&self.pre_filter),
+                    filter: at(&self.filter),
+                    pre_score: at(&self.pre_score),
+                    score: scored
+                        .position(|scorer| scorer.name() == name)
+                        .map_or_else(PluginSet::default, PluginSet::one),
+                },
                 sets_aside: sets_aside.into_iter().any(|list| place(list, name).is_some()),
             });
         }
@@ -321,7 +348,7 @@ impl PluginLists {
 }
 
 /// The index of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ProfileIndex(pub(crate) usize);
 
 /// All profiles: those that serve, and behind them those that have been replaced while pods were on their way to a node.
@@ -383,7 +410,12 @@ impl Profiles {
         self.all[..self.serving].iter()
     }
 
-    /// How many of them there are.
+    /// Those that have been replaced as well.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Profile> {
+        self.all.iter()
+    }
+
+    /// How many serve.
     pub(crate) fn len(&self) -> usize {
         self.serving
     }

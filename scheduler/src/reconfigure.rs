@@ -22,6 +22,7 @@ impl Scheduler {
         let next = Profiles::new(&options.profiles)?;
         let in_use = self.on_their_way().map(|queued| queued.profile).collect();
         self.replace_profiles(next, &in_use);
+        self.tell_observer_profiles();
         self.heard = heard(&self.profiles, &options.extenders);
         self.tables = (!options.plain).then(|| Tables::new(self.profiles.len(), options.table_memory));
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
@@ -32,6 +33,12 @@ impl Scheduler {
         self.with_queue(now, |queue, cx| queue.reconfigure(cx, options.queue, extended));
         self.take_on_pods_with_profile(now);
         Ok(())
+    }
+
+    /// The profile of a pod that was on its way has been taken away meanwhile: it is nobody's, until another serves it.
+    pub(crate) fn let_go(&mut self, pod: Arc<PodInfo>) {
+        self.pending.remove(&pod.key());
+        self.others.insert(pod.key(), pod);
     }
 
     /// The pods whose attempt has not ended.

@@ -24,7 +24,7 @@ use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
 use crate::preemption::{Order, Preemptions};
-use crate::profile::{EVENT_KINDS, ProfileError, ProfileIndex, ProfileSpec, Profiles};
+use crate::profile::{EVENT_KINDS, Profile, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::tables::{Rule, TableStats, Tables};
 
@@ -123,7 +123,14 @@ impl Scheduler {
     /// The same, watched.
     pub fn with_observer(mut self, observer: Box<dyn Observer>) -> Self {
         self.observer = observer;
+        self.tell_observer_profiles();
         self
+    }
+
+    /// Tells the observer what the places in observations stand for; to be called whenever the profiles are others.
+    pub(crate) fn tell_observer_profiles(&mut self) {
+        let profiles: Vec<_> = self.profiles.all().map(Profile::observed).collect();
+        self.observer.profiles(&profiles);
     }
 
     /// What is to be done, in order. Carry it out before asking again.
@@ -216,6 +223,11 @@ impl Scheduler {
         self.queue.nominated_on(node)
     }
 
+    /// How many pods without a node it knows that are for one of its profiles.
+    pub fn pending_pods(&self) -> usize {
+        self.pending.len()
+    }
+
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()
@@ -227,7 +239,7 @@ impl Scheduler {
         now: Now,
         call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R,
     ) -> R {
-        let observer = &mut *self.observer;
+        let observer = &*self.observer;
         let mut cx = QueueCx {
             now: self.queue.steady(now),
             profiles: &self.profiles,

@@ -2,10 +2,11 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
-use supercargo_framework::{CycleState, NodeIndex, PodInfo};
+use supercargo_framework::{Code, CycleState, NodeIndex, PodInfo, Status};
 
 use crate::cycle::Cycle;
 use crate::failure::FailureKind;
+use crate::observer::{Evaluated, PluginSet, Point};
 use crate::profile::{Named, Scorer};
 
 impl Cycle<'_> {
@@ -38,24 +39,51 @@ impl Cycle<'_> {
             return Ok(vec![1; feasible.len()]);
         }
         let skipped = self.pre_score(state, feasible)?;
+        let totals = self.weighted_sums(state, feasible, &skipped);
+        self.laps.point(Point::Score, if totals.is_ok() { Code::Success } else { Code::Error });
+        totals
+    }
+
+    fn weighted_sums(
+        &self,
+        state: &CycleState,
+        feasible: &[NodeIndex],
+        skipped: &[&'static str],
+    ) -> Result<Vec<i64>, FailureKind> {
         let mut totals = vec![0; feasible.len()];
         let mut raw = Vec::with_capacity(feasible.len());
-        for scorer in self.profile.score.iter().filter(|scorer| !skipped.contains(&scorer.name)) {
+        let mut evaluated = PluginSet::default();
+        for (place, scorer) in self.profile.score.iter().enumerate() {
+            if skipped.contains(&scorer.name) {
+                continue;
+            }
+            evaluated = evaluated.and(PluginSet::one(place));
             self.running.set("Score", scorer.name);
             raw.clear();
-            for index in feasible {
-                raw.push(self.raw_score(scorer, state, *index)?);
+            for (nth, index) in feasible.iter().enumerate() {
+                raw.push(self.raw_score(nth, scorer, state, *index)?);
             }
-            normalize(scorer, state, self.pod, &mut raw).map_err(FailureKind::Internal)?;
+            let call = || normalize(scorer, state, self.pod, &mut raw);
+            self.laps
+                .plugin(Point::ScoreExtensionNormalize, scorer.name, call, code)
+                .map_err(FailureKind::Internal)?;
             for (total, score) in totals.iter_mut().zip(&raw) {
                 *total += score * scorer.weight;
             }
         }
+        self.note_evaluated(Evaluated { score: evaluated, ..Evaluated::default() });
         Ok(totals)
     }
 
-    fn raw_score(&self, scorer: &Scorer, state: &CycleState, node: NodeIndex) -> Result<i64, FailureKind> {
-        let score = scorer.plugin.score(self.cx, state, self.pod, self.cx.node(node));
+    fn raw_score(
+        &self,
+        nth: usize,
+        scorer: &Scorer,
+        state: &CycleState,
+        node: NodeIndex,
+    ) -> Result<i64, FailureKind> {
+        let call = || scorer.plugin.score(self.cx, state, self.pod, self.cx.node(node));
+        let score = self.laps.plugin_of_node(nth, Point::Score, scorer.name, call, code);
         score.map_err(|status| {
             let (name, message) = (scorer.name, status.message());
             FailureKind::Internal(format!("running Score plugins: plugin {name:?} failed with: {message}"))
@@ -69,18 +97,31 @@ impl Cycle<'_> {
         feasible: &[NodeIndex],
     ) -> Result<SmallVec<[&'static str; 16]>, FailureKind> {
         let mut skipped = SmallVec::new();
-        for Named { name, plugin } in &self.profile.pre_score {
+        let mut evaluated = PluginSet::default();
+        self.laps.restart();
+        for (place, Named { name, plugin }) in self.profile.pre_score.iter().enumerate() {
             self.running.set("PreScore", name);
-            let status = plugin.pre_score(self.cx, state, self.pod, feasible);
+            let call = || plugin.pre_score(self.cx, state, self.pod, feasible);
+            let status = self.laps.plugin(Point::PreScore, name, call, Status::code);
             if status.is_skip() {
                 skipped.push(*name);
-            } else if !status.is_success() {
+                continue;
+            }
+            evaluated = evaluated.and(PluginSet::one(place));
+            if !status.is_success() {
+                self.laps.point(Point::PreScore, status.code());
                 let message = format!("running PreScore plugin {name:?}: {}", status.message());
                 return Err(FailureKind::Internal(message));
             }
         }
+        self.note_evaluated(Evaluated { pre_score: evaluated, ..Evaluated::default() });
+        self.laps.point(Point::PreScore, Code::Success);
         Ok(skipped)
     }
+}
+
+fn code<T, E>(answer: &Result<T, E>) -> Code {
+    if answer.is_ok() { Code::Success } else { Code::Error }
 }
 
 /// Normalises a plugin's raw scores and checks the result.

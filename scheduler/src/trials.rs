@@ -8,6 +8,7 @@ use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
 use crate::cycle::{Cycle, SkippedFilters};
 use crate::filtering::{Filters, named_error};
+use crate::observer::Point;
 use crate::profile::Named;
 
 /// The filters of one cycle, told apart by what matters to them.
@@ -18,6 +19,29 @@ pub(crate) struct Trials<'a, 'c> {
     of_pods: Filters<'a>,
     /// The PreFilter plugins whose state follows the pods of a trial.
     followers: SmallVec<[&'a Named<dyn PreFilterPlugin>; 4]>,
+}
+
+/// What a plugin's state is told.
+#[derive(Clone, Copy)]
+enum Verb {
+    AddPod,
+    RemovePod,
+}
+
+impl Verb {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::AddPod => "AddPod",
+            Self::RemovePod => "RemovePod",
+        }
+    }
+
+    fn point(self) -> Point {
+        match self {
+            Self::AddPod => Point::PreFilterExtensionAddPod,
+            Self::RemovePod => Point::PreFilterExtensionRemovePod,
+        }
+    }
 }
 
 impl<'a, 'c> Trials<'a, 'c> {
@@ -38,12 +62,12 @@ impl<'a, 'c> Trials<'a, 'c> {
         Self { cycle, filters, of_pods, followers }
     }
 
-    fn follow(&self, verb: &str, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
+    fn follow(&self, verb: Verb, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
         for Named { name, plugin } in &self.followers {
             self.cycle.running.set("PreFilterExtensions", name);
-            let status = call(&**plugin);
+            let status = self.cycle.laps.plugin(verb.point(), name, || call(&**plugin), Status::code);
             if !status.is_success() {
-                return named_error(verb, name, &status);
+                return named_error(verb.as_str(), name, &status);
             }
         }
         Status::success()
@@ -93,7 +117,7 @@ impl RunFilters for Trials<'_, '_> {
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
-        self.follow("AddPod", &mut |plugin| match plugin.extensions() {
+        self.follow(Verb::AddPod, &mut |plugin| match plugin.extensions() {
             Some(extensions) => extensions.add_pod(state, pod, added, node),
             None => Status::success(),
         })
@@ -106,7 +130,7 @@ impl RunFilters for Trials<'_, '_> {
         removed: &PodInfo,
         node: &NodeInfo,
     ) -> Status {
-        self.follow("RemovePod", &mut |plugin| match plugin.extensions() {
+        self.follow(Verb::RemovePod, &mut |plugin| match plugin.extensions() {
             Some(extensions) => extensions.remove_pod(state, pod, removed, node),
             None => Status::success(),
         })

@@ -74,12 +74,12 @@ struct Replay {
 pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
     let sink = LogSink::default();
     let usual_level = if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" };
-    cli.logs.install(&sink, usual_level).context("--log-level")?;
+    let log_level = cli.logs.install(&sink, usual_level).context("--log-level")?;
     match cli.command {
         Command::Run(flags) => {
             let catalog = flags.features.applied_to(catalog)?;
             if !flags.write_configuration(&catalog)? {
-                on_runtime(run(RunOptions { flags: *flags }, &catalog))?;
+                on_runtime(run(RunOptions { flags: *flags, log_level }, &catalog))?;
             }
         }
         Command::Config(command) => return config::execute(&command, catalog),

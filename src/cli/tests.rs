@@ -1,10 +1,11 @@
 //! What the program says of itself.
 
-use clap::CommandFactory as _;
 use clap::ValueEnum as _;
+use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
-use super::{Cli, completions};
+use super::{Cli, Command, completions};
+use crate::config::{Catalog, Config};
 
 /// The help of a subcommand, as wide as it may get.
 fn help(subcommand: &str) -> String {
@@ -42,5 +43,16 @@ fn every_shell_has_completions() {
     for shell in Shell::value_variants() {
         let script = String::from_utf8(completions(*shell)).unwrap();
         assert!(script.contains("secure-port") && script.contains("validate"), "{shell}");
+    }
+}
+
+#[test]
+fn what_the_command_line_says_is_told_by_flagz() {
+    let cli = Cli::parse_from(["supercargo", "run", "--secure-port=1", "--client-ca-file=/ca.crt"]);
+    let Command::Run(flags) = cli.command else { panic!("it is run") };
+    let text = flags.flagz(&Config::default_with(&Catalog::in_tree()).unwrap());
+    for line in ["secure-port=1", "client-ca-file=/ca.crt", "authorization-webhook-cache-authorized-ttl=10s"]
+    {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
 }

@@ -67,7 +67,8 @@ impl LeaderElectionConfig {
             return Some(("leaseDuration", message));
         }
         if self.renew_deadline.as_secs_f64() <= self.retry_period.as_secs_f64() * MOST_JITTER {
-            let message = format!("({renewal}) must be longer than {MOST_JITTER} times retryPeriod ({retry})");
+            let message =
+                format!("({renewal}) must be longer than {MOST_JITTER} times retryPeriod ({retry})");
             return Some(("renewDeadline", message));
         }
         None

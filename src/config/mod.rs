@@ -331,11 +331,7 @@ impl Config {
         Self::completed(File::default(), catalog, Report::new("default configuration"))
     }
 
-    fn completed(
-        file: File<'_>,
-        catalog: &Catalog,
-        mut report: Report<'_>,
-    ) -> Result<Self, ConfigErrors> {
+    fn completed(file: File<'_>, catalog: &Catalog, mut report: Report<'_>) -> Result<Self, ConfigErrors> {
         let config = complete(file, catalog, &mut report);
         let (errors, warnings) = report.finish();
         errors.map_or(Ok(Self { warnings, ..config }), Err)

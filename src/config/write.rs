@@ -117,9 +117,9 @@ fn set(set: &FileSet) -> Value {
 
 fn extender(extender: &ExtenderConfig) -> Value {
     let text = |text: &Option<String>| text.clone().unwrap_or_default().into();
-    let resources = extender.managed_resources.iter().map(|resource| {
-        json!({ "name": &*resource.name, "ignoredByScheduler": resource.ignored_by_scheduler })
-    });
+    let resources = extender.managed_resources.iter().map(
+        |resource| json!({ "name": &*resource.name, "ignoredByScheduler": resource.ignored_by_scheduler }),
+    );
     let mut all = Map::new();
     insert(&mut all, "urlPrefix", extender.url_prefix.clone().into());
     insert(&mut all, "filterVerb", text(&extender.filter_verb));

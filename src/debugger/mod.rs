@@ -7,19 +7,19 @@ mod dump;
 mod json;
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
 use serde_json::Value;
 use supercargo_framework::Uid;
-use supercargo_scheduler::Known;
+use supercargo_scheduler::{Known, NodeView, QueueView, Scheduler};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
 use crate::informers::Stores;
+use crate::metrics::Metrics;
 use crate::owner::Mailbox;
 
 /// How often the comparison runs by itself. It costs as much as going once through all pods.
@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Debugger {
     stores: Stores,
     mailbox: Mailbox,
-    mismatches: Arc<AtomicU64>,
+    metrics: Arc<Metrics>,
 }
 
 /// What the informers and the scheduler do not agree on.
@@ -73,10 +73,10 @@ impl Mismatch {
         }
     }
 
-    /// How many nodes and pods it is about.
-    pub(crate) fn len(&self) -> usize {
+    /// How many nodes it is about, and how many pods.
+    fn counts(&self) -> (usize, usize) {
         let nodes = self.missed_nodes.len() + self.redundant_nodes.len();
-        nodes + self.missed_pods.len() + self.redundant_pods.len()
+        (nodes, self.missed_pods.len() + self.redundant_pods.len())
     }
 
     fn log(&self) {
@@ -92,26 +92,21 @@ impl Mismatch {
 }
 
 impl Debugger {
-    pub(crate) fn new(stores: Stores, mailbox: Mailbox) -> Self {
-        Self { stores, mailbox, mismatches: Arc::default() }
-    }
-
-    /// How many nodes and pods have been found to differ, and to stay so, by the comparison that runs by itself.
-    pub(crate) fn mismatches(&self) -> u64 {
-        self.mismatches.load(Ordering::Relaxed)
+    pub(crate) fn new(stores: Stores, mailbox: Mailbox, metrics: Arc<Metrics>) -> Self {
+        Self { stores, mailbox, metrics }
     }
 
     /// Compares once. `None` when the scheduler has ended.
     pub(crate) async fn compare(&self) -> Option<Mismatch> {
         let held = self.stores.known();
-        let cached = self.mailbox.ask(supercargo_scheduler::Scheduler::known_objects).await?;
+        let cached = self.mailbox.ask(Scheduler::known_objects).await?;
         Some(Mismatch::between(&held, &cached))
     }
 
     /// What stays different when it is looked at twice.
     async fn compare_twice(&self) -> Option<Mismatch> {
         let first = self.compare().await?;
-        if first.len() == 0 {
+        if first == Mismatch::default() {
             return Some(first);
         }
         sleep(LOOK_AGAIN).await;
@@ -126,36 +121,43 @@ impl Debugger {
             ticks.tick().await;
             let Some(mismatch) = self.compare_twice().await else { return };
             mismatch.log();
-            self.mismatches.fetch_add(mismatch.len() as u64, Ordering::Relaxed);
+            let (nodes, pods) = mismatch.counts();
+            (0..nodes).for_each(|_| self.metrics.cache_mismatch("node"));
+            (0..pods).for_each(|_| self.metrics.cache_mismatch("pod"));
         }
     }
 
-    /// Compares and dumps on each SIGUSR2, for as long as there is a scheduler.
-    pub(crate) async fn on_signal(&self) -> Result<()> {
-        let mut signals = signal(SignalKind::user_defined2()).context("cannot listen for SIGUSR2")?;
+    /// Compares and dumps on each SIGUSR2. Only returns when it cannot listen for it.
+    pub(crate) async fn on_signal(&self) -> anyhow::Error {
+        let mut signals = match signal(SignalKind::user_defined2()) {
+            Ok(signals) => signals,
+            Err(error) => return anyhow::Error::new(error).context("cannot listen for SIGUSR2"),
+        };
         while signals.recv().await.is_some() {
-            let Some(mismatch) = self.compare().await else { break };
+            let (Some(mismatch), Some((nodes, queue))) = (self.compare().await, self.views().await) else {
+                break;
+            };
             mismatch.log();
-            let Some(views) = self.views().await else { break };
-            tracing::info!(nodes = %dump::nodes(&views.0), "Dump of cached NodeInfo");
-            tracing::info!(summary = %dump::summary(&views.1), pods = %dump::pods(&views.1), "Dump of scheduling queue");
+            tracing::info!(nodes = %dump::nodes(&nodes), "Dump of cached NodeInfo");
+            tracing::info!(summary = %dump::summary(&queue), pods = %dump::pods(&queue), "Dump of scheduling queue");
         }
-        Ok(())
+        // The scheduler has ended, of which others hear, too.
+        pending().await
     }
 
-    async fn views(&self) -> Option<(Vec<supercargo_scheduler::NodeView>, supercargo_scheduler::QueueView)> {
+    async fn views(&self) -> Option<(Vec<NodeView>, QueueView)> {
         self.mailbox.ask(|scheduler| (scheduler.node_views(), scheduler.queue_view())).await
     }
 
     /// `/debug/cache`
     pub(crate) async fn cache_json(&self) -> Value {
-        let views = self.mailbox.ask(supercargo_scheduler::Scheduler::node_views).await;
+        let views = self.mailbox.ask(Scheduler::node_views).await;
         json::cache(&views.unwrap_or_default())
     }
 
     /// `/debug/queue`
     pub(crate) async fn queue_json(&self) -> Value {
-        let view = self.mailbox.ask(supercargo_scheduler::Scheduler::queue_view).await;
+        let view = self.mailbox.ask(Scheduler::queue_view).await;
         json::queue(&view.unwrap_or_default())
     }
 }

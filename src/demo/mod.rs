@@ -196,7 +196,9 @@ impl Demo {
         go: CancellationToken,
         stop: CancellationToken,
     ) -> Result<JoinHandle<Result<()>>> {
-        let (config, connection) = (load_config(None, &Catalog::in_tree())?, self.server.connection());
+        let (mut config, connection) = (load_config(None, &Catalog::in_tree())?, self.server.connection());
+        // There is no other.
+        config.leader_election.leader_elect = false;
         Ok(tokio::spawn(async move {
             tokio::select! {
                 () = go.cancelled() => schedule(&config, connection, None, &stop).await,

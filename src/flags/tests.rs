@@ -10,7 +10,8 @@ use crate::config::{Catalog, Config, MediaType};
 
 /// The flags of a command line, or what is said of it.
 fn parsed(line: &[&str]) -> Result<Flags, String> {
-    let command = Flags::augment_args(Command::new("supercargo").no_binary_name(true).args_override_self(true));
+    let command =
+        Flags::augment_args(Command::new("supercargo").no_binary_name(true).args_override_self(true));
     let matches = command.try_get_matches_from(line).map_err(|error| error.to_string())?;
     Flags::from_arg_matches(&matches).map_err(|error| error.to_string())
 }
@@ -73,7 +74,10 @@ fn values_are_written_as_for_kube_scheduler() {
     assert_eq!(flags.authorization.always_allow_paths, ["/a", "/b/*", "/c"]);
     assert_eq!(flags.serving.tls_cipher_suites.len(), 2);
     assert_eq!(flags.serving.tls_min_version, TlsVersion::Tls13);
-    assert_eq!((flags.serving.bind_address.to_string(), flags.serving.secure_port), ("::1".to_owned(), 10260));
+    assert_eq!(
+        (flags.serving.bind_address.to_string(), flags.serving.secure_port),
+        ("::1".to_owned(), 10260)
+    );
     assert_eq!(flags.authentication.token_cache_ttl, Duration::from_secs(90));
     assert_eq!(ServingOptions::default().secure_port, 10259);
 }
@@ -87,7 +91,10 @@ fn what_cannot_be_is_refused_with_what_to_say() {
         (&["--leader-elect-lease-duration=15"], "say a duration such as 15s"),
         (&["--leader-elect-resource-lock=endpoints"], "leases"),
         (&["--tls-min-version=VersionTLS10"], "say VersionTLS12 or VersionTLS13"),
-        (&["--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA"], "not offered; those that can be chosen are TLS_ECDHE"),
+        (
+            &["--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA"],
+            "not offered; those that can be chosen are TLS_ECDHE",
+        ),
         (&["--tls-cert-file=a"], "--tls-private-key-file"),
         (&["--master=https://me:secret@10.0.0.1"], "say a URL such as"),
         (&["--kube-api-content-type=text/plain"], "say application/vnd.kubernetes.protobuf or"),
@@ -113,7 +120,10 @@ fn a_flag_of_leader_election_wins_over_the_file() {
     assert!(both.leader_elect);
     assert_eq!((both.lease_duration, &*both.resource_name), (Duration::from_secs(20), "mine"));
     assert!(!configuration(&["--leader-elect=false"]).leader_election.leader_elect);
-    assert!(configuration(&[]).leader_election.leader_elect, "there is an election unless somebody says otherwise");
+    assert!(
+        configuration(&[]).leader_election.leader_elect,
+        "there is an election unless somebody says otherwise"
+    );
 }
 
 #[test]
@@ -148,12 +158,17 @@ fn deprecated_flags_count_only_without_a_file() {
     assert_eq!((config.client_connection.qps, config.client_connection.burst), (None, Some(7)));
     assert_eq!(config.client_connection.content_type, MediaType::Protobuf);
     assert!(config.enable_profiling && config.enable_contention_profiling);
-    assert_eq!(config.pod_max_in_unschedulable_pods_duration, Duration::from_mins(1), "this one always counts");
+    assert_eq!(
+        config.pod_max_in_unschedulable_pods_duration,
+        Duration::from_mins(1),
+        "this one always counts"
+    );
 }
 
 #[test]
 fn a_kubeconfig_counts_where_the_file_names_none() {
-    let kubeconfig = |file: &str| with_file(file, &["--kubeconfig=flag"]).unwrap().client_connection.kubeconfig;
+    let kubeconfig =
+        |file: &str| with_file(file, &["--kubeconfig=flag"]).unwrap().client_connection.kubeconfig;
     assert_eq!(kubeconfig("clientConnection: {kubeconfig: file}\n"), Some("file".into()));
     assert_eq!(kubeconfig("clientConnection: {kubeconfig: ''}\n"), Some("flag".into()));
     assert_eq!(configuration(&["--kubeconfig=flag"]).client_connection.kubeconfig, Some("flag".into()));
@@ -161,7 +176,8 @@ fn a_kubeconfig_counts_where_the_file_names_none() {
 
 #[test]
 fn flags_that_mean_nothing_here_are_taken_and_remembered() {
-    let flags = flags(&["--permit-port-sharing", "--vmodule", "a=1", "--disabled-metrics=x,y", "--vmodule=b=2"]);
+    let flags =
+        flags(&["--permit-port-sharing", "--vmodule", "a=1", "--disabled-metrics=x,y", "--vmodule=b=2"]);
     assert_eq!(flags.without_effect.given, ["disabled-metrics", "permit-port-sharing", "vmodule"]);
 }
 

@@ -138,6 +138,7 @@ impl Informers {
         let name = kind.resource().to_string();
         let informer =
             self.factory.informer_for(std::sync::Arc::new(kind), |parts| parts.build(Indexers::default()));
+        self.observed.add(&informer);
         let handler: Forward<Object> = Forward { mailbox: mailbox.clone(), input: Input::Object };
         if let Err(error) = informer.add_event_handler(handler, HandlerOptions::named(name)) {
             // Only an informer that has ended takes no handler, and then we are about to end.

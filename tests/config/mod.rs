@@ -41,7 +41,8 @@ fn the_default_configuration_is_printed() {
     let default = Config::default_with(&Catalog::in_tree()).unwrap();
     assert_eq!(printed(&["config", "default"]), default.to_yaml());
     assert_eq!(printed(&["config", "show"]), default.to_yaml());
-    let json: serde_json::Value = serde_json::from_str(&printed(&["config", "default", "-o", "json"])).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&printed(&["config", "default", "-o", "json"])).unwrap();
     assert_eq!(json, default.to_value());
 }
 
@@ -90,7 +91,10 @@ fn what_is_not_there_and_no_error_is_told_too() {
     let Output { status, stdout, stderr } = output(&["config", "validate", path]);
     assert_eq!((status.code(), text(&stdout)), (Some(0), format!("{path}: valid\n")));
     let warning = text(&stderr);
-    assert!(warning.starts_with(&format!("warning: {path}:3:")) && warning.contains("DynamicResources"), "{warning}");
+    assert!(
+        warning.starts_with(&format!("warning: {path}:3:")) && warning.contains("DynamicResources"),
+        "{warning}"
+    );
 }
 
 #[test]
@@ -100,7 +104,8 @@ fn the_configuration_that_counts_is_written_and_nothing_else_done() {
     let written = folder.path().join("written.yaml");
     let config = format!("--config={}", path.display());
     let to = format!("--write-config-to={}", written.display());
-    let said = output(&["run", &config, &to, "--leader-elect-retry-period=3s", "--kube-api-qps=5", "--vmodule=a=3"]);
+    let said =
+        output(&["run", &config, &to, "--leader-elect-retry-period=3s", "--kube-api-qps=5", "--vmodule=a=3"]);
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
     let found = Config::load(&written, &Catalog::in_tree()).unwrap();
     let election = &found.leader_election;
@@ -118,7 +123,10 @@ fn a_command_line_that_cannot_be_is_refused_with_a_suggestion() {
         (&["run", "--secure-prt=1"][..], "--secure-port"),
         (&["run", "now"], "unexpected argument 'now'"),
         (&["run", "--feature-gates=Nonsense=true"], "unrecognized feature gate: Nonsense"),
-        (&["run", "--leader-elect-lease-duration=1s"], "leaseDuration (1s) must be longer than renewDeadline (10s)"),
+        (
+            &["run", "--leader-elect-lease-duration=1s"],
+            "leaseDuration (1s) must be longer than renewDeadline (10s)",
+        ),
         (&["config", "validate"], "<FILE>"),
     ] {
         let (_, said) = refused(args);
@@ -136,17 +144,23 @@ fn it_says_its_version_and_completes_words() {
 
 #[test]
 fn the_document_of_the_configuration_names_every_flag_and_field() {
-    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md")).unwrap();
+    let document =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md")).unwrap();
     let help = printed(&["run", "--help"]);
     let flags = help.split_whitespace().filter_map(|word| {
         let flag = word.strip_prefix("--")?;
-        Some(flag.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').next().unwrap_or_default())
+        Some(
+            flag.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
+                .next()
+                .unwrap_or_default(),
+        )
     });
     let missing: Vec<&str> =
         flags.filter(|flag| !flag.is_empty() && !document.contains(&format!("`--{flag}`"))).collect();
     assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
     let default = Config::default_with(&Catalog::in_tree()).unwrap().to_value();
-    let fields = default.as_object().unwrap().keys().filter(|field| !["apiVersion", "kind"].contains(&&***field));
+    let fields =
+        default.as_object().unwrap().keys().filter(|field| !["apiVersion", "kind"].contains(&&***field));
     let missing: Vec<_> = fields.filter(|field| !document.contains(&format!("`{field}"))).collect();
     assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
 }

@@ -153,9 +153,11 @@ fn plain(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
         Value::Array(items) => items.iter().map(plain).collect(),
-        Value::Object(fields) => {
-            fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), plain(value))).collect()
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), plain(value)))
+            .collect(),
         other => other.clone(),
     }
 }

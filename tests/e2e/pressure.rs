@@ -43,7 +43,8 @@ impl Memory {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = ApiServer::default();
-        let config: Config = load_config(None, &Catalog::in_tree()).unwrap();
+        let mut config: Config = load_config(None, &Catalog::in_tree()).unwrap();
+        config.leader_election.leader_elect = false;
         let stop = CancellationToken::new();
         let (endpoint, connection) = runtime.block_on(async {
             let endpoint = server.listen(Listen::default()).await.unwrap();

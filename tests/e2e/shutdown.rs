@@ -61,7 +61,7 @@ fn a_log_that_nobody_reads_any_more_does_not_keep_it() {
     let api = FakeApi::start();
     api.set_node(node("n1", &[], &[("cpu", "1")]));
     let mut scheduler = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-        .args(["run", "--log-level", "debug", "--kubeconfig"])
+        .args(["run", "--leader-elect=false", "--secure-port=0", "--log-level", "debug", "--kubeconfig"])
         .arg(api.kubeconfig())
         .stderr(Stdio::piped())
         .spawn()

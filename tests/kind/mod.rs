@@ -72,7 +72,8 @@ fn text(bytes: &[u8]) -> String {
 /// The commands of a dry run: what is neither a heading nor a remark.
 fn commands(dry: &Output) -> Vec<String> {
     let text = text(&dry.stdout);
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("==") && !line.starts_with(' '));
+    let lines =
+        text.lines().filter(|line| !line.is_empty() && !line.starts_with("==") && !line.starts_with(' '));
     lines.map(str::to_owned).collect()
 }
 
@@ -91,14 +92,19 @@ fn a_dry_run_calls_nothing_and_says_every_step_that_the_script_then_does() {
     let mut calls = real.calls().into_iter();
     for command in &said {
         // What the script's own functions call, and with which file, is not said.
-        let command = command.strip_prefix("env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig ").unwrap_or(command);
+        let command =
+            command.strip_prefix("env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig ").unwrap_or(command);
         let called = match command.split_once(' ') {
             Some(("node_of" | "scheduled_by" | "nodes_of", what)) => {
                 calls.find(|call| call.starts_with("kubectl get") && call.contains(what))
             }
             _ => calls.find(|call| call == command),
         };
-        assert!(called.is_some(), "it says that it would call `{command}` then, and does not: {:#?}", real.calls());
+        assert!(
+            called.is_some(),
+            "it says that it would call `{command}` then, and does not: {:#?}",
+            real.calls()
+        );
     }
     assert!(said.len() > 25, "{said:#?}");
 }
@@ -112,7 +118,8 @@ fn the_suite_runs_against_the_cluster_that_was_made_after_what_was_built_is_inst
         "kind create cluster --name supercargo-test --config manifests/kind/cluster.yaml".to_owned(),
         format!("kind load docker-image {image} --name supercargo-test"),
         "kubectl apply --kustomize manifests/overlays/kind".to_owned(),
-        "env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig cargo test --locked --test integration e2e::suite".to_owned(),
+        "env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig cargo test --locked --test integration e2e::suite"
+            .to_owned(),
         "kind delete cluster --name supercargo-test".to_owned(),
     ];
     let mut said = said.iter();
@@ -129,7 +136,10 @@ fn when_a_step_fails_the_logs_are_collected_the_cluster_goes_and_the_failure_is_
         assert!(!output.status.success(), "{step}");
         let calls = bench.calls();
         let last = calls.iter().position(|call| call.starts_with("kind export logs")).expect(step);
-        assert!(calls[last..].iter().any(|call| call == "kind delete cluster --name supercargo-test"), "{step}");
+        assert!(
+            calls[last..].iter().any(|call| call == "kind delete cluster --name supercargo-test"),
+            "{step}"
+        );
         assert!(!text(&output.stdout).contains("== all of it held"), "{step}");
         assert!(bench.folder.path().join("logs/supercargo.log").is_file(), "{step}");
     }

@@ -30,8 +30,13 @@ fn render(release: &str, values: &Value) -> Option<Result<Objects, String>> {
         return Some(Err(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let complaints: Vec<&str> =
-        answer["lint"].as_array().unwrap().iter().map(text).filter(|line| !line.starts_with("[INFO]")).collect();
+    let complaints: Vec<&str> = answer["lint"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(text)
+        .filter(|line| !line.starts_with("[INFO]"))
+        .collect();
     assert!(complaints.is_empty(), "{complaints:#?}");
     let templates = answer["templates"].as_object().unwrap();
     let objects = templates
@@ -98,7 +103,8 @@ fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
     let selector = |objects: &Objects, name: &str| objects[name]["spec"]["selector"]["matchLabels"].clone();
     let labels = selector(&second, "Deployment supercargo-system/batch-supercargo");
     assert_eq!(labels["app.kubernetes.io/instance"], "batch-supercargo");
-    let first_pod = &first["Deployment supercargo-system/supercargo"]["spec"]["template"]["metadata"]["labels"];
+    let first_pod =
+        &first["Deployment supercargo-system/supercargo"]["spec"]["template"]["metadata"]["labels"];
     assert!(first_pod["app.kubernetes.io/instance"].is_null());
 }
 
@@ -113,7 +119,7 @@ fn every_value_of_the_pod_reaches_it() {
         "extraArgs": ["--log-level=debug"],
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
-        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}},
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
         "priorityClassName": "",
         "nodeSelector": {"a": "b"},
         "tolerations": [{"operator": "Exists"}],
@@ -136,7 +142,13 @@ fn every_value_of_the_pod_reaches_it() {
     assert_eq!(container["image"], format!("example.com/it@sha256:{}", "0".repeat(64)));
     assert_eq!(container["imagePullPolicy"], "Always");
     assert_eq!(pod["imagePullSecrets"], values["imagePullSecrets"]);
-    let args = ["run", "--config=/etc/supercargo/config.yaml", "--logging-format=text", "--secure-port=8443", "--log-level=debug"];
+    let args = [
+        "run",
+        "--config=/etc/supercargo/config.yaml",
+        "--logging-format=text",
+        "--secure-port=8443",
+        "--log-level=debug",
+    ];
     assert_eq!(container["args"], json!(args));
     assert_eq!(container["ports"][0]["containerPort"], 8443);
     assert_eq!(container["resources"], values["resources"]);
@@ -187,7 +199,10 @@ fn the_chart_is_of_this_version_and_says_so_everywhere() {
     let chart = manifests::parse(&chart().join("Chart.yaml"));
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(chart["description"].as_str().map(|text| text.contains("A Kubernetes scheduler in Rust")), Some(true));
+    assert_eq!(
+        chart["description"].as_str().map(|text| text.contains("A Kubernetes scheduler in Rust")),
+        Some(true)
+    );
     let oldest = format!(">={}.0-0", Release::Oldest.minor());
     assert_eq!(chart["kubeVersion"], oldest);
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use supercargo::cli::Cli;
 
+use crate::tidy;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -54,11 +56,11 @@ fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
     (prose, code)
 }
 
-/// Where the links of prose go, but for those that leave the repository.
+/// Where the links of prose go, but for those that leave the repository and those into the code, which rustdoc follows.
 fn links(prose: &[&str]) -> Vec<String> {
     let text = prose.join("\n");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+    targets.filter(|target| !target.contains("::") && !target.contains("://")).map(str::to_owned).collect()
 }
 
 /// What a heading is called in a link: lower case, blanks as dashes, without punctuation.
@@ -99,18 +101,28 @@ fn every_link_goes_somewhere() {
 /// The words of code that name a file of the repository from its root.
 fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
     let folders = [".ci/", "charts/", "docs/", "examples/", "manifests/", "tests/"];
-    let words = code.iter().flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
+    let words = code
+        .iter()
+        .flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
     words
         .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
         // A word in capitals is the reader's to fill in.
-        .filter(|word| !word.split('/').any(|part| part.chars().any(|letter| letter.is_ascii_uppercase()) && !part.contains('.')))
+        .filter(|word| {
+            !word
+                .split('/')
+                .any(|part| part.chars().any(|letter| letter.is_ascii_uppercase()) && !part.contains('.'))
+        })
         .collect()
 }
 
 #[test]
 fn every_file_that_a_command_names_is_there() {
     let mut missing = Vec::new();
-    for guide in guides().into_iter().filter(|guide| guide.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.starts_with("docs") || folder.starts_with("manifests"))) {
+    for guide in guides().into_iter().filter(|guide| {
+        guide.parent().is_some_and(|folder| {
+            folder.as_os_str().is_empty() || folder.starts_with("docs") || folder.starts_with("manifests")
+        })
+    }) {
         let text = read(&guide);
         for file in files(&parts(&text).1) {
             if !root().join(file).exists() {
@@ -144,13 +156,38 @@ fn every_command_of_ours_is_one_with_flags_that_it_has() {
                 unknown.push(format!("{}: {name}", guide.display()));
                 continue;
             };
-            let known: BTreeSet<&str> =
-                program.get_arguments().chain(command.get_arguments()).filter_map(clap::Arg::get_long).collect();
+            let known: BTreeSet<&str> = program
+                .get_arguments()
+                .chain(command.get_arguments())
+                .filter_map(clap::Arg::get_long)
+                .collect();
             let wrong = flags.into_iter().filter(|flag| !known.contains(flag) && *flag != "help");
             unknown.extend(wrong.map(|flag| format!("{}: {name} --{flag}", guide.display())));
         }
     }
     assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+/// The words of code in the first column of the table below a heading.
+fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let (_, part) = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let rows =
+        part.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
+    let code: String = tidy::sources("plugins/src").iter().map(|path| read(path)).collect();
+    let guide = read(Path::new("docs/troubleshooting.md"));
+    let reasons = first_column(&guide, "### Why no node will do");
+    assert!(reasons.len() > 20, "{reasons:?}");
+    for reason in reasons {
+        // What changes is a parameter in the code.
+        let said = format!("\"{}", reason.split('…').next().unwrap_or_default());
+        assert!(code.contains(&said), "no plugin says {reason}");
+    }
 }
 
 #[test]
@@ -162,4 +199,6 @@ fn the_reader_sees_links_code_and_headings() {
     assert_eq!(flags(code[0]), Some(("run", vec!["config", "no-such"])));
     assert_eq!(flags(code[1]), None);
     assert_eq!(anchor(" A: *b* and `c-d`"), "a-b-and-c-d");
+    let table = "\n# H\n\n| a | b |\n|---|---|\n| `x`, `y …` | `z` |\n\n| `no` | |\n";
+    assert_eq!(first_column(table, "# H"), ["x", "y …"]);
 }

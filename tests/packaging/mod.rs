@@ -4,6 +4,7 @@
 mod chart;
 mod dockerfile;
 mod guides;
+mod handover;
 mod image;
 mod install;
 mod kind;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use supercargo::access::{ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use supercargo::config::{Catalog, Config};
 use supercargo_controlplane::{
     ControlPlane, Method, Options, Program, assets_or_skip, prometheus_operator_crds,
@@ -79,7 +80,9 @@ fn every_overlay_elects_by_a_lease_that_its_role_is_for() {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let maps = objects.values().filter(|object| object["kind"] == "ConfigMap");
         let mut files = maps.filter_map(|map| map["data"]["config.yaml"].as_str());
-        let (file, None) = (files.next().unwrap(), files.next()) else { panic!("{overlay}: two configurations") };
+        let (file, None) = (files.next().unwrap(), files.next()) else {
+            panic!("{overlay}: two configurations")
+        };
         let config = Config::parse("config.yaml", file, &Catalog::in_tree())
             .unwrap_or_else(|errors| panic!("{overlay}: {errors}"));
         let role = only(&objects, "Role");
@@ -124,7 +127,13 @@ impl Server {
         for file in prometheus_operator_crds().unwrap() {
             server.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
         }
-        server.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all"]);
+        server.kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "customresourcedefinitions",
+            "--all",
+        ]);
         server
     }
 
@@ -189,7 +198,13 @@ fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
     }
     // The namespace is privileged now, and would not be without the last overlay's patch.
     let objects = kustomize("overlays/only-scheduler").unwrap();
-    server.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", manifests::root().join("base").to_str().unwrap()]);
+    server.kubectl(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-k",
+        manifests::root().join("base").to_str().unwrap(),
+    ]);
     let (status, body) = server.try_pod(&pod_of(only(&objects, "Deployment")));
     assert_eq!((status, body.contains("host namespaces")), (403, true), "{body}");
 }
@@ -254,7 +269,8 @@ fn as_a_static_pod_it_may_do_what_kube_scheduler_may_and_that_is_enough() {
         let answer = plane.request(Method::Post, path, Some(&review)).unwrap().json().unwrap();
         answer["status"]["allowed"] == true
     };
-    for access in supercargo::access::ACCESS {
+    let lists = [ACCESS, ELECTION_ACCESS, REVIEWS, &[LOOKUP]];
+    for access in lists.into_iter().flatten() {
         let (resource, subresource) = access.resource.split_once('/').unwrap_or((access.resource, ""));
         let mut attributes = json!({
             "group": access.group,

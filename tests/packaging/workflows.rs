@@ -60,7 +60,10 @@ fn every_job_ends_in_time_on_a_named_runner_with_permissions_of_its_own() {
         for (job, what) in jobs(&workflow) {
             assert!(what["timeout-minutes"].is_u64(), "{name}: {job} may run for ever");
             let runner = text(&what["runs-on"]);
-            assert!(runner.starts_with("ubuntu-") && runner != "ubuntu-latest", "{name}: {job} runs on {runner}");
+            assert!(
+                runner.starts_with("ubuntu-") && runner != "ubuntu-latest",
+                "{name}: {job} runs on {runner}"
+            );
             if top.is_empty() {
                 assert!(what["permissions"].is_object(), "{name}: {job} has no permissions");
             }
@@ -74,10 +77,19 @@ fn every_action_is_named_by_its_commit_with_its_version_beside_it() {
         let source = fs::read_to_string(folder().join(name)).unwrap();
         let mut used = 0;
         for line in source.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, line)| line) {
-            let (action, version) = line.split_once(" # v").unwrap_or_else(|| panic!("{name}: {line}: which version?"));
-            let (_, commit) = action.split_once('@').unwrap_or_else(|| panic!("{name}: {line}: which commit?"));
-            assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}: {line}");
-            assert_eq!(version.split('.').filter(|part| part.parse::<u32>().is_ok()).count(), 3, "{name}: {line}");
+            let (action, version) =
+                line.split_once(" # v").unwrap_or_else(|| panic!("{name}: {line}: which version?"));
+            let (_, commit) =
+                action.split_once('@').unwrap_or_else(|| panic!("{name}: {line}: which commit?"));
+            assert!(
+                commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{name}: {line}"
+            );
+            assert_eq!(
+                version.split('.').filter(|part| part.parse::<u32>().is_ok()).count(),
+                3,
+                "{name}: {line}"
+            );
             used += 1;
         }
         assert_eq!(used, steps(&workflow(name)).filter(|step| step["uses"].is_string()).count(), "{name}");
@@ -97,7 +109,8 @@ fn every_script_is_bash_and_names_files_that_are_there() {
             // What the runner puts into a script before bash reads it could be anything.
             assert!(!script.contains("${{"), "{name}: an expression in a script: {script}");
             for word in script.split(|letter: char| letter.is_whitespace() || "\"'()$;".contains(letter)) {
-                let is_ours = [".ci/", "tests/", "manifests/", "charts/"].iter().any(|folder| word.starts_with(folder));
+                let is_ours =
+                    [".ci/", "tests/", "manifests/", "charts/"].iter().any(|folder| word.starts_with(folder));
                 if is_ours {
                     assert!(root().join(word).exists(), "{name}: there is no {word}");
                     called.extend(SCRIPTS.iter().find(|script| **script == word));
@@ -119,7 +132,9 @@ fn what_is_published_is_what_the_manifests_name() {
     let image = install::image();
     let (name, _) = image.rsplit_once(':').unwrap();
     assert_eq!(release["env"]["IMAGE"], name);
-    for step in steps(&release).filter(|step| step["uses"].as_str().is_some_and(|uses| uses.starts_with("docker/build"))) {
+    for step in steps(&release)
+        .filter(|step| step["uses"].as_str().is_some_and(|uses| uses.starts_with("docker/build")))
+    {
         assert_eq!(step["with"]["platforms"], "linux/amd64,linux/arm64");
         for argument in ["VERSION=", "REVISION=", "CREATED="] {
             assert!(text(&step["with"]["build-args"]).contains(argument), "{argument}");

@@ -55,7 +55,9 @@ impl Memory {
             clock: SkippingClock::default(),
         };
         let stop = CancellationToken::new();
-        let (config, service, stopped) = (Arc::clone(config), memory.server.service(), stop.clone());
+        let (mut config, service, stopped) = (Config::clone(config), memory.server.service(), stop.clone());
+        // There is no other.
+        config.leader_election.leader_elect = false;
         let clock = Box::new(memory.clock.clone());
         let thread = thread::Builder::new().name("supercargo".to_owned()).spawn(move || {
             runtime.block_on(async {

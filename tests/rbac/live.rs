@@ -12,10 +12,11 @@ use super::cluster::{
 };
 use super::manifests::{self, collection, text};
 use super::process::Scheduler;
-use super::rules::{Access, allowed_for_scheduling};
+use super::rules::{Access, allowed, allowed_for_scheduling};
 use super::work::{claim_with, complete_claim, create_class, create_priority, create_volume};
 
 pub(super) const NODES: &str = "/api/v1/nodes";
+pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// A node with 4 CPUs, and a label to choose it by or not.
 pub(super) fn node(name: &str, is_chosen: bool) -> Value {
@@ -57,6 +58,27 @@ fn events(plane: &ControlPlane, namespace: &str, pod: &str, reason: &str) -> Vec
     let items = list["items"].as_array().expect("a list has items");
     let matches = |event: &&Value| event["regarding"]["name"] == pod && event["reason"] == reason;
     items.iter().filter(matches).cloned().collect()
+}
+
+/// A lease with a holder, who does not renew it.
+pub(super) fn lease(name: &str, holder: &str, seconds: u32) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
+    })
+}
+
+/// Has it wait for a lease to end, take it, renew it, and make it anew.
+fn have_it_elected(plane: &ControlPlane, scheduler: &Scheduler) {
+    let path = format!("{LEASES}/supercargo");
+    eventually("it leads", || (scheduler.count("scheduling begins") > 0).then_some(()));
+    let lease = get(plane, &path);
+    assert_eq!(lease["spec"]["leaseTransitions"], 1, "{lease}");
+    delete(plane, &path);
+    let made_anew = || plane.request(Method::Get, &path, None).unwrap().status == 200;
+    eventually("the lease is there again", || made_anew().then_some(()));
 }
 
 /// Binds a pod: creating a binding and an event.
@@ -196,7 +218,9 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     create_namespace(plane, "unknown-fate");
     post(plane, NODES, &node("other", false));
     post(plane, NODES, &node("chosen", true));
+    post(plane, LEASES, &lease("supercargo", "predecessor", 5));
     let mut scheduler = Scheduler::start(plane, &manifests::config(), &kubeconfig_of(plane, &account));
+    have_it_elected(plane, &scheduler);
 
     have_a_pod_bound(plane, "rules");
     have_a_pod_fail_again_and_again(plane, &scheduler, "rules");
@@ -206,8 +230,9 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     let status = scheduler.terminate();
     assert!(status.success(), "{status}");
 
-    let may: BTreeSet<Access> =
-        allowed_for_scheduling(&manifests::object("ClusterRole")).into_iter().collect();
+    let roles =
+        [allowed_for_scheduling(&manifests::object("ClusterRole")), allowed(&manifests::object("Role"))];
+    let may: BTreeSet<Access> = roles.into_iter().flatten().collect();
     let requests = || requests_of(plane, &user).into_iter().filter(|request| !request.is_discovery());
     let done = || -> BTreeSet<Access> {
         requests().filter(Request::is_success).map(|request| request.access).collect()
@@ -242,7 +267,7 @@ fn without_its_rules_the_scheduler_says_what_it_may_not_do_and_does_not_start() 
         apply(plane, object);
     }
     // Once it may, it must not take the other test's pods.
-    let config = manifests::config().replace("schedulerName: supercargo", "schedulerName: powerless");
+    let config = manifests::config_of_one("powerless");
     let scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
 
     for resource in ["pods", "nodes"] {

@@ -73,6 +73,12 @@ pub(crate) fn config() -> String {
     text(&object("ConfigMap")["data"]["config.yaml"]).to_owned()
 }
 
+/// The same for a scheduler of this name that is the only one, so that it asks for no Lease.
+pub(crate) fn config_of_one(scheduler_name: &str) -> String {
+    let named = config().replace("schedulerName: supercargo", &format!("schedulerName: {scheduler_name}"));
+    format!("{named}leaderElection: {{leaderElect: false}}\n")
+}
+
 /// The arguments of the scheduler's container.
 pub(crate) fn args() -> Vec<String> {
     let deployment = object("Deployment");

@@ -5,9 +5,10 @@ use supercargo_controlplane::{ControlPlane, Method, assets_or_skip};
 
 use super::audit::{Request, requests_of};
 use super::cluster::{
-    apply, create_namespace, delete, eventually, kubeconfig_of, post, start, user_name, within_patience,
+    apply, cluster_or_skip, create_namespace, delete, eventually, kubeconfig_of, post, start, user_name,
+    within_patience,
 };
-use super::live::{NODES, break_bindings, node, pod, pods};
+use super::live::{LEASES, NODES, break_bindings, lease, node, pod, pods};
 use super::manifests;
 use super::process::Scheduler;
 use super::rules::{Access, allowed, allowed_for_scheduling};
@@ -94,8 +95,7 @@ fn without_any_one_of_its_rules_it_is_refused_something() {
         let name = format!("without-{i}");
         let account = account_without(plane, &name, missing);
         create_namespace(plane, &name);
-        let config =
-            manifests::config().replace("schedulerName: supercargo", &format!("schedulerName: {name}"));
+        let config = manifests::config_of_one(&name);
         let scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
         give_it_work(plane, &scheduler, &name);
         let refused = || requests_of(plane, &user_name(&account)).into_iter().filter(Request::is_denied);
@@ -107,5 +107,57 @@ fn without_any_one_of_its_rules_it_is_refused_something() {
         );
         // It is not there if the scheduler did not start.
         let _ = plane.request(Method::Delete, &format!("{NODES}/{name}"), None).unwrap();
+    }
+}
+
+/// Creates an account that may do all that electing takes, of the lease of its own name, but one thing.
+fn candidate_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value {
+    let account = account_without(plane, name, missing);
+    let mut role = manifests::object("Role");
+    role["metadata"]["name"] = json!(name);
+    let rule = |(group, resource, verb): &Access| {
+        let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+        if verb != "create" {
+            rule["resourceNames"] = json!([name]);
+        }
+        rule
+    };
+    role["rules"] = allowed(&role).iter().filter(|access| *access != missing).map(rule).collect();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": role["metadata"],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": account["metadata"]["namespace"]}],
+    });
+    for object in [&role, &binding] {
+        apply(plane, object);
+    }
+    account
+}
+
+#[test]
+fn without_any_one_of_the_rules_for_its_lease_it_is_refused_something() {
+    let Some(plane) = cluster_or_skip() else { return };
+    for (i, missing) in allowed(&manifests::object("Role")).iter().enumerate() {
+        let name = format!("candidate-{i}");
+        let account = candidate_without(plane, &name, missing);
+        // One who creates the lease needs to find none, and one who hears of changes to find somebody who has it.
+        match &*missing.2 {
+            "create" => {}
+            "update" => drop(post(plane, LEASES, &lease(&name, "", 1))),
+            _ => drop(post(plane, LEASES, &lease(&name, "somebody", 3600))),
+        }
+        let config =
+            manifests::config().replace("schedulerName: supercargo", &format!("schedulerName: {name}"));
+        let config = format!("{config}leaderElection: {{resourceName: {name}}}\n");
+        let _scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
+        let refused = || requests_of(plane, &user_name(&account)).into_iter().filter(Request::is_denied);
+        within_patience(|| refused().next().is_some());
+        let refused: Vec<Access> = refused().map(|request| request.access).collect();
+        assert!(
+            !refused.is_empty() && refused.iter().all(|access| access == missing),
+            "{missing:?}: {refused:?}"
+        );
     }
 }

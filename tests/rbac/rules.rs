@@ -1,22 +1,27 @@
-//! The rules of a ClusterRole, one access at a time.
+//! The rules of the roles, one access at a time.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use supercargo::access::{self, ACCESS, LOOKUP, REVIEWS};
+use supercargo::access::{self, ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
+use supercargo::config::{Catalog, Config};
 
 use super::manifests::{self, text};
 
 /// What may be done to what: group, resource with subresource, verb.
 pub(super) type Access = (String, String, String);
 
-/// What a ClusterRole's rules allow.
+/// What a role's rules allow, of whatever names.
 pub(super) fn allowed(role: &Value) -> Vec<Access> {
     let mut allowed = Vec::new();
     for rule in list(role, "rules") {
-        let fields: Vec<&String> = rule.as_object().expect("a rule is an object").keys().collect();
+        let mut fields: Vec<&str> =
+            rule.as_object().expect("a rule is an object").keys().map(String::as_str).collect();
+        if role["kind"] == "Role" {
+            fields.retain(|field| *field != "resourceNames");
+        }
         assert_eq!(
             fields,
             ["apiGroups", "resources", "verbs"],
@@ -47,12 +52,9 @@ fn in_words(access: &access::Access) -> Access {
     (access.group.into(), access.resource.into(), access.verb.into())
 }
 
-#[test]
-fn the_cluster_role_allows_what_the_code_does_and_nothing_else() {
-    let allowed = allowed(&manifests::object("ClusterRole"));
-    let does: Vec<Access> = ACCESS.iter().chain(REVIEWS).map(in_words).collect();
-    let (allowed_once, does_once) = (BTreeSet::from_iter(&allowed), BTreeSet::from_iter(&does));
-    assert_eq!(allowed_once, does_once, "left: manifests/base/clusterrole.yaml, right: src/access.rs");
+fn assert_same(allowed: &[Access], does: &[Access], file: &str) {
+    let (allowed_once, does_once) = (BTreeSet::from_iter(allowed), BTreeSet::from_iter(does));
+    assert_eq!(allowed_once, does_once, "left: {file}, right: src/access.rs");
     assert_eq!(allowed.len(), allowed_once.len(), "the role allows something twice");
     assert_eq!(does.len(), does_once.len(), "the table has something twice");
     let wide = allowed
@@ -61,10 +63,38 @@ fn the_cluster_role_allows_what_the_code_does_and_nothing_else() {
     assert_eq!(wide, None, "no wildcards");
 }
 
+#[test]
+fn the_cluster_role_allows_what_the_code_does_and_nothing_else() {
+    let allowed = allowed(&manifests::object("ClusterRole"));
+    let does: Vec<Access> = ACCESS.iter().chain(REVIEWS).map(in_words).collect();
+    assert_same(&allowed, &does, "manifests/base/clusterrole.yaml");
+}
+
+#[test]
+fn the_role_allows_what_an_election_takes_and_of_one_lease_only() {
+    let role = manifests::object("Role");
+    assert_same(
+        &allowed(&role),
+        &ELECTION_ACCESS.iter().map(in_words).collect::<Vec<_>>(),
+        "manifests/base/role.yaml",
+    );
+    let config = Config::parse("config.yaml", &manifests::config(), &Catalog::in_tree()).unwrap();
+    let election = config.leader_election;
+    assert_eq!(role["metadata"]["namespace"], *election.resource_namespace);
+    for rule in list(&role, "rules") {
+        let names = &rule["resourceNames"];
+        if rule["verbs"] == serde_json::json!(["create"]) {
+            assert!(names.is_null(), "whoever creates something has no name to be held to: {rule}");
+        } else {
+            assert_eq!(*names, serde_json::json!([election.resource_name]), "{rule}");
+        }
+    }
+}
+
 /// The rows of the table in docs/security.md: what is done to a resource for one reason is one row.
 fn rows() -> Vec<String> {
     let mut rows: Vec<(&access::Access, Vec<&str>)> = Vec::new();
-    for access in ACCESS.iter().chain(REVIEWS).chain([&LOOKUP]) {
+    for access in ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).chain([&LOOKUP]) {
         let same = |(row, _): &&mut (&access::Access, _)| {
             (row.group, row.resource, row.reason) == (access.group, access.resource, access.reason)
         };

@@ -26,7 +26,8 @@ impl Bindings {
         bindings
     }
 
-    fn of(plane: &ControlPlane) -> Self {
+    /// Those that have been answered so far.
+    pub(crate) fn of(plane: &ControlPlane) -> Self {
         let mut bindings: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for event in plane.audit_log().unwrap() {
             let object = &event["objectRef"];
@@ -56,6 +57,11 @@ impl Bindings {
     pub(crate) fn successes_by(&self, user: &str) -> usize {
         let all = self.0.values().flatten();
         all.filter(|(status, by)| *status == 201 && by == user).count()
+    }
+
+    /// How many bindings a user asked for, with or without success.
+    pub(crate) fn requests_by(&self, user: &str) -> usize {
+        self.0.values().flatten().filter(|(_, by)| by == user).count()
     }
 
     /// How many requests did not bind, by HTTP status.

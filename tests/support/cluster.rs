@@ -8,17 +8,17 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use supercargo::access::{ACCESS, Access, REVIEWS};
+use supercargo::access::{ACCESS, Access, ELECTION_ACCESS, REVIEWS};
 use supercargo_controlplane::{ControlPlane, Options, User, assets_or_skip};
 use tokio::runtime::Runtime;
 
-use super::{eventually, name_of, namespace, node_of};
+use super::{Sightings, eventually, name_of, namespace, node_of};
 
 /// So many requests at most are under way when many objects are created.
 const CONCURRENCY: usize = 24;
 
 /// A control plane of the test's own, with an audit log, or `None` where there is none. It has two more users:
-/// `supercargo`, who may do what `ACCESS` says and nothing else, and `powerless`, who may do nothing.
+/// `supercargo`, who may do what `ACCESS` and `ELECTION_ACCESS` say and nothing else, and `powerless`, who may do nothing.
 pub(crate) fn own_plane() -> Option<ControlPlane> {
     assets_or_skip()?;
     let users = vec![User::new("supercargo"), User::new("powerless")];
@@ -104,10 +104,19 @@ impl Cluster {
         }));
     }
 
-    /// Lets a user do what `ACCESS` and `REVIEWS` say.
+    /// Lets a user do what `ACCESS`, `ELECTION_ACCESS` and `REVIEWS` say.
     pub(crate) fn allow_supercargo(&self, user: &str) {
         let rule = |access: &Access| json!({ "apiGroups": [access.group], "resources": [access.resource], "verbs": [access.verb] });
-        self.allow(user, "supercargo", &ACCESS.iter().chain(REVIEWS).map(rule).collect());
+        self.allow(
+            user,
+            "supercargo",
+            &ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).map(rule).collect(),
+        );
+    }
+
+    /// Sees pods being bound, from now on.
+    pub(crate) fn watch_pods(&self) -> Sightings {
+        Sightings::begin(&self.runtime, self.client.clone())
     }
 
     /// Makes a namespace.

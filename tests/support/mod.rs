@@ -11,10 +11,11 @@ mod https;
 mod objects;
 mod process;
 mod requests;
+mod sightings;
 mod slim;
 
 pub(crate) use audit::Bindings;
-pub(crate) use cluster::{Cluster, Refusal, own_plane, send};
+pub(crate) use cluster::{Cluster, own_plane, send};
 pub(crate) use eventually::{eventually, say};
 pub(crate) use extender::Extender;
 pub(crate) use fake_api::FakeApi;
@@ -22,4 +23,5 @@ pub(crate) use https::{Answered, Https, Identity};
 pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
 pub(crate) use process::{Supercargo, command, output};
 pub(crate) use requests::Requests;
+pub(crate) use sightings::Sightings;
 pub(crate) use slim::Slim;

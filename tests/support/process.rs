@@ -14,7 +14,7 @@ use super::eventually;
 const LEASH: &str = r#"read -r _; kill -KILL "$1"; rm -rf "$2""#;
 
 /// What it says once it schedules.
-const SCHEDULING: &str = "informers and handlers have synced";
+const SCHEDULING: &str = "scheduling begins";
 
 /// The binary, with nothing in its environment that would tell it where a cluster is.
 pub(crate) fn command() -> Command {
@@ -45,11 +45,23 @@ pub(crate) struct Supercargo {
 }
 
 impl Supercargo {
-    /// Starts `supercargo run` with this configuration (else the default one) and these further arguments.
+    /// Starts `supercargo run` with this configuration (else the default one) and these further arguments. It is the only
+    /// scheduler, unless the arguments say something of leader election, and serves nothing, unless they say where.
     pub(crate) fn start(kubeconfig: &Path, config: Option<&str>, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = command();
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(args);
+        if !args.iter().any(|arg| arg.starts_with("--leader-elect")) {
+            command.arg("--leader-elect=false");
+        }
+        // Several of them would want the same port.
+        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
+            command.arg("--secure-port=0");
+        }
+        // Many of them run at once on this machine.
+        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
+            command.arg("--secure-port=0");
+        }
         if let Some(config) = config {
             let path = folder.path().join("config.yaml");
             fs::write(&path, config).unwrap();
@@ -82,6 +94,11 @@ impl Supercargo {
 
     pub(crate) fn wait_until_scheduling(&self) {
         self.wait_for_log(SCHEDULING);
+    }
+
+    /// Waits until it knows the cluster, whether it leads or not.
+    pub(crate) fn wait_until_synced(&self) {
+        self.wait_for_log("informers and handlers have synced");
     }
 
     pub(crate) fn log_path(&self) -> PathBuf {
@@ -120,14 +137,25 @@ impl Supercargo {
         eventually(what, within, probe, || self.log_tail())
     }
 
+    /// The process's number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let killed = Command::new("sh").args(["-c", r#"kill -TERM "$1""#, "kill", &pid]).status().unwrap();
+        let script = r#"kill -s "$1" "$2""#;
+        let killed = Command::new("sh").args(["-c", script, "kill", name, &pid]).status().unwrap();
         assert!(killed.success());
     }
 

@@ -8,6 +8,7 @@ use supercargo_framework::{PodInfo, Text, Timestamp, Uid};
 
 use super::hints::Worth;
 use crate::failure::FailureKind;
+use crate::observer::Moment;
 use crate::profile::ProfileIndex;
 
 /// A pod that waits to be scheduled, or is being scheduled, with the history of its attempts.
@@ -36,6 +37,8 @@ pub struct QueuedPod {
     pub gating_plugin: Option<Text>,
     /// When the backoff of its last attempt ends; `None` when none is due.
     pub(crate) backoff_until: Option<Timestamp>,
+    /// When its attempt began, by the observer's clock.
+    pub(crate) began: Moment,
     /// Its turn among equals; a later entry has a larger one.
     pub(crate) sequence: u64,
 }
@@ -55,6 +58,7 @@ impl QueuedPod {
             pending_plugins: BTreeSet::new(),
             gating_plugin: None,
             backoff_until: None,
+            began: Moment::default(),
             sequence: 0,
         }
     }
@@ -72,6 +76,11 @@ impl QueuedPod {
     /// Whether a plugin is to blame for the last failed attempt.
     pub fn has_rejectors(&self) -> bool {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
+    }
+
+    /// The plugins to blame, each once.
+    pub(crate) fn rejectors(&self) -> impl Iterator<Item = &Text> {
+        self.unschedulable_plugins.union(&self.pending_plugins)
     }
 
     /// Whether `plugin` is to blame.

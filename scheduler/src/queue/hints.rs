@@ -7,7 +7,7 @@ use super::QueueCx;
 use super::entry::QueuedPod;
 use crate::contain::contained;
 use crate::extender::EXTENDER;
-use crate::observer::Observation;
+use crate::observer::{Observation, Took};
 use crate::profile::{Profile, Profiles};
 
 /// What an event means for a pod that waits; more is greater.
@@ -84,7 +84,9 @@ impl QueueingHints {
         let best_possible = entry.best_possible_worth();
         let mut best = Worth::Skip;
         for wish in &self.by_profile[entry.profile.0] {
-            if wish.event.matches(event) && entry.rejected_by(&wish.plugin) && wish.queues(cx, entry, change)
+            if wish.event.matches(event)
+                && entry.rejected_by(&wish.plugin)
+                && wish.queues(cx, entry, event, change)
             {
                 let waits = entry.pending_plugins.contains(&wish.plugin);
                 best = best.max(if waits { Worth::Immediately } else { Worth::AfterBackoff });
@@ -105,7 +107,8 @@ impl Wish {
     }
 
     /// An error queues, and so does a panic: a pod tried for nothing is better than a pod left to wait.
-    fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, change: &Change) -> bool {
+    fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, event: &ClusterEvent, change: &Change) -> bool {
+        let from = cx.observer.moment();
         let answer = match &self.hint {
             None => Ok(Ok(QueueingHint::Queue)),
             Some(hint) => {
@@ -122,7 +125,8 @@ impl Wish {
                 (true, "Error")
             }
         };
-        cx.observer.observe(Observation::Hint { plugin: &self.plugin, hint });
+        let took = Took { from, to: cx.observer.moment() };
+        cx.observer.observe(Observation::Hint { plugin: &self.plugin, event, hint, took });
         queues
     }
 }

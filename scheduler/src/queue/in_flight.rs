@@ -78,6 +78,17 @@ impl InFlight {
         }
     }
 
+    /// How many events of each kind are kept.
+    pub(super) fn count_events(&self) -> FxHashMap<&ClusterEvent, usize> {
+        let mut counts = FxHashMap::default();
+        for line in &self.lines {
+            if let Line::Event(event, _) = line {
+                *counts.entry(event).or_default() += 1;
+            }
+        }
+        counts
+    }
+
     /// The number of events kept.
     pub(super) fn event_count(&self) -> usize {
         self.lines.iter().filter(|line| matches!(line, Line::Event(..))).count()

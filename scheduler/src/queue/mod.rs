@@ -93,6 +93,8 @@ pub(crate) struct SchedulingQueue {
     sort: Arc<GuardedSort>,
     hints: QueueingHints,
     entries: FxHashMap<Uid, QueuedPod>,
+    /// How many of those each plugin has turned down, by profile.
+    rejected: FxHashMap<(ProfileIndex, Text), usize>,
     active: Heap<ActiveRank>,
     /// Pods that plugins turned down.
     backoff: Heap<BackoffRank>,
@@ -116,6 +118,7 @@ impl SchedulingQueue {
             sort: Arc::new(GuardedSort::new(profiles.queue_sort())),
             hints: QueueingHints::new(profiles, extended),
             entries: FxHashMap::default(),
+            rejected: FxHashMap::default(),
             active: Heap::default(),
             backoff: Heap::default(),
             error_backoff: Heap::default(),
@@ -167,6 +170,17 @@ impl SchedulingQueue {
         ]
     }
 
+    /// How many of the pods in the queues each plugin has turned down, by profile; those that once have are there with 0.
+    pub(crate) fn rejected(&self) -> impl Iterator<Item = (ProfileIndex, &Text, usize)> {
+        self.rejected.iter().map(|((profile, plugin), count)| (*profile, plugin, *count))
+    }
+
+    /// What is kept for pods in flight: pods, and events by kind.
+    /// How many events of each kind are kept for pods in flight.
+    pub(crate) fn events_in_flight(&self) -> FxHashMap<&ClusterEvent, usize> {
+        self.in_flight.count_events()
+    }
+
     /// What time it is for the queue, where nothing waits longer because the wall clock is set back.
     pub(crate) fn steady(&mut self, now: Now) -> Now {
         self.clock.observe(now)
@@ -212,6 +226,10 @@ impl SchedulingQueue {
         if active + backoff + unschedulable + held != self.entries.len() || gated != held {
             found.push(format!("{} pods, {gated} gated, {:?}", self.entries.len(), self.lengths()));
         }
+        let rejected: usize = self.rejected.values().sum();
+        if rejected != self.entries.values().map(|entry| entry.rejectors().count()).sum::<usize>() {
+            found.push(format!("{rejected} rejections are counted: {:?}", self.rejected));
+        }
         if in_flight == 0 && self.in_flight.event_count() > 0 {
             found.push("events are kept for pods in flight and there is none".to_owned());
         }
@@ -225,7 +243,7 @@ pub(crate) struct QueueCx<'a> {
     pub(crate) profiles: &'a Profiles,
     pub(crate) objects: &'a Objects,
     pub(crate) preempting: &'a FxHashSet<Uid>,
-    pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) observer: &'a dyn Observer,
     /// What a plugin said that panicked.
     pub(crate) panic: Option<String>,
 }
@@ -312,13 +330,31 @@ impl SchedulingQueue {
 
     /// Takes a pod out of whichever queue it is in.
     fn take(&mut self, uid: &Uid) -> Option<QueuedPod> {
-        let entry = self.entries.remove(uid)?;
+        let entry = self.take_entry(uid)?;
         if self.active.remove(uid).is_none()
             && self.backoff.remove(uid).is_none()
             && self.error_backoff.remove(uid).is_none()
         {
             self.unschedulable.remove(&entry.sequence);
             self.gated -= usize::from(entry.gating_plugin.is_some());
+        }
+        Some(entry)
+    }
+
+    /// Puts a pod among those in some queue.
+    fn put_entry(&mut self, entry: QueuedPod) {
+        for plugin in entry.rejectors() {
+            *self.rejected.entry((entry.profile, plugin.clone())).or_default() += 1;
+        }
+        self.entries.insert(entry.uid().clone(), entry);
+    }
+
+    fn take_entry(&mut self, uid: &Uid) -> Option<QueuedPod> {
+        let entry = self.entries.remove(uid)?;
+        for plugin in entry.rejectors() {
+            if let Some(count) = self.rejected.get_mut(&(entry.profile, plugin.clone())) {
+                *count -= 1;
+            }
         }
         Some(entry)
     }
@@ -344,7 +380,7 @@ impl SchedulingQueue {
                     uid
                 }
             };
-            let Some(mut entry) = self.entries.remove(&uid) else {
+            let Some(mut entry) = self.take_entry(&uid) else {
                 continue;
             };
             entry.attempts += 1;

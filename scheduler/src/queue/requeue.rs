@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use supercargo_framework::event::Change;
 use supercargo_framework::plugin::Nomination;
-use supercargo_framework::{ClusterEvent, Now, PodInfo, Text, Timestamp, Uid};
+use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
 use super::entry::QueuedPod;
 use super::hints::Worth;
 use super::rank::{ActiveRank, BackoffRank};
 use super::{QueueCx, SchedulingQueue};
 use crate::contain::contained;
-use crate::observer::{Observation, QueueName};
+use crate::laps::timed;
+use crate::observer::{Observation, Point, QueueName, Took};
 use crate::profile::Named;
 
 /// The event with which a pod that waited too long is moved.
@@ -185,7 +186,7 @@ impl SchedulingQueue {
         entry.sequence = self.take_sequence();
         cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Active, event: cause });
         self.active.push(entry.uid().clone(), ActiveRank::new(&entry, &self.sort));
-        self.entries.insert(entry.uid().clone(), entry);
+        self.put_entry(entry);
     }
 
     fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
@@ -198,7 +199,7 @@ impl SchedulingQueue {
         cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Backoff, event: cause });
         let heap = if entry.has_rejectors() { &mut self.backoff } else { &mut self.error_backoff };
         heap.push(entry.uid().clone(), BackoffRank::new(&entry, &self.sort));
-        self.entries.insert(entry.uid().clone(), entry);
+        self.put_entry(entry);
     }
 
     fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
@@ -206,7 +207,7 @@ impl SchedulingQueue {
         entry.sequence = self.take_sequence();
         self.gated += usize::from(entry.gating_plugin.is_some());
         self.unschedulable.insert(entry.sequence, entry.uid().clone());
-        self.entries.insert(entry.uid().clone(), entry);
+        self.put_entry(entry);
     }
 
     fn take_sequence(&mut self) -> u64 {
@@ -215,25 +216,39 @@ impl SchedulingQueue {
     }
 }
 
-/// Runs PreEnqueue, the plugin that held the pod last first; `false` when one holds it. One that panics does.
+/// Runs PreEnqueue; `false` when a plugin holds the pod.
 fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
+    let observer = cx.observer;
+    let from = observer.moment();
+    let status = ask_pre_enqueue(cx, entry, observer.watches_plugins());
+    let took = Took { from, to: observer.moment() };
+    let profile = entry.profile.0;
+    observer.observe(Observation::ExtensionPoint { profile, point: Point::PreEnqueue, status, took });
+    status == Code::Success
+}
+
+/// Asks the plugin that held the pod last first. One that panics holds it.
+fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, watches: bool) -> Code {
     let plugins = &cx.profiles.get(entry.profile).pre_enqueue;
     let last = entry.gating_plugin.take();
     let is_last = |name: &str| last.as_deref() == Some(name);
     let first = plugins.iter().filter(|plugin| is_last(plugin.name));
     let rest = plugins.iter().filter(|plugin| !is_last(plugin.name));
     for Named { name, plugin } in first.chain(rest) {
-        let passed =
-            contained("PreEnqueue", name, || plugin.pre_enqueue(&cx.for_plugins(), &entry.pod).is_success());
-        let passed = passed.unwrap_or_else(|panic| {
-            cx.panic = Some(panic);
-            false
+        let call = || plugin.pre_enqueue(&cx.for_plugins(), &entry.pod).code();
+        let answer = contained("PreEnqueue", name, || match watches {
+            true => timed(cx.observer, Point::PreEnqueue, name, call, |code| *code),
+            false => call(),
         });
-        if !passed {
+        let code = answer.unwrap_or_else(|panic| {
+            cx.panic = Some(panic);
+            Code::Error
+        });
+        if code != Code::Success {
             entry.unschedulable_plugins.insert((*name).into());
             entry.gating_plugin = Some((*name).into());
-            return false;
+            return code;
         }
     }
-    true
+    Code::Success
 }

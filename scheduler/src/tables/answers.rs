@@ -14,6 +14,7 @@ use super::reads::Reads;
 use super::rule::Rules;
 use crate::changes::ChangeLog;
 use crate::cycle::Running;
+use crate::laps::Laps;
 use crate::profile::Judge;
 
 /// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
@@ -28,6 +29,7 @@ pub(super) struct View<'a> {
     pub(super) labels_version: u64,
     pub(super) pod: &'a PodInfo,
     pub(super) running: &'a Running,
+    pub(super) laps: &'a Laps<'a>,
     pub(super) topology: &'a mut Topology,
     pub(super) rules: &'a mut Rules,
     /// How many rows have been brought up to date one by one.
@@ -48,14 +50,14 @@ pub(super) enum Answers<T> {
     /// Nowhere: they are asked for each domain of these few.
     PerDomain(Keys),
     /// Here is each node's class, by [`NodeIndex`]; what a class gets is asked for in each domain of these few.
-    PerClass(Keys, Vec<i64>),
+    Classes(Keys, Vec<i64>),
 }
 
 impl<T> Answers<T> {
     pub(super) fn keys(&self) -> &[Arc<str>] {
         match self {
             Self::PerNode(_) => &[],
-            Self::PerDomain(keys) | Self::PerClass(keys, _) => keys,
+            Self::PerDomain(keys) | Self::Classes(keys, _) => keys,
         }
     }
 
@@ -68,7 +70,7 @@ impl<T> Answers<T> {
         match self {
             Self::PerNode(_) => true,
             Self::PerDomain(_) => false,
-            Self::PerClass(keys, _) => !keys.contains(key),
+            Self::Classes(keys, _) => !keys.contains(key),
         }
     }
 
@@ -76,7 +78,7 @@ impl<T> Answers<T> {
         match self {
             Self::PerNode(rows) => rows.capacity() * size_of::<T>(),
             Self::PerDomain(_) => 0,
-            Self::PerClass(_, classes) => classes.capacity() * size_of::<i64>(),
+            Self::Classes(_, classes) => classes.capacity() * size_of::<i64>(),
         }
     }
 }
@@ -165,7 +167,7 @@ impl Scores {
         let scope = plugin.scope(state, view.pod);
         let answers = match (&scope, coarse_keys(view, &scope)) {
             (Scope::Classes(_), Some(keys)) if plugin.normalization() == Normalize::ByRange => {
-                Answers::PerClass(keys, Vec::new())
+                Answers::Classes(keys, Vec::new())
             }
             (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
             _ => Answers::PerNode(Vec::new()),
@@ -176,7 +178,7 @@ impl Scores {
     /// What is kept of each node, if anything.
     pub(super) fn rows(&self) -> Option<&[i64]> {
         match &self.answers {
-            Answers::PerNode(rows) | Answers::PerClass(_, rows) => Some(rows),
+            Answers::PerNode(rows) | Answers::Classes(_, rows) => Some(rows),
             Answers::PerDomain(_) => None,
         }
     }
@@ -192,7 +194,7 @@ impl Scores {
         let slots = view.nodes.columns().len();
         let rows = match &mut self.answers {
             Answers::PerDomain(_) => return Ok(()),
-            Answers::PerClass(_, classes) => {
+            Answers::Classes(_, classes) => {
                 classes.clear();
                 classes.resize(slots, 0);
                 view.running.set("Score", name);
@@ -238,7 +240,7 @@ impl Scores {
                     rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
                 }
             }
-            Answers::PerClass(_, classes) => {
+            Answers::Classes(_, classes) => {
                 classes.resize(slots, 0);
                 view.running.set("Score", name);
                 for index in &due {

@@ -58,7 +58,7 @@ impl Group {
 /// All groups.
 #[derive(Debug)]
 pub(super) struct Groups {
-    groups: Vec<Group>,
+    all: Vec<Group>,
     numbers: FxHashMap<(usize, Class), usize>,
     /// By leaf, the number of its group and its sum, which is [`OUT`] where it is in none.
     members: Vec<(u32, i64)>,
@@ -70,18 +70,18 @@ impl Groups {
     /// Puts all nodes into groups; `None` when there are too many groups.
     fn new(layout: &Layout, sums: &[Tournament], classes: &RowsByPlugin<'_>, most: usize) -> Option<Self> {
         let members = vec![(0, OUT); layout.slots().len()];
-        let mut made = Self { groups: Vec::new(), numbers: FxHashMap::default(), members, most };
+        let mut made = Self { all: Vec::new(), numbers: FxHashMap::default(), members, most };
         let mut nodes: Vec<Vec<Competitor>> = Vec::new();
         for (domain, (leaves, sums)) in layout.domains().zip(sums).enumerate() {
             for (leaf, sum) in leaves.zip(sums.leaves()).filter(|(_, sum)| **sum != OUT) {
                 let group = made.number(domain, class(layout, leaf, classes))?;
-                nodes.resize(made.groups.len(), Vec::new());
+                nodes.resize(made.all.len(), Vec::new());
                 nodes[group].push(competitor(layout, leaf, *sum));
                 made.members[leaf] = (group as u32, *sum);
             }
         }
         // At once, which costs less than one by one.
-        for (group, nodes) in made.groups.iter_mut().zip(nodes) {
+        for (group, nodes) in made.all.iter_mut().zip(nodes) {
             group.nodes = nodes.into_iter().collect();
         }
         Some(made)
@@ -93,11 +93,11 @@ impl Groups {
         if let Some(number) = self.numbers.get(&key) {
             return Some(*number);
         }
-        let number = self.groups.len();
+        let number = self.all.len();
         if number == self.most {
             return None;
         }
-        self.groups.push(Group { domain, class: key.1.clone(), nodes: BTreeSet::new() });
+        self.all.push(Group { domain, class: key.1.clone(), nodes: BTreeSet::new() });
         self.numbers.insert(key, number);
         Some(number)
     }
@@ -115,24 +115,24 @@ impl Groups {
         let sum = sums[domain].leaves()[place];
         let (group, old) = std::mem::replace(&mut self.members[leaf], (0, OUT));
         if old != OUT {
-            self.groups[group as usize].nodes.remove(&competitor(layout, leaf, old));
+            self.all[group as usize].nodes.remove(&competitor(layout, leaf, old));
         }
         if sum == OUT {
             return true;
         }
         let Some(group) = self.number(domain, class(layout, leaf, classes)) else { return false };
-        self.groups[group].nodes.insert(competitor(layout, leaf, sum));
+        self.all[group].nodes.insert(competitor(layout, leaf, sum));
         self.members[leaf] = (group as u32, sum);
         true
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
-        self.groups.iter()
+        self.all.iter()
     }
 
     fn bytes(&self) -> usize {
-        let nodes: usize = self.groups.iter().map(|group| group.nodes.len() * size_of::<Competitor>()).sum();
-        let groups = self.groups.len() * (size_of::<Group>() + size_of::<(usize, Class)>());
+        let nodes: usize = self.all.iter().map(|group| group.nodes.len() * size_of::<Competitor>()).sum();
+        let groups = self.all.len() * (size_of::<Group>() + size_of::<(usize, Class)>());
         groups + nodes + self.members.capacity() * size_of::<(u32, i64)>()
     }
 }
@@ -185,6 +185,86 @@ impl Grouping {
         match self {
             Self::Kept(groups) => groups.bytes(),
             Self::Stale | Self::TooMany => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A node: what it has scored so far, `None` when it is not feasible, and its class.
+    type Node = (Option<i64>, i64);
+
+    fn node() -> impl Strategy<Value = Node> {
+        (prop::option::weighted(0.8, 0..3_i64), 0..3_i64)
+    }
+
+    /// The best node of each domain and class, by looking at all.
+    fn bests(domains: &[usize], nodes: &[Node]) -> Vec<(usize, i64, usize)> {
+        let mut bests: Vec<(usize, i64, usize)> = Vec::new();
+        for (slot, (sum, class)) in nodes.iter().enumerate() {
+            let Some(sum) = sum else { continue };
+            match bests.iter_mut().find(|(domain, known, _)| *domain == domains[slot] && known == class) {
+                Some((.., best)) if nodes[*best].0 < Some(*sum) => *best = slot,
+                Some(_) => {}
+                None => bests.push((domains[slot], *class, slot)),
+            }
+        }
+        bests.sort_unstable();
+        bests
+    }
+
+    proptest! {
+        /// Whatever changes, the best of each group is the best of its nodes, the first of equals; and groups are given up
+        /// exactly when there would be too many.
+        #[test]
+        fn the_best_of_each_group_is_known(
+            start in prop::collection::vec((0..3_usize, node()), 1..12),
+            changes in prop::collection::vec((0..12_usize, node()), 0..12),
+            most in 3..10_usize,
+        ) {
+            let domains: Vec<usize> = start.iter().map(|(domain, _)| *domain).collect();
+            let mut nodes: Vec<Node> = start.iter().map(|(_, node)| *node).collect();
+            let layout = Layout::of_domains(&domains);
+            let sums = |nodes: &[Node]| -> Vec<Tournament> {
+                let sum = |leaf: usize| nodes[layout.node(leaf).0 as usize].0.unwrap_or(OUT);
+                layout.domains().map(|leaves| Tournament::new(leaves.map(sum).collect())).collect()
+            };
+            let classes = |nodes: &[Node]| nodes.iter().map(|(_, class)| *class).collect::<Vec<_>>();
+            let made = |nodes: &[Node]| {
+                Groups::new(&layout, &sums(nodes), &RowsByPlugin::from_slice(&[&classes(nodes)]), most)
+            };
+            let found = |groups: &Groups| {
+                let of_group = |group: &Group| {
+                    let slot = layout.node(group.best()?.leaf()).0 as usize;
+                    Some((domains[slot], group.class[0], slot))
+                };
+                let mut found: Vec<_> = groups.iter().filter_map(of_group).collect();
+                found.sort_unstable();
+                found
+            };
+            let mut kept = made(&nodes);
+            for (slot, node) in changes {
+                let slot = slot % nodes.len();
+                nodes[slot] = node;
+                let expected = bests(&domains, &nodes);
+                let rows = classes(&nodes);
+                let index = NodeIndex(slot as u32);
+                kept = kept.and_then(|mut groups| {
+                    let fits = groups.set(&layout, &sums(&nodes), &RowsByPlugin::from_slice(&[&rows]), index);
+                    fits.then_some(groups)
+                });
+                if kept.is_none() {
+                    kept = made(&nodes);
+                }
+                prop_assert_eq!(kept.is_some(), expected.len() <= most);
+                if let Some(groups) = &kept {
+                    prop_assert_eq!(found(groups), expected);
+                }
+            }
         }
     }
 }

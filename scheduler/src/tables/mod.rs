@@ -29,7 +29,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use supercargo_framework::node_statuses::StatusNumber;
 use supercargo_framework::signature::Signer;
-use supercargo_framework::{Context, CycleState, NodeIndex, PodInfo, Status};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
 use self::answers::{PASSES, Verdict, View};
 use self::column::Column;
@@ -43,6 +43,8 @@ pub(crate) use self::witness::Witness;
 use crate::cache::Cache;
 use crate::cycle::{Running, SkippedFilters};
 use crate::diagnosis::Diagnosis;
+use crate::laps::Laps;
+use crate::observer::{Evaluated, Point};
 use crate::profile::{Judge, Profile, ProfileIndex};
 
 /// So many bytes of tables and columns are kept, unless told otherwise.
@@ -80,11 +82,11 @@ pub struct TableStats {
 }
 
 /// What a table says.
-pub(crate) enum Answer {
-    /// The best node.
-    Node(NodeIndex),
-    /// There is none, and why.
-    None(Box<Diagnosis>),
+pub(crate) struct Answer {
+    /// The best node; or why there is none.
+    pub(crate) found: Result<NodeIndex, Box<Diagnosis>>,
+    /// The plugins whose word it is.
+    pub(crate) evaluated: Evaluated,
 }
 
 /// What pods that have been promised a node mean for this one: the verdict of all filters on the node as it will be.
@@ -123,6 +125,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) cache: &'a Cache,
     pub(crate) running: &'a Running,
+    pub(crate) laps: &'a Laps<'a>,
 }
 
 impl Tables {
@@ -199,6 +202,7 @@ impl Tables {
     ) -> Option<Answer> {
         let judges = profile.judges.as_deref()?;
         self.sign(cluster.cx, judges, pod)?;
+        cluster.laps.point(Point::Sign, Code::Success);
         self.topology.refresh(cluster.cache);
         let of_profile = &mut self.profiles[number.0];
         if of_profile.refused.contains(self.signer.bytes()) {
@@ -212,6 +216,7 @@ impl Tables {
             labels_version: cluster.cache.labels_version(),
             pod,
             running: cluster.running,
+            laps: cluster.laps,
             topology: &mut self.topology,
             rules: &mut self.rules,
             replays: &mut self.stats.replays,
@@ -290,6 +295,16 @@ impl Tables {
     }
 }
 
+/// Asks one plugin for all that it has to say, at the point that most of it belongs to.
+fn watched<R>(
+    view: &mut View<'_>,
+    judge: &Judge,
+    ask: impl FnOnce(&mut View<'_>) -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    let point = if judge.filter.is_some() { Point::Filter } else { Point::Score };
+    view.laps.plugin(point, judge.name, || ask(view), |_| Code::Success)
+}
+
 impl OfProfile {
     fn bytes(&self) -> usize {
         let tables: usize = self.tables.iter().map(|(key, table)| key.len() + table.bytes()).sum();
@@ -318,7 +333,7 @@ impl OfProfile {
         let is_hit = if let Some(table) = table {
             for (id, judge) in table.columns.iter().zip(judges) {
                 let column = self.columns[*id as usize].as_mut().ok_or(Refusal::Passing)?;
-                column.catch_up(view, judge)?;
+                watched(view, judge, |view| column.catch_up(view, judge))?;
             }
             table.catch_up(view, judges, &self.columns)?
         } else {
@@ -333,6 +348,7 @@ impl OfProfile {
             false
         };
         let Some(table) = table else { return Err(Refusal::Passing) };
+        let brought_up_to_date = view.laps.lap();
         self.hand_over(judges, table, state);
         let mut refused: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
         if !promised.is_empty() {
@@ -356,18 +372,39 @@ impl OfProfile {
         }
         table.settle_greatest(view, judges, &self.columns, &verdicts)?;
         table.regroup(view, judges, &self.columns);
-        let answer = match table.select(view, judges, &self.columns, &verdicts)? {
+        let found = match table.select(view, judges, &self.columns, &verdicts)? {
             Some(index) => {
                 #[cfg(test)]
                 table.note_totals(view, judges, &self.columns, &verdicts)?;
-                Answer::Node(index)
+                Ok(index)
             }
             None => {
                 state.absorb(&self.states(judges, table));
-                Answer::None(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?))
+                Err(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?))
             }
         };
-        Ok((answer, is_hit))
+        view.laps.told(Point::Filter, Code::Success, brought_up_to_date);
+        view.laps.point(Point::Score, Code::Success);
+        let evaluated = self.evaluated(judges, table, found.is_ok());
+        Ok((Answer { found, evaluated }, is_hit))
+    }
+
+    /// The plugins whose word a table's answer is.
+    fn evaluated(&self, judges: &[Judge], table: &Table, has_scored: bool) -> Evaluated {
+        let mut evaluated = Evaluated::default();
+        for (number, (id, judge)) in table.columns.iter().zip(judges).enumerate() {
+            let column = table::column(&self.columns, *id);
+            if !column.skips_filter {
+                evaluated.pre_filter = evaluated.pre_filter.and(judge.places.pre_filter);
+                evaluated.filter = evaluated.filter.and(judge.places.filter);
+            }
+            let own = || table.own.iter().any(|own| own.judge == number && own.scores.is_some());
+            if has_scored && (column.scores.is_some() || own()) {
+                evaluated.pre_score = evaluated.pre_score.and(judge.places.pre_score);
+                evaluated.score = evaluated.score.and(judge.places.score);
+            }
+        }
+        evaluated
     }
 
     /// A column per judge, made where there is none.
@@ -383,11 +420,11 @@ impl OfProfile {
             let key = (number, Box::from(&signature[parts[number].clone()]));
             if let Some(id) = self.numbers.get(&key) {
                 let column = self.columns[*id as usize].as_mut().ok_or(Refusal::Passing)?;
-                column.catch_up(view, judge)?;
+                watched(view, judge, |view| column.catch_up(view, judge))?;
                 ids.push(*id);
                 continue;
             }
-            let column = Column::new(view, judge)?;
+            let column = watched(view, judge, |view| Column::new(view, judge))?;
             let id = self.free.pop().unwrap_or_else(|| {
                 self.columns.push(None);
                 self.columns.len() as u32 - 1

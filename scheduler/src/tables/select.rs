@@ -38,7 +38,7 @@ impl<'a> Late<'a> {
     fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Refusal> {
         match self.scores.answers {
             Answers::PerNode(_) => Ok(class),
-            Answers::PerClass(..) | Answers::PerDomain(_) => self.raw_of_node(view, index),
+            Answers::Classes(..) | Answers::PerDomain(_) => self.raw_of_node(view, index),
         }
     }
 
@@ -290,7 +290,7 @@ impl Table {
                     let slots = self.layout.slots();
                     raw.extend(leaves.iter().map(|leaf| rows[slots[*leaf] as usize]));
                 }
-                Answers::PerDomain(_) | Answers::PerClass(..) => {
+                Answers::PerDomain(_) | Answers::Classes(..) => {
                     for leaf in &leaves {
                         raw.push(late.raw_of_node(view, self.layout.node(*leaf))?);
                     }

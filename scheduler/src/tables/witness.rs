@@ -8,6 +8,7 @@ use super::{Answer, Tables};
 use crate::cycle::Cycle;
 use crate::diagnosis::Diagnosis;
 use crate::failure::FailureKind;
+use crate::observer::{Evaluated, PluginSet};
 use crate::profile::{ProfileIndex, Scorer};
 
 /// Compares every answer of a table with the plain path's.
@@ -57,6 +58,20 @@ impl Word {
 }
 
 impl Witness {
+    /// Metrics count the same plugins either way; but the only feasible node is not scored on the plain path.
+    fn compare_evaluated(&mut self, mut plain: Evaluated, answer: &Answer) {
+        let mut table = answer.evaluated;
+        if plain.score == PluginSet::default() {
+            for evaluated in [&mut plain, &mut table] {
+                (evaluated.pre_score, evaluated.score) = Default::default();
+            }
+        }
+        if table != plain {
+            self.disagreements
+                .push(format!("evaluated by the table: {table:?}, on the plain path: {plain:?}"));
+        }
+    }
+
     /// Takes note of an answer.
     pub(crate) fn compare(
         &mut self,
@@ -66,13 +81,15 @@ impl Witness {
         profile: ProfileIndex,
     ) {
         let totals = tables.totals(profile);
-        let table = match answer {
-            Answer::Node(best) => Word::Node(*best, totals.to_vec()),
-            Answer::None(diagnosis) => Word::of_diagnosis(diagnosis),
+        let table = match &answer.found {
+            Ok(best) => Word::Node(*best, totals.to_vec()),
+            Err(diagnosis) => Word::of_diagnosis(diagnosis),
         };
+        cycle.evaluated.set(Evaluated::default());
         let plain = Word::of_plain_path(cycle);
+        self.compare_evaluated(cycle.evaluated.get(), answer);
         self.compared += 1;
-        self.without_node += u64::from(matches!(answer, Answer::None(_)));
+        self.without_node += u64::from(answer.found.is_err());
         if table != plain {
             let nodes = cycle.cx.nodes();
             let names: Vec<_> = nodes.iter().map(|(index, node)| (index.0, node.name())).collect();

@@ -71,7 +71,7 @@ pub(super) fn options(plugins: PluginLists) -> Options {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Observer for Notes {
-    fn observe(&mut self, observation: Observation<'_>) {
+    fn observe(&self, observation: Observation<'_>) {
         let line = match observation {
             Observation::QueueIncoming { queue, event } => format!("{queue:?} by {event}"),
             Observation::Anomaly(text) => format!("anomaly: {text}"),
@@ -79,7 +79,8 @@ impl Observer for Notes {
             Observation::NodeTaken => "node taken".to_owned(),
             Observation::LostRace => "lost race".to_owned(),
             Observation::Attempt { result, attempts, .. } => format!("attempt {attempts} {result:?}"),
-            Observation::Hint { plugin, hint } => format!("{plugin} hints {hint}"),
+            Observation::Hint { plugin, hint, .. } => format!("{plugin} hints {hint}"),
+            _ => return,
         };
         self.0.lock().unwrap().push(line);
     }

@@ -76,7 +76,8 @@ fn without_a_word_about_it_there_is_an_election() {
     assert_eq!(election, LeaderElectionConfig::default());
     assert!(election.leader_elect);
     assert_eq!((&*election.resource_name, &*election.resource_namespace), ("supercargo", "kube-system"));
-    let nothing = "leaderElection: {leaseDuration: 0s, renewDeadline: '0', resourceName: '', resourceLock: ''}\n";
+    let nothing =
+        "leaderElection: {leaseDuration: 0s, renewDeadline: '0', resourceName: '', resourceLock: ''}\n";
     assert_eq!(valid(nothing).leader_election, election, "what is 0 or empty has its default");
 }
 
@@ -108,7 +109,10 @@ enableProfiling: false
         }
     );
     assert!(config.delay_cache_until_active);
-    assert!(!config.enable_profiling && !config.enable_contention_profiling, "the second only with the first");
+    assert!(
+        !config.enable_profiling && !config.enable_contention_profiling,
+        "the second only with the first"
+    );
     assert!(valid("enableContentionProfiling: true\n").enable_profiling);
     assert!(!valid("enableContentionProfiling: false\n").enable_contention_profiling);
 }

@@ -20,7 +20,8 @@ const SOURCES: &[&str] = &[
 ];
 
 /// All of them; none is empty.
-pub(super) static FILES: LazyLock<Vec<File>> = LazyLock::new(|| SOURCES.iter().flat_map(|name| read(name)).collect());
+pub(super) static FILES: LazyLock<Vec<File>> =
+    LazyLock::new(|| SOURCES.iter().flat_map(|name| read(name)).collect());
 
 /// What a file means with the plugins that there are.
 pub(super) fn in_tree(text: &str) -> Result<Config, ConfigErrors> {
@@ -43,7 +44,8 @@ fn configurations(text: &str) -> impl Iterator<Item = String> {
     starts.into_iter().map(move |start| {
         let indent = lines[start].len() - lines[start].trim_start().len();
         let belongs = |line: &&&str| {
-            line.is_empty() || (line.len() >= indent && line[..indent].trim().is_empty() && !line.starts_with("```"))
+            line.is_empty()
+                || (line.len() >= indent && line[..indent].trim().is_empty() && !line.starts_with("```"))
         };
         let block = lines[start..].iter().take_while(belongs);
         block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect()

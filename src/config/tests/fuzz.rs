@@ -143,7 +143,9 @@ fn shuffled(text: &str, other: &str, moves: &[(Index, Index, u8)]) -> String {
     for (from, to, kind) in moves.iter().filter(|_| !others.is_empty()) {
         let at = to.index(lines.len() + 1);
         match kind {
-            0 if at < lines.len() => drop(lines.remove(at)),
+            0 if at < lines.len() => {
+                lines.remove(at);
+            }
             1 if !lines.is_empty() => lines.insert(at, lines[from.index(lines.len())]),
             _ => lines.insert(at, others[from.index(others.len())]),
         }

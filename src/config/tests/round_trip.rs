@@ -10,15 +10,33 @@ use super::{HEADER, catalog, parse, valid};
 /// Any tree that JSON has, and strings that YAML might take for something else.
 fn tree() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
-        "", "no", "010", "1e3", "0x1F", "~", "null", "- a", "a: b", "# c", "1_000", "2001-01-01", "15s", "*a", "<<",
-        " a ", "a\nb", "é\u{1f6a2}", "\u{85}\u{2028}\u{feff}\u{7f}\0",
+        "",
+        "no",
+        "010",
+        "1e3",
+        "0x1F",
+        "~",
+        "null",
+        "- a",
+        "a: b",
+        "# c",
+        "1_000",
+        "2001-01-01",
+        "15s",
+        "*a",
+        "<<",
+        " a ",
+        "a\nb",
+        "é\u{1f6a2}",
+        "\u{85}\u{2028}\u{feff}\u{7f}\0",
     ]);
-    let text = prop_oneof![any::<String>(), word.prop_map(str::to_owned)];
+    let text = prop_oneof![any::<String>(), word.prop_map(str::to_owned)].boxed();
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_filter_map("JSON has no infinity", |float| Number::from_f64(float).map(Value::Number)),
+        any::<f64>()
+            .prop_filter_map("JSON has no infinity", |float| Number::from_f64(float).map(Value::Number)),
         text.clone().prop_map(Value::String),
     ];
     leaf.prop_recursive(5, 40, 5, move |inner| {
@@ -31,8 +49,10 @@ fn tree() -> impl Strategy<Value = Value> {
 }
 
 /// The plugins that a set may enable beside, or instead of, the default ones.
-const SCORING: &[&str] = &["NodeResourcesFit", "ImageLocality", "InterPodAffinity", "PodTopologySpread", "NodeAffinity"];
-const OTHERS: &[&str] = &["NodeName", "NodePorts", "VolumeZone", "NodeUnschedulable", "UnsupportedConstraints"];
+const SCORING: &[&str] =
+    &["NodeResourcesFit", "ImageLocality", "InterPodAffinity", "PodTopologySpread", "NodeAffinity"];
+const OTHERS: &[&str] =
+    &["NodeName", "NodePorts", "VolumeZone", "NodeUnschedulable", "UnsupportedConstraints"];
 
 fn set(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let enabled = prop::collection::btree_map(prop::sample::select(names), 0..50_i32, 0..4);
@@ -48,29 +68,37 @@ fn set(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
 fn args() -> impl Strategy<Value = Value> {
     let one = prop_oneof![
         (0..=100_i32).prop_map(|weight| ("InterPodAffinity", json!({"hardPodAffinityWeight": weight}))),
-        (1..=100_i32).prop_map(|percent| ("DefaultPreemption", json!({"minCandidateNodesPercentage": percent}))),
+        (1..=100_i32)
+            .prop_map(|percent| ("DefaultPreemption", json!({"minCandidateNodesPercentage": percent}))),
         (0..600_i64).prop_map(|seconds| ("VolumeBinding", json!({"bindTimeoutSeconds": seconds}))),
         (0..=100_i64).prop_map(|weight| {
-            let resources = json!([{"name": "cpu", "weight": weight}, {"name": "example.com/gpu", "weight": 3}]);
-            ("NodeResourcesFit", json!({"scoringStrategy": {"type": "MostAllocated", "resources": resources}}))
+            let resources =
+                json!([{"name": "cpu", "weight": weight}, {"name": "example.com/gpu", "weight": 3}]);
+            (
+                "NodeResourcesFit",
+                json!({"scoringStrategy": {"type": "MostAllocated", "resources": resources}}),
+            )
         }),
         Just(("NodeResourcesFit", json!({"scoringStrategy": {"type": "LeastAllocated", "resources": []}}))),
         Just(("PodTopologySpread", json!({"defaultingType": "List", "defaultConstraints": null}))),
     ];
     prop::collection::vec(one, 0..3).prop_map(|all| {
-        let by_name: Map<String, Value> = all.into_iter().map(|(name, args)| (name.to_owned(), args)).collect();
+        let by_name: Map<String, Value> =
+            all.into_iter().map(|(name, args)| (name.to_owned(), args)).collect();
         by_name.into_iter().map(|(name, args)| json!({"name": name, "args": args})).collect()
     })
 }
 
 fn profile() -> impl Strategy<Value = Value> {
-    (set(OTHERS), set(SCORING), args(), prop::option::of(0..=100_i32)).prop_map(|(all, score, args, percentage)| {
-        json!({
-            "plugins": {"multiPoint": all, "score": score},
-            "pluginConfig": args,
-            "percentageOfNodesToScore": percentage,
-        })
-    })
+    (set(OTHERS), set(SCORING), args(), prop::option::of(0..=100_i32)).prop_map(
+        |(all, score, args, percentage)| {
+            json!({
+                "plugins": {"multiPoint": all, "score": score},
+                "pluginConfig": args,
+                "percentageOfNodesToScore": percentage,
+            })
+        },
+    )
 }
 
 fn configuration() -> impl Strategy<Value = Value> {
@@ -113,10 +141,14 @@ fn configuration() -> impl Strategy<Value = Value> {
 /// What counts of a configuration; arguments as completed.
 fn meaning(config: &Config) -> String {
     let plugins: Vec<_> = config.profiles.iter().map(|profile| &profile.plugins).collect();
-    let percentages: Vec<_> = config.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score).collect();
+    let percentages: Vec<_> =
+        config.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score).collect();
     format!(
         "{plugins:#?} {percentages:?} {:?} {:?} {:?} {:#}",
-        config.client_connection, config.leader_election, config.extenders, config.to_value()
+        config.client_connection,
+        config.leader_election,
+        config.extenders,
+        config.to_value()
     )
 }
 
@@ -174,9 +206,16 @@ fn what_is_written_has_every_default() {
     assert_eq!(written["clientConnection"]["contentType"], "application/vnd.kubernetes.protobuf");
     let profile = &written["profiles"][0];
     assert_eq!(profile["schedulerName"], "supercargo");
-    assert_eq!(profile["plugins"]["multiPoint"]["enabled"][4], json!({"name": "TaintToleration", "weight": 3}));
+    assert_eq!(
+        profile["plugins"]["multiPoint"]["enabled"][4],
+        json!({"name": "TaintToleration", "weight": 3})
+    );
     assert_eq!(profile["plugins"]["filter"], json!({}));
-    let fit = profile["pluginConfig"].as_array().unwrap().iter().find(|config| config["name"] == "NodeResourcesFit");
+    let fit = profile["pluginConfig"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|config| config["name"] == "NodeResourcesFit");
     assert_eq!(fit.unwrap()["args"]["scoringStrategy"]["type"], "LeastAllocated");
 }
 

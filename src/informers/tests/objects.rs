@@ -83,7 +83,7 @@ async fn the_kinds_that_are_wanted_are_watched_and_no_other() {
     let stop = CancellationToken::new();
     let wanted = [resources::STORAGE_CLASS, resources::SERVICE];
     assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await, []);
-    informers.begin_when_synced(&mailbox, &stop).await;
+    informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
     // What exists is known before the word to begin.
     assert_eq!(told(&messages), ["added storage.k8s.io/StorageClass fast", "start"]);
     let watches: Vec<_> = link.take_asked().into_iter().filter(|asked| asked.starts_with("watch")).collect();
@@ -110,7 +110,7 @@ async fn a_kind_of_a_plugin_of_ones_own_is_watched_whole() {
     let (informers, mailbox, messages) = start(&server, &link);
     let stop = CancellationToken::new();
     assert_eq!(informers.watch_objects(&mailbox, &[WIDGETS], &stop).await, []);
-    informers.begin_when_synced(&mailbox, &stop).await;
+    informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
     let message = messages.try_iter().next().unwrap();
     let Message::Input(input) = message else { panic!("the widget comes first") };
     let Input::Object(Notification::Added(widget)) = *input else { panic!("{input:?}") };
@@ -129,7 +129,7 @@ async fn a_kind_that_is_not_served_holds_nothing_up_and_is_watched_once_it_is() 
         [WIDGETS, resources::NAMESPACE, "no-kind-at-all".into(), "resource.k8s.io/DeviceClass".into()];
     let not_served = informers.watch_objects(&mailbox, &wanted, &stop).await;
     assert_eq!(not_served.len(), 1, "{not_served:?}");
-    informers.begin_when_synced(&mailbox, &stop).await;
+    informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
     assert_eq!(told(&messages).last().map(String::as_str), Some("start"));
 
     let late = informers.watch_once_served(&mailbox, not_served);

@@ -75,7 +75,8 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
     informers.start();
 
     let stop = CancellationToken::new();
-    let begin = informers.begin_when_synced(&mailbox, &stop);
+    let synced = CancellationToken::new();
+    let begin = informers.begin_when_synced(&mailbox, &stop, &synced, std::future::ready(()));
     let watch = async {
         // The stores are complete, and every pod is known to the scheduler.
         informers.pods.synced().await;

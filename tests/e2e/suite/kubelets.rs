@@ -88,7 +88,8 @@ enum Deed {
 impl Kubelets {
     /// Begins to follow the cluster's pods.
     pub(super) fn start(cluster: &Cluster) -> Self {
-        let kubelets = Self(Arc::new(Shared { client: cluster.client().clone(), machines: Mutex::default() }));
+        let kubelets =
+            Self(Arc::new(Shared { client: cluster.client().clone(), machines: Mutex::default() }));
         cluster.runtime().spawn(kubelets.clone().follow());
         cluster.runtime().spawn(kubelets.clone().live());
         kubelets
@@ -158,15 +159,16 @@ impl Kubelets {
         let mut beat = interval(HEARTBEAT);
         loop {
             beat.tick().await;
-            let machines = self.0.machines.lock();
-            let running = machines.nodes.iter().filter(|(_, node)| node.runs).map(|(name, _)| name.clone());
-            let running: Vec<String> = running.collect();
-            drop(machines);
-            for name in running {
+            for name in self.running() {
                 let client = self.0.client.clone();
                 tokio::spawn(async move { renew(&client, &name).await });
             }
         }
+    }
+
+    fn running(&self) -> Vec<NodeName> {
+        let machines = self.0.machines.lock();
+        machines.nodes.iter().filter(|(_, node)| node.runs).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -245,10 +247,10 @@ impl Work {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let path = format!("/api/v1/namespaces/{}/pods/{}", text(&meta["namespace"]), text(&meta["name"]));
         match self.deed {
-            Deed::Run => patch(client, &path, self.status("Running", json!({ "ready": true }))).await,
+            Deed::Run => patch(client, &path, self.status("Running", true)).await,
             Deed::Complete => {
                 sleep(RUNNING).await;
-                patch(client, &path, self.status("Succeeded", json!({ "ready": false }))).await;
+                patch(client, &path, self.status("Succeeded", false)).await;
             }
             Deed::Refuse => {
                 let status = json!({
@@ -266,10 +268,9 @@ impl Work {
         }
     }
 
-    /// A change of the pod's status to this phase; with what all its containers are.
-    fn status(&self, phase: &str, container: Value) -> Value {
+    /// A change of the pod's status to this phase, in which its containers run or have ended.
+    fn status(&self, phase: &str, ready: bool) -> Value {
         let now = Timestamp::now().to_string();
-        let ready = container["ready"] == true;
         let state = if ready {
             json!({ "running": { "startedAt": now } })
         } else {
@@ -288,9 +289,7 @@ impl Work {
         };
         let containers = self.pod["spec"]["containers"].as_array().into_iter().flatten();
         let containers: Vec<Value> = containers.map(of).collect();
-        let is = |kind: &str, holds: bool| {
-            json!({ "type": kind, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now })
-        };
+        let is = |kind: &str, holds: bool| json!({ "type": kind, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now });
         let conditions = [is("Initialized", true), is("ContainersReady", ready), is("Ready", ready)];
         json!({
             "metadata": { "uid": self.pod["metadata"]["uid"] },

@@ -56,7 +56,10 @@ fn the_least_important_make_room_and_the_important_one_lands_where_it_was_nomina
         pod()["status"]["nominatedNodeName"].as_str().map(str::to_owned)
     });
     let path = format!("/api/v1/namespaces/{}/pods/{}", scenario.namespace, name_of(&victims[0]));
-    let told = scenario.cluster().find(&path).unwrap_or_default();
+    let told = scenario.eventually("a victim is on its way out, or gone", || {
+        let pod = scenario.cluster().find(&path).unwrap_or_default();
+        (pod.is_null() || !pod["metadata"]["deletionTimestamp"].is_null()).then_some(pod)
+    });
     assert_eq!(scenario.await_bound("high"), nominated);
     assert!(theirs.contains(nominated.as_str()), "{nominated} is not where the least important are");
     // A victim that could still be seen on its way out says why.

@@ -112,7 +112,8 @@ impl Scenario {
     pub(super) fn taints(&self, node: &str) -> Vec<String> {
         let node = self.cluster().get(&format!("/api/v1/nodes/{node}"));
         let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-        let keys = taints.filter_map(|taint| Some(format!("{}:{}", taint["key"].as_str()?, taint["effect"].as_str()?)));
+        let keys = taints
+            .filter_map(|taint| Some(format!("{}:{}", taint["key"].as_str()?, taint["effect"].as_str()?)));
         keys.filter(|key| !key.starts_with(LABEL)).collect()
     }
 
@@ -151,7 +152,9 @@ impl Scenario {
         for (field, value) in more.as_object().into_iter().flatten() {
             spec[field] = value.clone();
         }
-        self.create(&json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": name }, "spec": spec }));
+        self.create(
+            &json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": name }, "spec": spec }),
+        );
         format!("/apis/apps/v1/namespaces/{}/{}s/{name}", self.namespace, kind.to_lowercase())
     }
 

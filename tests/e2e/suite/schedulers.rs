@@ -15,8 +15,6 @@ const PODS: &str =
     "/api/v1/namespaces/supercargo-system/pods?labelSelector=app.kubernetes.io%2Fname%3Dsupercargo";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
 
-/// How many are started: one that leads, as long as there is nothing to elect.
-const STARTED: usize = 1;
 /// Within this time a Deployment's pods are other ones, and a process has ended.
 const PATIENCE: Duration = Duration::from_mins(3);
 
@@ -33,11 +31,12 @@ impl Schedulers {
         cluster.find(DEPLOYMENT).map(|_| Self::Installed(Mutex::default()))
     }
 
-    /// Starts some, and waits until one schedules.
+    /// Starts one that leads and one that stands by.
     pub(super) fn start(kubeconfig: &Path) -> Self {
-        let running: Vec<_> = (0..STARTED).map(|_| start(kubeconfig)).collect();
-        running[0].wait_until_scheduling();
-        Self::Started { kubeconfig: kubeconfig.to_owned(), running: Mutex::new(running) }
+        let leader = candidate(kubeconfig);
+        await_lead(&leader);
+        let running = Mutex::new(vec![leader, ready(kubeconfig)]);
+        Self::Started { kubeconfig: kubeconfig.to_owned(), running }
     }
 
     /// Replaces each by another, as an upgrade does: in order, and the one that leads last.
@@ -55,13 +54,16 @@ impl Schedulers {
             }
             Self::Started { kubeconfig, running } => {
                 let mut running = running.lock();
-                // Those that stand by first, so that the next to lead is new already.
+                // As a Deployment does it: a new one is ready before an old one ends. The one that leads is the last, so
+                // that its successor is new.
                 for old in running.split_off(1) {
+                    running.push(ready(kubeconfig));
                     old.stop();
-                    running.push(start(kubeconfig));
                 }
-                running.remove(0).stop();
-                running.push(start(kubeconfig));
+                let leader = running.remove(0);
+                leader.stop();
+                await_lead(&running[0]);
+                running.push(ready(kubeconfig));
             }
         }
     }
@@ -77,7 +79,8 @@ impl Schedulers {
             Self::Started { kubeconfig, running } => {
                 let mut running = running.lock();
                 running.remove(0).kill();
-                running.push(start(kubeconfig));
+                await_lead(&running[0]);
+                running.push(ready(kubeconfig));
             }
         }
     }
@@ -93,8 +96,22 @@ impl Schedulers {
     }
 }
 
-fn start(kubeconfig: &Path) -> Supercargo {
-    Supercargo::start(kubeconfig, None, &[])
+/// One of several.
+fn candidate(kubeconfig: &Path) -> Supercargo {
+    Supercargo::start(kubeconfig, None, &["--leader-elect=true"])
+}
+
+/// One of several that knows the cluster.
+fn ready(kubeconfig: &Path) -> Supercargo {
+    let candidate = candidate(kubeconfig);
+    candidate.wait_until_synced();
+    candidate
+}
+
+/// Waits until it leads: the lease of one that was killed has to end first.
+fn await_lead(candidate: &Supercargo) {
+    candidate
+        .eventually("it leads", PATIENCE, || candidate.log().contains("scheduling begins").then_some(()));
 }
 
 /// The pod that holds the lease, or any one where there is no lease.

@@ -29,7 +29,7 @@ pub(super) struct Site {
 
 /// A control plane of the suite's own, and what runs beside it.
 struct Plane {
-    plane: ControlPlane,
+    _server: ControlPlane,
     _manager: Handle,
     _kube_scheduler: Handle,
 }
@@ -86,7 +86,7 @@ impl Site {
         })?;
         let kube_scheduler = plane.start_kube_scheduler(&SchedulerOptions::default())?;
         let schedulers = Schedulers::start(&plane.kubeconfig(USER)?);
-        let plane = Plane { plane, _manager: manager, _kube_scheduler: kube_scheduler };
+        let plane = Plane { _server: plane, _manager: manager, _kube_scheduler: kube_scheduler };
         Ok(Self::on(cluster, schedulers, Some(plane)))
     }
 

@@ -31,6 +31,10 @@ fn class(scenario: &Scenario, name: &str, provisioner: &str) -> String {
 /// A volume on one node.
 fn volume(scenario: &Scenario, name: &str, class: &str, node: &str, claim: Option<&Value>) {
     let on_node = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
+    let annotations = match claim {
+        Some(_) => json!({ "pv.kubernetes.io/provisioned-by": PROVISIONER }),
+        None => json!({}),
+    };
     let claim = claim.map(|claim| {
         let meta = &claim["metadata"];
         json!({
@@ -48,7 +52,7 @@ fn volume(scenario: &Scenario, name: &str, class: &str, node: &str, claim: Optio
             "kind": "PersistentVolume",
             "metadata": {
                 "name": name,
-                "annotations": { "pv.kubernetes.io/provisioned-by": claim.as_ref().map(|_| PROVISIONER) },
+                "annotations": annotations,
             },
             "spec": {
                 "capacity": { "storage": "1Gi" },

@@ -44,7 +44,8 @@ fn a_rolling_update_replaces_every_pod_where_there_is_room_for_no_more_than_the_
     scenario.nodes(2, 1000);
     let template = scenario.template("web", 250);
     let strategy = json!({ "rollingUpdate": { "maxSurge": 2, "maxUnavailable": 1 } });
-    let web = scenario.workload("Deployment", "web", &template, &json!({ "replicas": 6, "strategy": strategy }));
+    let web =
+        scenario.workload("Deployment", "web", &template, &json!({ "replicas": 6, "strategy": strategy }));
     let before: BTreeSet<String> =
         scenario.await_running("web", 6).iter().map(|pod| name_of(pod).to_owned()).collect();
 

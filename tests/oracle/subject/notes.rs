@@ -22,7 +22,7 @@ pub(super) struct Notes {
 pub(super) struct NoteTaker(pub(super) Arc<Mutex<Notes>>);
 
 impl Observer for NoteTaker {
-    fn observe(&mut self, observation: Observation<'_>) {
+    fn observe(&self, observation: Observation<'_>) {
         let mut notes = lock(&self.0);
         match observation {
             Observation::QueueIncoming { queue, event } => {

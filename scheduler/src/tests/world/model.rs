@@ -111,8 +111,12 @@ impl World {
     pub(super) fn handle(&mut self, input: Input) {
         let effects = self.recorded.handle(self.now, input).unwrap();
         self.take(effects);
-        // Nothing is said of a pod that fails when nobody serves it any more, and of one whose node was taken. That neither
-        // counts on a node still is seen when the cache is checked.
+        self.forget_silently();
+    }
+
+    /// Nothing is said of a pod that fails when nobody serves it any more, and of one whose node was taken. That neither
+    /// counts on a node still is seen when the cache is checked.
+    fn forget_silently(&mut self) {
         let scheduler = self.recorded.scheduler();
         let is_other = |uid: &Uid| scheduler.others.values().any(|pod| pod.uid == *uid);
         self.claims.retain(|uid, _| scheduler.queued(uid).is_none() && !is_other(uid));
@@ -130,6 +134,7 @@ impl World {
         let had_work = self.scheduler().has_work();
         let effects = self.recorded.schedule_one(self.now, &mut NoCalls).unwrap();
         self.take(effects);
+        self.forget_silently();
         let before: Vec<_> = self.claims.keys().cloned().collect();
         let bindings = self.recorded.scheduler().bindings.iter();
         self.claims.extend(bindings.map(|b| (b.pod().uid.clone(), Arc::clone(&b.node))));

@@ -1,0 +1,67 @@
+//! How much there is of everything at the moment, for metrics.
+
+use std::sync::Arc;
+
+use supercargo_framework::Text;
+
+use crate::scheduler::Scheduler;
+use crate::tables::TableStats;
+
+/// How many pods that wait a plugin has turned down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The profile's name.
+    pub profile: Arc<str>,
+    /// The plugin.
+    pub plugin: Text,
+    /// How many; 0 for one that once has.
+    pub pods: usize,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
+    pub queue: [usize; 5],
+    /// Events that are kept for pods in flight, by label.
+    pub events_in_flight: Vec<(String, usize)>,
+    /// By profile and plugin.
+    pub rejected: Vec<Rejected>,
+    /// Nodes in the cache.
+    pub nodes: usize,
+    /// Pods in the cache, assumed ones included.
+    pub pods: usize,
+    /// Assumed pods.
+    pub assumed_pods: usize,
+    /// Bindings under way.
+    pub bindings: usize,
+    /// Preemptions under way.
+    pub preemptions: usize,
+    /// Evaluation tables.
+    pub tables: TableStats,
+}
+
+impl Scheduler {
+    /// How much there is of everything. Goes once over what is kept for pods in flight and once over the pods in the cache, which
+    /// is a matter of a millisecond with hundreds of thousands.
+    pub fn figures(&self) -> Figures {
+        let events = self.queue.events_in_flight().into_iter();
+        let rejected = self.queue.rejected().map(|(profile, plugin, pods)| Rejected {
+            profile: Arc::clone(&self.profiles.get(profile).scheduler_name),
+            plugin: plugin.clone(),
+            pods,
+        });
+        let (pods, assumed_pods) = self.cache.pod_counts();
+        Figures {
+            queue: self.queue.lengths(),
+            events_in_flight: events.map(|(event, count)| (event.to_string(), count)).collect(),
+            rejected: rejected.collect(),
+            nodes: self.cache.nodes().names().len(),
+            pods,
+            assumed_pods,
+            bindings: self.bindings.len(),
+            preemptions: self.preemptions.len(),
+            tables: self.table_stats(),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! One candidate: it takes the lease when it may, keeps it, and gives it up.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::bell::Bell;
+use super::event::Herald;
+use super::identity::{hostname, jittered, new_identity};
+use super::lease::{Failure, Lease, LeaseClient, LeaseName, Record, micros};
+use super::observed::{Action, Observed};
+use super::{Fence, Leadership, Timing};
+use crate::api::Api;
+use crate::config::LeaderElectionConfig;
+
+/// How long the event that we stopped leading may keep a process that ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Why a leader leads no more, though nobody asked it to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Lost {
+    /// The lease names somebody else.
+    #[error("{holder} holds lease {lease} now")]
+    Taken {
+        /// The lease.
+        lease: String,
+        /// Its holder.
+        holder: String,
+    },
+    /// No renewal has succeeded for so long that others may take the lease.
+    #[error("lease {lease} could not be renewed within {within:?}: {reason}")]
+    NotRenewed {
+        /// The lease.
+        lease: String,
+        /// How long ago the last renewal was sent, at least.
+        within: Duration,
+        /// What the last try came to.
+        reason: String,
+    },
+}
+
+/// The end of a leader's time that it did not ask for.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    pub(crate) why: Lost,
+    told: JoinHandle<()>,
+}
+
+impl Loss {
+    /// Waits, not for long, until the cluster has been told.
+    pub(crate) async fn told(self) {
+        // There is nobody left to tell that it was not.
+        let _ = timeout(LAST_WORDS, self.told).await;
+    }
+}
+
+/// A candidate.
+pub(crate) struct Elector {
+    client: LeaseClient,
+    timing: Timing,
+    identity: Arc<str>,
+    herald: Herald,
+    /// By which to hear of changes; without it the lease is only looked at now and then.
+    watch: Option<Client>,
+    fence: Fence,
+    leadership: watch::Sender<Leadership>,
+    observed: Option<Observed>,
+    /// When the last renewal that succeeded was sent.
+    renewed: Option<Instant>,
+}
+
+/// What came of a try that the server answered.
+enum Attempt {
+    /// We hold the lease.
+    Ours,
+    /// Somebody else does, at least until then.
+    Theirs { holder: String, until: Instant },
+}
+
+impl Elector {
+    /// A candidate for the lease of this configuration, of whose events `component` is the author. It writes by `api`, and hears of
+    /// changes by `watch`; that others of this process may write it says by `fence`.
+    pub(crate) fn new(
+        config: &LeaderElectionConfig,
+        api: Api,
+        watch: Option<Client>,
+        component: Arc<str>,
+        fence: Fence,
+    ) -> Self {
+        let timing = Timing::of(config);
+        let identity: Arc<str> = new_identity().into();
+        let name =
+            LeaseName { namespace: config.resource_namespace.clone(), name: config.resource_name.clone() };
+        let leadership = Leadership {
+            lease: name.name.as_str().into(),
+            identity: Arc::clone(&identity),
+            holder: None,
+            is_leader: false,
+            last_renewal: None,
+            lease_duration: config.lease_duration,
+        };
+        let herald = Herald {
+            api: api.clone(),
+            name: name.clone(),
+            identity: Arc::clone(&identity),
+            component,
+            hostname: hostname(),
+        };
+        let client = LeaseClient { api, name, timeout: timing.request_timeout() };
+        let (leadership, _) = watch::channel(leadership);
+        Self { client, timing, identity, herald, watch, fence, leadership, observed: None, renewed: None }
+    }
+
+    /// Where it says who leads.
+    pub(crate) fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.subscribe()
+    }
+
+    /// Runs for leader until it has led and lost, or until `resign` is cancelled: then it gives the lease up, if it has it.
+    pub(crate) async fn run(mut self, resign: CancellationToken) -> Option<Loss> {
+        if !self.acquire(&resign).await {
+            return None;
+        }
+        let lost = self.keep(&resign).await;
+        if let Some(why) = &lost {
+            self.fence.close();
+            tracing::warn!(lease = %self.client.name, reason = %why, "stopped leading");
+        } else if let Err(failure) = self.release().await {
+            tracing::warn!(lease = %self.client.name, error = failure.message, "failed to release lock");
+        }
+        self.leadership.send_modify(|leadership| leadership.is_leader = false);
+        let told = self.tell("stopped leading");
+        match lost {
+            Some(why) => Some(Loss { why, told }),
+            None => {
+                let _ = timeout(LAST_WORDS, told).await;
+                None
+            }
+        }
+    }
+
+    /// Tries until the lease is ours; false if `resign` is cancelled before.
+    async fn acquire(&mut self, resign: &CancellationToken) -> bool {
+        tracing::info!(lease = %self.client.name, identity = %self.identity, "attempting to acquire leader lease...");
+        let bell = self.watch.clone().map(|client| Bell::hang(client, &self.client.name));
+        let rings = async || match &bell {
+            Some(bell) => bell.rings().await,
+            None => pending().await,
+        };
+        loop {
+            let mut next = Instant::now() + jittered(self.timing.retry_period);
+            // A try is never broken off: if the lease becomes ours by it, we must know.
+            match self.attempt().await {
+                Ok(Attempt::Ours) => break,
+                Ok(Attempt::Theirs { until, .. }) => next = next.min(until),
+                Err(failure) => self.complain(&failure),
+            }
+            tokio::select! {
+                () = resign.cancelled() => return false,
+                () = sleep_until(next) => {}
+                () = rings() => {}
+            }
+        }
+        tracing::info!(lease = %self.client.name, identity = %self.identity, "successfully acquired lease");
+        self.tell("became leader");
+        true
+    }
+
+    /// Renews the lease until it is lost, or `resign` is cancelled.
+    async fn keep(&mut self, resign: &CancellationToken) -> Option<Lost> {
+        let mut reason = "this process was not running".to_owned();
+        loop {
+            let deadline = self.deadline();
+            let next = (Instant::now() + self.timing.retry_period).min(deadline);
+            tokio::select! {
+                () = resign.cancelled() => return None,
+                () = sleep_until(next) => {}
+            }
+            // Who comes too late does not even try: it may have been asleep, and others are at work.
+            if Instant::now() >= deadline {
+                return Some(self.not_renewed(reason));
+            }
+            match timeout_at(deadline, self.attempt()).await {
+                Ok(Ok(Attempt::Ours)) => {}
+                Ok(Ok(Attempt::Theirs { holder, .. })) => {
+                    return Some(Lost::Taken { lease: self.client.name.to_string(), holder });
+                }
+                Ok(Err(failure)) => {
+                    self.complain(&failure);
+                    reason = failure.message;
+                }
+                Err(_) => return Some(self.not_renewed("no answer".to_owned())),
+            }
+        }
+    }
+
+    /// When we no longer lead, unless a renewal succeeds before.
+    fn deadline(&self) -> Instant {
+        self.renewed.map_or_else(Instant::now, |renewed| renewed + self.timing.hold())
+    }
+
+    fn not_renewed(&self, reason: String) -> Lost {
+        Lost::NotRenewed { lease: self.client.name.to_string(), within: self.timing.hold(), reason }
+    }
+
+    fn complain(&self, failure: &Failure) {
+        tracing::warn!(lease = %self.client.name, error = failure.message, "cannot acquire or renew the lease");
+    }
+
+    /// Takes or renews the lease if that is allowed.
+    async fn attempt(&mut self) -> Result<Attempt, Failure> {
+        if let Some(lease) = self.known_as_ours() {
+            match self.write(Some(lease)).await {
+                Ok(()) => return Ok(Attempt::Ours),
+                Err(failure) => tracing::warn!(
+                    lease = %self.client.name,
+                    error = failure.message,
+                    "failed to update lock optimistically, falling back to slow path"
+                ),
+            }
+        }
+        let Some(lease) = self.client.get().await? else {
+            self.observed = None;
+            return self.write(None).await.map(|()| Attempt::Ours);
+        };
+        let now = Instant::now();
+        let observed = Observed::see(self.observed.take(), lease, now);
+        let action = observed.action(&self.identity, now);
+        self.report(&observed.record.holder);
+        let (lease, holder) = (observed.lease.clone(), observed.record.holder.clone());
+        self.observed = Some(observed);
+        match action {
+            Action::Wait(until) => Ok(Attempt::Theirs { holder, until }),
+            Action::Renew | Action::Take => self.write(Some(lease)).await.map(|()| Attempt::Ours),
+        }
+    }
+
+    /// The lease as we know it, if it is ours and need not be read before it is renewed: had anybody changed it, the update would
+    /// be refused.
+    fn known_as_ours(&self) -> Option<Lease> {
+        let observed = self.observed.as_ref()?;
+        let is_ours = observed.record.holder == *self.identity && observed.end() > Instant::now();
+        is_ours.then(|| observed.lease.clone())
+    }
+
+    /// Writes our name into the lease, or into a new one.
+    async fn write(&mut self, lease: Option<Lease>) -> Result<(), Failure> {
+        let now = micros(Timestamp::now());
+        let mut record = Record {
+            holder: self.identity.to_string(),
+            duration_seconds: self.timing.lease_seconds(),
+            acquired: now.clone(),
+            renewed: now,
+            transitions: 0,
+        };
+        let sent = Instant::now();
+        let written = match lease {
+            Some(lease) => {
+                let before = lease.record();
+                if before.holder == record.holder {
+                    (record.acquired, record.transitions) = (before.acquired, before.transitions);
+                } else {
+                    record.transitions = before.transitions.saturating_add(1);
+                }
+                self.client.update(&lease.with(&record)).await?
+            }
+            None => self.client.create(&Lease::new(&self.client.name, &record)).await?,
+        };
+        // From when it was sent: others have seen it later than that.
+        self.renewed = Some(sent);
+        self.observed = Some(Observed { record: written.record(), lease: written, since: sent });
+        self.fence.open_until(sent + self.timing.hold());
+        self.leadership.send_modify(|leadership| {
+            leadership.holder = Some(Arc::clone(&leadership.identity));
+            leadership.is_leader = true;
+            leadership.last_renewal = Some(sent);
+        });
+        Ok(())
+    }
+
+    /// Says who holds the lease, if that is news.
+    fn report(&self, holder: &str) {
+        let is_news = self.leadership.send_if_modified(|leadership| {
+            let is_news = leadership.holder.as_deref().unwrap_or_default() != holder;
+            leadership.holder = (!holder.is_empty()).then(|| holder.into());
+            is_news
+        });
+        if is_news && !holder.is_empty() {
+            tracing::info!(lease = %self.client.name, leader = holder, "new leader elected");
+        }
+    }
+
+    /// Gives the lease up, so that the next one need not wait for its end.
+    async fn release(&mut self) -> Result<(), Failure> {
+        self.fence.release();
+        let Some(Observed { lease, .. }) = self.observed.clone() else { return Ok(()) };
+        if self.give_up(&lease).await.is_err() {
+            // Somebody may have changed something beside its holder.
+            match self.client.get().await? {
+                Some(lease) if lease.record().holder == *self.identity => self.give_up(&lease).await?,
+                _ => return Ok(()),
+            }
+        }
+        self.leadership.send_modify(|leadership| leadership.holder = None);
+        tracing::info!(lease = %self.client.name, "released lease");
+        Ok(())
+    }
+
+    async fn give_up(&self, lease: &Lease) -> Result<(), Failure> {
+        let now = micros(Timestamp::now());
+        let transitions = lease.record().transitions;
+        // The shortest duration that the API takes, as client-go writes it: nobody's lease lasts for nobody.
+        let record = Record {
+            holder: String::new(),
+            duration_seconds: 1,
+            acquired: now.clone(),
+            renewed: now,
+            transitions,
+        };
+        self.client.update(&lease.with(&record)).await.map(drop)
+    }
+
+    /// Writes an event about ourselves, beside everything else.
+    fn tell(&self, what: &'static str) -> JoinHandle<()> {
+        let (herald, lease) = (self.herald.clone(), self.observed.clone());
+        tokio::spawn(async move {
+            if let Some(Observed { lease, .. }) = lease {
+                herald.tell(lease, what).await;
+            }
+        })
+    }
+}

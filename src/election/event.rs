@@ -1,0 +1,52 @@
+//! The events that a lease changed hands: `<identity> became leader`, `<identity> stopped leading`.
+
+use std::sync::Arc;
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::lease::{Lease, LeaseName, micros};
+use crate::api::{Api, Call, JSON};
+
+/// The reason, and the action: upstream's events are of the older kind, which has none.
+const LEADER_ELECTION: &str = "LeaderElection";
+
+/// Tells of this candidate.
+#[derive(Clone)]
+pub(super) struct Herald {
+    pub(super) api: Api,
+    pub(super) name: LeaseName,
+    pub(super) identity: Arc<str>,
+    /// The first profile's scheduler, as upstream has it.
+    pub(super) component: Arc<str>,
+    pub(super) hostname: String,
+}
+
+impl Herald {
+    /// Creates the event. That this fails is no reason to do anything else.
+    pub(super) async fn tell(self, lease: Lease, what: &str) {
+        let now = Timestamp::now();
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": format!("{}.{:x}", self.name.name, now.as_nanosecond()),
+                "namespace": self.name.namespace,
+            },
+            "eventTime": micros(now),
+            "reportingController": self.component,
+            "reportingInstance": format!("{}-{}", self.component, self.hostname),
+            "action": LEADER_ELECTION,
+            "reason": LEADER_ELECTION,
+            "regarding": lease.reference(),
+            "note": format!("{} {what}", self.identity),
+            "type": "Normal",
+        });
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.name.namespace);
+        let call = Call { method: Method::POST, path: &path, content_type: JSON, body: &event };
+        if let Err(error) = self.api.write(call).await {
+            tracing::warn!(error = %error.error, lease = %self.name, "cannot write the event that this scheduler {what}");
+        }
+    }
+}

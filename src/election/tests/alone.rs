@@ -1,0 +1,233 @@
+//! What becomes of one leader, by what happens to its lease and to its way to the server.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use supercargo_apiserver::ApiServer;
+use tokio::time::{Instant, sleep};
+
+use super::super::elector::Lost;
+use super::super::{Fence, Leadership};
+use super::world::{
+    Candidate, EVENTS, Fate, HOLD, LEASE, LEASE_DURATION, RETRY_PERIOD, Trip, ask, notes, spec,
+};
+use crate::api::{Api, Call, JSON};
+use crate::config::LeaderElectionConfig;
+
+/// A candidate that leads.
+async fn leader(server: &ApiServer) -> Candidate {
+    let candidate = Candidate::start(server, &LeaderElectionConfig::default(), true);
+    candidate.until_it_leads().await;
+    candidate
+}
+
+/// When the last renewal was sent.
+fn last_renewal(leadership: &Leadership) -> Instant {
+    leadership.last_renewal.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_and_its_events_are_as_client_go_writes_them() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    let identity = leader.identity();
+    let mut lease = spec(&server).await;
+    let acquired = lease["acquireTime"].clone();
+    assert_eq!(lease["renewTime"].take(), acquired);
+    let expected = json!({
+        "holderIdentity": identity,
+        "leaseDurationSeconds": 15,
+        "acquireTime": acquired,
+        "renewTime": null,
+        "leaseTransitions": 0,
+    });
+    assert_eq!(lease, expected);
+
+    leader.way.take_requests();
+    sleep(RETRY_PERIOD * 3 + RETRY_PERIOD / 2).await;
+    assert_eq!(leader.way.take_requests(), ["PUT", "PUT", "PUT"], "it is renewed without being read");
+    let renewed = spec(&server).await;
+    assert_eq!(renewed["acquireTime"], acquired);
+    assert_ne!(renewed["renewTime"], acquired);
+
+    leader.resign().await;
+    let released = spec(&server).await;
+    assert_eq!(
+        (&released["holderIdentity"], &released["leaseDurationSeconds"], &released["leaseTransitions"]),
+        (&json!(""), &json!(1), &json!(0))
+    );
+    assert_eq!(
+        notes(&server).await,
+        [format!("{identity} became leader"), format!("{identity} stopped leading")]
+    );
+    let event = ask(&server, Method::GET, EVENTS, &Value::Null).await["items"][0].take();
+    let uid = ask(&server, Method::GET, LEASE, &Value::Null).await["metadata"]["uid"].take();
+    for (field, value) in [
+        ("/type", json!("Normal")),
+        ("/reason", json!("LeaderElection")),
+        ("/reportingController", json!("supercargo")),
+        ("/regarding/apiVersion", json!("coordination.k8s.io/v1")),
+        ("/regarding/kind", json!("Lease")),
+        ("/regarding/name", json!("supercargo")),
+        ("/regarding/uid", uid),
+    ] {
+        assert_eq!(event.pointer(field), Some(&value), "{field}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_for_a_while_is_waited_for() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    sleep(RETRY_PERIOD * 5 / 2).await;
+    leader.way.close(true);
+    // Its last renewal was a second ago.
+    sleep(HOLD - Duration::from_secs(4)).await;
+    leader.way.close(false);
+    sleep(LEASE_DURATION * 4).await;
+    assert!(leader.leads() && leader.fence.is_open());
+    assert_eq!(spec(&server).await["leaseTransitions"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_for_too_long_ends_the_leaders_time_before_others_may_begin_theirs() {
+    for hangs in [false, true] {
+        let server = ApiServer::default();
+        let leader = leader(&server).await;
+        sleep(RETRY_PERIOD * 5 / 2).await;
+        if hangs {
+            leader.way.hang()
+        } else {
+            leader.way.close(true)
+        }
+        let end = last_renewal(&leader.leadership.borrow()) + HOLD;
+        let loss = leader.task.await.unwrap().unwrap();
+        assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
+        let late = Instant::now().checked_duration_since(end).unwrap();
+        assert!(late < Duration::from_millis(10), "{late:?}");
+        assert!(!leader.fence.is_open() && !leader.leadership.borrow().is_leader);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_or_late_is_no_loss() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    let late = Trip { there: Duration::from_secs(6), ..Trip::default() };
+    let [lost_there, lost_back] =
+        [Fate::LostThere, Fate::LostBack].map(|fate| Trip { fate, ..Trip::default() });
+    leader.way.plan([late, Trip::default(), lost_back, lost_there, Trip::default(), lost_there]);
+    sleep(LEASE_DURATION * 4).await;
+    assert!(leader.leads() && leader.fence.is_open());
+    leader.resign().await;
+    assert_eq!(spec(&server).await["leaseTransitions"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_write_beside_the_record_stays_and_takes_nothing_away() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    ask(&server, Method::PATCH, LEASE, &label).await;
+    leader.way.take_requests();
+    sleep(RETRY_PERIOD * 2 + RETRY_PERIOD / 2).await;
+    assert_eq!(leader.way.take_requests(), ["PUT", "GET", "PUT", "PUT"], "the first is refused");
+    assert!(leader.leads() && leader.fence.is_open());
+    // Just before it is given up, too.
+    ask(&server, Method::PATCH, LEASE, &json!({"metadata": {"labels": {"c": "d"}}})).await;
+    leader.resign().await;
+    let lease = ask(&server, Method::GET, LEASE, &Value::Null).await;
+    assert_eq!(lease["metadata"]["labels"], json!({"a": "b", "c": "d"}));
+    assert_eq!(lease["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_is_made_again() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    ask(&server, Method::DELETE, LEASE, &Value::Null).await;
+    sleep(RETRY_PERIOD + Duration::from_millis(10)).await;
+    assert!(leader.leads() && leader.fence.is_open());
+    assert_eq!(spec(&server).await["holderIdentity"], *leader.identity());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_empties_is_taken_again_and_one_that_names_another_is_lost_at_once() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    let names = |holder: &str| json!({"spec": {"holderIdentity": holder}});
+    ask(&server, Method::PATCH, LEASE, &names("")).await;
+    sleep(RETRY_PERIOD + Duration::from_millis(10)).await;
+    assert!(leader.leads());
+    let lease = spec(&server).await;
+    assert_eq!(
+        (&lease["holderIdentity"], &lease["leaseTransitions"]),
+        (&json!(leader.identity()), &json!(1))
+    );
+
+    ask(&server, Method::PATCH, LEASE, &names("somebody")).await;
+    let edited = Instant::now();
+    let loss = leader.task.await.unwrap().unwrap();
+    assert_eq!(loss.why.to_string(), "somebody holds lease kube-system/supercargo now");
+    assert!(edited.elapsed() <= RETRY_PERIOD, "{:?}", edited.elapsed());
+    assert!(!leader.fence.is_open());
+    assert_eq!(spec(&server).await["holderIdentity"], "somebody", "it is not ours to give up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_slept_through_its_time_sends_nothing_and_knows_that_it_has_lost() {
+    for nap in [HOLD, LEASE_DURATION * 10] {
+        let server = ApiServer::default();
+        let leader = leader(&server).await;
+        sleep(RETRY_PERIOD / 2).await;
+        leader.sleep(nap);
+        leader.way.take_requests();
+        sleep(nap - Duration::from_millis(1)).await;
+        // While it still sleeps: whatever in it wakes before the elector does is stopped.
+        assert!(!leader.fence.is_open());
+        let loss = leader.task.await.unwrap().unwrap();
+        assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
+        assert_eq!(leader.way.take_requests(), [""; 0]);
+    }
+    // One that did not sleep for so long goes on.
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    leader.sleep(HOLD - Duration::from_secs(1));
+    sleep(LEASE_DURATION * 2).await;
+    assert!(leader.leads() && leader.fence.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_by_an_api_behind_a_closed_fence() {
+    let (api, requests) = crate::testing::answering(vec![]);
+    let fence = Fence::default();
+    let api: Api = api.behind(Some(fence.clone()));
+    let call = || api.call(Call { method: Method::POST, path: "/x", content_type: JSON, body: &Value::Null });
+    let error = call().await.unwrap_err();
+    assert_eq!(error.error.message, "not sent: this scheduler does not lead");
+    fence.open_until(Instant::now() + HOLD);
+    call().await.unwrap();
+    sleep(HOLD).await;
+    assert!(call().await.is_err(), "its time is over");
+    fence.open_until(Instant::now() + HOLD);
+    fence.release();
+    assert!(!fence.is_open() && fence.for_events().is_open());
+    fence.close();
+    assert!(call().await.is_err() && !fence.for_events().is_open());
+    assert_eq!(requests.all().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_health_check_fails_for_a_leader_alone_that_is_long_overdue() {
+    let server = ApiServer::default();
+    let leader = leader(&server).await;
+    let leading = leader.leadership.borrow().clone();
+    let last = last_renewal(&leading);
+    let tolerated = LEASE_DURATION + Duration::from_secs(20);
+    assert_eq!(leading.check(last + tolerated), Ok(()));
+    let overdue = leading.check(last + tolerated + Duration::from_millis(1)).unwrap_err();
+    assert_eq!(overdue.to_string(), "failed election to renew leadership on lease supercargo");
+    let waiting = Leadership { is_leader: false, ..leading };
+    assert_eq!(waiting.check(last + tolerated * 10), Ok(()));
+}

@@ -1,0 +1,146 @@
+//! Whatever is late, lost, asleep or killed: never do two lead at a moment, and when the trouble is over one does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use supercargo_apiserver::ApiServer;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::super::Fence;
+use super::world::{Candidate, Fate, Trip};
+use crate::config::LeaderElectionConfig;
+
+const CANDIDATES: usize = 3;
+/// How often it is looked who leads.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What happens to a candidate.
+#[derive(Clone, Debug)]
+enum Trouble {
+    /// Its next requests go as planned.
+    Trips(Vec<Trip>),
+    /// It does nothing for so long, and then goes on.
+    Sleeps(Duration),
+    /// Nobody listens, from here on or no longer.
+    Closes(bool),
+    /// It ends, and another is started in its place.
+    Dies,
+    /// The same in order.
+    Resigns,
+}
+
+fn config() -> LeaderElectionConfig {
+    LeaderElectionConfig {
+        lease_duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_secs(2),
+        retry_period: Duration::from_millis(500),
+        ..LeaderElectionConfig::default()
+    }
+}
+
+fn millis(most: u64) -> impl Strategy<Value = Duration> {
+    (0..most).prop_map(Duration::from_millis)
+}
+
+fn trip() -> impl Strategy<Value = Trip> {
+    let fate = prop_oneof![4 => Just(Fate::Answered), 1 => Just(Fate::LostThere), 1 => Just(Fate::LostBack)];
+    let delay = || prop_oneof![2 => millis(50), 1 => millis(4_000)];
+    (delay(), delay(), fate).prop_map(|(there, back, fate)| Trip { there, back, fate })
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        6 => prop::collection::vec(trip(), 1..6).prop_map(Trouble::Trips),
+        2 => millis(8_000).prop_map(Trouble::Sleeps),
+        2 => any::<bool>().prop_map(Trouble::Closes),
+        1 => Just(Trouble::Dies),
+        1 => Just(Trouble::Resigns),
+    ]
+}
+
+/// Who is in what trouble, and how long after the one before.
+fn history() -> impl Strategy<Value = Vec<(Duration, usize, Trouble)>> {
+    prop::collection::vec((millis(2_500), 0..CANDIDATES, trouble()), 1..40)
+}
+
+/// Looks all the time how many may write.
+struct Watchman {
+    fences: Arc<Mutex<Vec<Fence>>>,
+    task: JoinHandle<()>,
+}
+
+impl Watchman {
+    fn start() -> Self {
+        let fences: Arc<Mutex<Vec<Fence>>> = Arc::default();
+        let watched = Arc::clone(&fences);
+        let task = tokio::spawn(async move {
+            let mut looks = interval(LOOK);
+            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                looks.tick().await;
+                let open = watched.lock().iter().filter(|fence| fence.is_open()).count();
+                assert!(open <= 1, "{open} lead at once");
+            }
+        });
+        Self { fences, task }
+    }
+
+    fn has_seen_nothing(self) {
+        assert!(!self.task.is_finished(), "two led at once");
+        self.task.abort();
+    }
+
+    /// The dead are watched, too: what they had begun may still be carried out.
+    fn watch(&self, candidate: Candidate) -> Candidate {
+        self.fences.lock().push(candidate.fence.clone());
+        candidate
+    }
+}
+
+async fn play(history: Vec<(Duration, usize, Trouble)>, hears_bell: bool) {
+    let (server, watchman) = (ApiServer::default(), Watchman::start());
+    let new = || watchman.watch(Candidate::start(&server, &config(), hears_bell));
+    let mut candidates: Vec<Candidate> = (0..CANDIDATES).map(|_| new()).collect();
+    for (pause, who, trouble) in history {
+        sleep(pause).await;
+        match trouble {
+            Trouble::Trips(trips) => candidates[who].way.plan(trips),
+            Trouble::Sleeps(duration) => candidates[who].sleep(duration),
+            Trouble::Closes(is_closed) => candidates[who].way.close(is_closed),
+            Trouble::Dies => std::mem::replace(&mut candidates[who], new()).task.abort(),
+            Trouble::Resigns => std::mem::replace(&mut candidates[who], new()).begin_to_resign(),
+        }
+        restart(&mut candidates, &new);
+    }
+    for candidate in &candidates {
+        candidate.way.end_trouble();
+    }
+    // Whoever still sleeps or waits for an answer wakes, or is waited out.
+    let calm = Instant::now();
+    while !candidates.iter().any(|candidate| candidate.leads() && candidate.fence.is_open()) {
+        assert!(calm.elapsed() < Duration::from_secs(30), "nobody leads");
+        sleep(LOOK).await;
+        restart(&mut candidates, &new);
+    }
+    watchman.has_seen_nothing();
+}
+
+/// Who has lost ends, and is started again.
+fn restart(candidates: &mut [Candidate], new: impl Fn() -> Candidate) {
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.task.is_finished()) {
+        *candidate = new();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_two_lead_and_in_the_end_one_does(history in history(), hears_bell in any::<bool>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(play(history, hears_bell));
+    }
+}

@@ -1,0 +1,133 @@
+//! Several candidates for one lease.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use supercargo_apiserver::ApiServer;
+use tokio::time::{Instant, sleep};
+
+use super::world::{Candidate, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, Way, notes, spec};
+use crate::config::LeaderElectionConfig;
+
+/// More than any request takes here.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+fn candidates(server: &ApiServer, count: usize, hears_bell: bool) -> Vec<Candidate> {
+    let start = |_| Candidate::start(server, &LeaderElectionConfig::default(), hears_bell);
+    (0..count).map(start).collect()
+}
+
+/// Waits until one of them leads, and takes it out.
+async fn first_to_lead(candidates: &mut Vec<Candidate>) -> Candidate {
+    let leads: Vec<_> = candidates.iter().map(|candidate| Box::pin(candidate.until_it_leads())).collect();
+    let (_, first, _) = futures::future::select_all(leads).await;
+    candidates.swap_remove(first)
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one() {
+    let server = ApiServer::default();
+    let mut waiting = candidates(&server, 3, true);
+    let mut expected = Vec::new();
+    for transitions in 0..3 {
+        let began = Instant::now();
+        let leader = first_to_lead(&mut waiting).await;
+        assert!(
+            began.elapsed() < A_MOMENT,
+            "a lease that is given up is taken at once: {:?}",
+            began.elapsed()
+        );
+        sleep(LEASE_DURATION * 3).await;
+        assert!(leader.leads() && waiting.iter().all(|candidate| !candidate.leads()));
+        assert!(waiting.iter().all(|candidate| !candidate.fence.is_open()));
+        let holder = Some(leader.identity());
+        for candidate in &waiting {
+            assert_eq!(candidate.leadership.borrow().holder.as_deref(), holder.as_deref());
+        }
+        let lease = spec(&server).await;
+        assert_eq!(
+            (lease["holderIdentity"].as_str(), &lease["leaseTransitions"]),
+            (holder.as_deref(), &serde_json::json!(transitions))
+        );
+        let identity = leader.identity();
+        expected.extend([format!("{identity} became leader"), format!("{identity} stopped leading")]);
+        leader.resign().await;
+    }
+    let mut told = notes(&server).await;
+    told.sort();
+    expected.sort();
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_dies_is_followed_when_its_lease_has_ended_and_not_before() {
+    for hears_bell in [true, false] {
+        let server = ApiServer::default();
+        let first = Candidate::start(&server, &LeaderElectionConfig::default(), hears_bell);
+        first.until_it_leads().await;
+        let second = Candidate::start(&server, &LeaderElectionConfig::default(), hears_bell);
+        sleep(LEASE_DURATION * 2).await;
+        let last_renewal = first.leadership.borrow().last_renewal.unwrap();
+        first.kill().await;
+        second.until_it_leads().await;
+        let gap = last_renewal.elapsed();
+        // Who hears the bell has seen the last renewal when it happened, and wakes when the lease ends.
+        let latest = LEASE_DURATION + if hears_bell { A_MOMENT } else { LONGEST_LOOK + A_MOMENT };
+        assert!((LEASE_DURATION..latest).contains(&gap), "bell: {hears_bell}, {gap:?}");
+        assert!(latest <= LEASE_DURATION + RETRY_PERIOD || !hears_bell);
+        assert_eq!(spec(&server).await["leaseTransitions"], 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_years_apart_make_no_difference() {
+    let years = SignedDuration::from_hours(24 * 365 * 10);
+    for (first_skew, second_skew) in [(years, -years), (-years, years)] {
+        let server = ApiServer::default();
+        let start = |skew| {
+            let way = Way::default();
+            way.skew(skew);
+            Candidate::start_by(&server, &LeaderElectionConfig::default(), true, way)
+        };
+        let first = start(first_skew);
+        first.until_it_leads().await;
+        let second = start(second_skew);
+        sleep(LEASE_DURATION * 4).await;
+        assert!(first.leads() && !second.leads());
+        first.kill().await;
+        let killed = Instant::now();
+        second.until_it_leads().await;
+        let gap = killed.elapsed();
+        assert!((LEASE_DURATION - RETRY_PERIOD..LEASE_DURATION + A_MOMENT).contains(&gap), "{gap:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_waits_for_as_long_as_the_holder_says_its_lease_lasts() {
+    let server = ApiServer::default();
+    let longer =
+        LeaderElectionConfig { lease_duration: Duration::from_mins(1), ..LeaderElectionConfig::default() };
+    let first = Candidate::start(&server, &longer, true);
+    first.until_it_leads().await;
+    let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
+    first.kill().await;
+    let killed = Instant::now();
+    second.until_it_leads().await;
+    assert!(killed.elapsed() > Duration::from_secs(58), "{:?}", killed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_resigns_without_touching_the_lease() {
+    let server = ApiServer::default();
+    let first = Candidate::start(&server, &LeaderElectionConfig::default(), true);
+    first.until_it_leads().await;
+    let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
+    sleep(LEASE_DURATION).await;
+    second.way.take_requests();
+    let way = second.way.clone();
+    let began = Instant::now();
+    second.resign().await;
+    assert!(began.elapsed() < A_MOMENT);
+    assert!(way.take_requests().iter().all(|method| method == "GET"));
+    assert!(first.leads());
+}

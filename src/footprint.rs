@@ -1,0 +1,125 @@
+//! How much a running scheduler holds. What comes and goes must leave nothing behind: these numbers say so, where the memory of the
+//! process cannot, because an allocator keeps what it has had.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::Serialize;
+use serde_json::Value;
+use supercargo_scheduler::Scheduler;
+
+use crate::events::Recorder;
+use crate::informers::{Holdings, Informers};
+use crate::owner::Mailbox;
+use crate::status_writer::Patches;
+
+/// How many of everything there are.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Footprint {
+    #[serde(flatten)]
+    holdings: Holdings,
+    #[serde(flatten)]
+    decisions: Decisions,
+    /// Warnings that may come again.
+    event_series: usize,
+    /// Events that wait to be written.
+    event_writes: usize,
+    /// Pods with a condition or nomination that is to be written.
+    status_writes: usize,
+}
+
+/// What the scheduler itself holds.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Decisions {
+    cached_nodes: usize,
+    cached_pods: usize,
+    assumed_pods: usize,
+    pending_pods: usize,
+    /// In all of the queue's parts, in flight included.
+    queued_pods: usize,
+    bindings: usize,
+    /// Evaluation tables and their columns, and what they take, in bytes.
+    tables: usize,
+    columns: usize,
+    table_bytes: usize,
+}
+
+impl Decisions {
+    fn of(scheduler: &Scheduler) -> Self {
+        let (cached_pods, assumed_pods) = scheduler.cache().pod_counts();
+        let tables = scheduler.table_stats();
+        Self {
+            cached_nodes: scheduler.cache().nodes().names().len(),
+            cached_pods,
+            assumed_pods,
+            pending_pods: scheduler.pending_pods(),
+            queued_pods: scheduler.queue_lengths().iter().sum(),
+            bindings: scheduler.bindings_in_flight(),
+            tables: tables.tables,
+            columns: tables.columns,
+            table_bytes: tables.bytes,
+        }
+    }
+}
+
+/// How many series of warnings are followed, and how many writes have not ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventGauges {
+    pub(crate) series: Gauge,
+    pub(crate) writes: Gauge,
+}
+
+/// A number that a task keeps current for others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gauge(Arc<AtomicUsize>);
+
+impl Gauge {
+    pub(crate) fn set(&self, value: usize) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Asks everybody how much they hold. It keeps nobody at work: writers end when nobody can give them anything any more.
+#[derive(Clone)]
+pub(crate) struct Surveyor {
+    mailbox: Mailbox,
+    holdings: Arc<dyn Fn() -> Holdings + Send + Sync>,
+    events: EventGauges,
+    status_writes: Gauge,
+}
+
+impl Surveyor {
+    pub(crate) fn new(
+        mailbox: Mailbox,
+        informers: &Informers,
+        recorder: &Recorder,
+        patches: &Patches,
+    ) -> Self {
+        let holdings = Arc::new(informers.holdings());
+        Self { mailbox, holdings, events: recorder.gauges(), status_writes: patches.gauge() }
+    }
+
+    /// `/debug/footprint`
+    pub(crate) async fn json(&self) -> Value {
+        // It can always be written: it is a struct of numbers.
+        serde_json::to_value(self.survey().await).unwrap_or_default()
+    }
+
+    /// `None` when the scheduler has ended.
+    async fn survey(&self) -> Option<Footprint> {
+        let decisions = self.mailbox.ask(Decisions::of).await?;
+        Some(Footprint {
+            holdings: (self.holdings)(),
+            decisions,
+            event_series: self.events.series.get(),
+            event_writes: self.events.writes.get(),
+            status_writes: self.status_writes.get(),
+        })
+    }
+}

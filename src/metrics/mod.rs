@@ -1,0 +1,132 @@
+//! Metrics, under upstream's names where upstream has them.
+//!
+//! What happens is counted as it happens ([`Series`], by an observer on the scheduler's thread); how much there is at the
+//! moment is asked for at each scrape. `docs/metrics.md` lists every family and what differs from kube-scheduler.
+
+mod family;
+mod observer;
+mod process;
+mod requests;
+mod resources;
+mod scrape;
+mod series;
+pub mod spec;
+mod text;
+mod value;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use supercargo_framework::features::Stage;
+use supercargo_framework::{Feature, Features};
+use supercargo_scheduler::Observer;
+use tokio::runtime::Handle;
+
+use self::observer::MetricsObserver;
+pub(crate) use self::requests::{Counting, Requests};
+pub(crate) use self::scrape::Sources;
+use self::series::{Series, only};
+pub use self::text::CONTENT_TYPE;
+use self::text::Text;
+use crate::config::Config;
+
+/// The release of kube-scheduler that is followed.
+const BASELINE: &str = "1.36.3";
+
+/// Everything that is counted in this process.
+pub struct Metrics {
+    series: Arc<Series>,
+    features: Features,
+    /// What is asked at a scrape; `None` before anything runs.
+    sources: Mutex<Option<Sources>>,
+}
+
+impl Metrics {
+    /// Nothing has been counted yet. The configuration is the first one in force.
+    pub fn new(config: &Config) -> Arc<Self> {
+        let series = Arc::new(Series::new());
+        only(&series.config_generation).set(1.0);
+        Arc::new(Self { series, features: config.features.clone(), sources: Mutex::new(None) })
+    }
+
+    /// Counts what is observed, and passes it on.
+    pub fn observer(&self, inner: Box<dyn Observer>) -> Box<dyn Observer> {
+        Box::new(MetricsObserver::new(Arc::clone(&self.series), inner))
+    }
+
+    /// Names what is asked at a scrape from now on.
+    pub(crate) fn ask(&self, sources: Sources) {
+        *self.sources.lock() = Some(sources);
+    }
+
+    /// Whether this process leads, by the lease of this name. Without an election nobody says so, and there is no such series.
+    pub fn leads(&self, lease: &str, leads: bool) {
+        self.series.leader.with(&[lease]).set(f64::from(u8::from(leads)));
+    }
+
+    /// Another configuration is in force.
+    pub fn config_reloaded(&self) {
+        let generation = only(&self.series.config_generation);
+        generation.set(generation.get() + 1.0);
+    }
+
+    /// A changed configuration was refused.
+    pub fn config_refused(&self) {
+        only(&self.series.config_failures).increment();
+    }
+
+    /// The comparer found a difference between what the informer and what the scheduler knows of a `node` or a `pod`.
+    pub fn cache_mismatch(&self, kind: &str) {
+        self.series.cache_mismatches.with(&[kind]).increment();
+    }
+
+    /// What `/metrics` serves, as [`CONTENT_TYPE`]. Asks the scheduler between two cycles.
+    pub async fn encode(&self) -> String {
+        let mut text = Text::default();
+        self.series.write(&mut text);
+        self.write_features(&mut text);
+        text.family(&spec::BUILD_INFO);
+        text.sample(&spec::BUILD_INFO, &[env!("CARGO_PKG_VERSION"), BASELINE], 1.0);
+        write_tasks(&mut text);
+        process::write(&mut text);
+        let sources = self.sources.lock().clone();
+        if let Some(sources) = sources {
+            sources.write(&mut text).await;
+        }
+        text.finish()
+    }
+
+    /// What `/metrics/resources` serves; empty before there is an informer. Reads the informer's store, not the scheduler.
+    pub fn resources(&self) -> String {
+        let sources = self.sources.lock().clone();
+        let mut text = Text::default();
+        if let Some(pods) = sources.and_then(|sources| sources.pods()) {
+            resources::write(&mut text, pods.iter().map(|pod| &**pod));
+        }
+        text.finish()
+    }
+
+    fn write_features(&self, text: &mut Text) {
+        text.family(&spec::FEATURE_ENABLED);
+        for feature in Feature::ALL {
+            let stage = match feature.gate(self.features.version()).stage {
+                Stage::Absent => continue,
+                Stage::Alpha => "ALPHA",
+                Stage::Beta => "BETA",
+                Stage::Ga => "",
+            };
+            let enabled = f64::from(u8::from(self.features.enabled(*feature)));
+            text.sample(&spec::FEATURE_ENABLED, &[feature.name(), stage], enabled);
+        }
+    }
+}
+
+fn write_tasks(text: &mut Text) {
+    if let Ok(runtime) = Handle::try_current() {
+        text.family(&spec::TASKS);
+        text.sample(&spec::TASKS, &[], runtime.metrics().num_alive_tasks() as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! What the scheduler lets be observed, counted.
+//!
+//! This runs on the scheduler's thread, some dozen times for each pod. So series are looked up once and kept: by place where
+//! there are places, else in short lists.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use supercargo_framework::{ClusterEvent, Code};
+use supercargo_scheduler::{
+    AttemptResult, Evaluated, Moment, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
+    Took,
+};
+
+use super::series::{Series, only};
+use super::value::{Counter, Histogram, Value};
+
+/// How many status codes there are.
+const CODES: usize = Code::Pending as usize + 1;
+/// From so many attempts on a pod's are no longer told apart.
+const MANY_ATTEMPTS: usize = 15;
+/// The plugins of one in so many cycles are timed one by one, as upstream has it.
+const WATCHED_CYCLES: u64 = 10;
+/// The plugin whose every run at PostFilter is an attempt at preemption.
+const PREEMPTION: &str = "DefaultPreemption";
+/// The plugin whose failures upstream counts.
+const VOLUMES: &str = "VolumeBinding";
+
+/// Series that have been looked up, in the order in which they were first needed.
+struct Known<K, V>(RefCell<Vec<(K, Arc<V>)>>);
+
+impl<K, V: Value> Known<K, V> {
+    fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    /// Acts on the series of the key that `is` it, or the one that is looked up.
+    fn with(&self, is: impl Fn(&K) -> bool, look_up: impl FnOnce() -> (K, Arc<V>), act: impl FnOnce(&V)) {
+        let mut known = self.0.borrow_mut();
+        if let Some((_, value)) = known.iter().find(|(key, _)| is(key)) {
+            return act(value);
+        }
+        let (key, value) = look_up();
+        act(&value);
+        known.push((key, value));
+    }
+}
+
+/// Series by number, each looked up when it is first needed.
+struct Places<V, const N: usize>(RefCell<[Option<Arc<V>>; N]>);
+
+impl<V: Value, const N: usize> Places<V, N> {
+    fn new() -> Self {
+        Self(RefCell::new(std::array::from_fn(|_| None)))
+    }
+
+    fn with(&self, place: usize, look_up: impl FnOnce() -> Arc<V>, act: impl FnOnce(&V)) {
+        act(self.0.borrow_mut()[place].get_or_insert_with(look_up));
+    }
+}
+
+/// What is counted of one profile.
+struct OfProfile {
+    name: Arc<str>,
+    attempts: Places<Counter, 3>,
+    attempt_duration: Places<Histogram, 3>,
+    points: Vec<Places<Histogram, CODES>>,
+    evaluations: [Vec<Arc<Counter>>; 4],
+}
+
+impl OfProfile {
+    fn new(series: &Series, profile: &ObservedProfile) -> Self {
+        let name = &*profile.scheduler_name;
+        let counters = |point: Point, plugins: &[&'static str]| {
+            let counter = |plugin: &&str| series.evaluations.with(&[plugin, point.as_str(), name]);
+            plugins.iter().map(counter).collect()
+        };
+        Self {
+            name: Arc::clone(&profile.scheduler_name),
+            attempts: Places::new(),
+            attempt_duration: Places::new(),
+            points: (0..Point::COUNT).map(|_| Places::new()).collect(),
+            evaluations: [
+                counters(Point::PreFilter, &profile.pre_filter),
+                counters(Point::Filter, &profile.filter),
+                counters(Point::PreScore, &profile.pre_score),
+                counters(Point::Score, &profile.score),
+            ],
+        }
+    }
+
+    fn evaluated(&self, plugins: Evaluated) {
+        let count = |counters: &[Arc<Counter>], plugins: PluginSet| {
+            plugins.places().filter_map(|place| counters.get(place)).for_each(|counter| counter.increment());
+        };
+        let sets = [plugins.pre_filter, plugins.filter, plugins.pre_score, plugins.score];
+        for (counters, plugins) in self.evaluations.iter().zip(sets) {
+            count(counters, plugins);
+        }
+    }
+}
+
+/// The hints of one event.
+type Hints = Known<(Box<str>, &'static str), Histogram>;
+
+/// Counts, and passes on.
+pub(super) struct MetricsObserver {
+    series: Arc<Series>,
+    inner: Box<dyn Observer>,
+    profiles: Vec<OfProfile>,
+    algorithm: Arc<Histogram>,
+    sli: Places<Histogram, { MANY_ATTEMPTS + 1 }>,
+    pod_attempts: Arc<Histogram>,
+    queue_incoming: [Known<Box<str>, Counter>; 3],
+    handled: Known<ClusterEvent, Histogram>,
+    hints: RefCell<Vec<(ClusterEvent, Hints)>>,
+    plugins: Known<(Box<str>, Point, Code), Histogram>,
+    /// Moments are counted from here.
+    origin: Instant,
+    dice: Cell<u64>,
+}
+
+impl MetricsObserver {
+    pub(super) fn new(series: Arc<Series>, inner: Box<dyn Observer>) -> Self {
+        Self {
+            inner,
+            profiles: Vec::new(),
+            algorithm: only(&series.algorithm),
+            sli: Places::new(),
+            pod_attempts: only(&series.pod_attempts),
+            queue_incoming: std::array::from_fn(|_| Known::new()),
+            handled: Known::new(),
+            hints: RefCell::default(),
+            plugins: Known::new(),
+            origin: Instant::now(),
+            dice: Cell::new(0x9E37_79B9_7F4A_7C15),
+            series,
+        }
+    }
+
+    fn attempt(&self, profile: usize, result: AttemptResult, took: Took) {
+        let Some(profile) = self.profiles.get(profile) else { return };
+        let (place, result) = match result {
+            AttemptResult::Scheduled => (0, "scheduled"),
+            AttemptResult::Unschedulable => (1, "unschedulable"),
+            AttemptResult::Error => (2, "error"),
+        };
+        let labels = [result, &*profile.name];
+        profile.attempts.with(place, || self.series.attempts.with(&labels), Counter::increment);
+        let look_up = || self.series.attempt_duration.with(&labels);
+        profile.attempt_duration.with(place, look_up, |histogram| histogram.observe(seconds(took)));
+    }
+
+    fn scheduled(&self, attempts: u32, since_first_attempt: Option<Duration>, after_flush: bool) {
+        self.pod_attempts.observe(f64::from(attempts));
+        let place = usize::try_from(attempts).unwrap_or(MANY_ATTEMPTS).min(MANY_ATTEMPTS);
+        let label = || if place == MANY_ATTEMPTS { format!("{place}+") } else { place.to_string() };
+        if let Some(duration) = since_first_attempt {
+            self.sli.with(place, || self.series.sli.with(&[&label()]), |histogram| histogram.took(duration));
+        }
+        if after_flush {
+            only(&self.series.after_flush).increment();
+        }
+    }
+
+    fn extension_point(&self, profile: usize, point: Point, status: Code, took: Took) {
+        let Some(profile) = self.profiles.get(profile) else { return };
+        let labels = [point.as_str(), status.as_str(), &*profile.name];
+        let look_up = || self.series.extension_point.with(&labels);
+        profile.points[point as usize].with(status as usize, look_up, |it| it.observe(seconds(took)));
+    }
+
+    fn plugin(&self, plugin: &str, point: Point, status: Code, took: Took) {
+        // It is told of each time, for this.
+        if point == Point::PostFilter {
+            if plugin == PREEMPTION {
+                only(&self.series.preemption_attempts).increment();
+            }
+            if !self.watches_plugins() {
+                return;
+            }
+        }
+        let look_up = || {
+            let histogram = self.series.plugin.with(&[plugin, point.as_str(), status.as_str()]);
+            ((plugin.into(), point, status), histogram)
+        };
+        let is = |key: &(Box<str>, Point, Code)| key.1 == point && key.2 == status && *key.0 == *plugin;
+        self.plugins.with(is, look_up, |histogram| histogram.observe(seconds(took)));
+    }
+
+    fn plugin_failed(&self, plugin: &str, point: Point) {
+        self.series.plugin_failures.with(&[plugin, point.as_str()]).increment();
+        let operation = match point {
+            Point::Filter => "predicate",
+            Point::Reserve => "assume",
+            Point::PreBind => "bind",
+            _ => return,
+        };
+        if plugin == VOLUMES {
+            self.series.volume_errors.with(&[operation]).increment();
+        }
+    }
+
+    fn queue_incoming(&self, queue: QueueName, event: &str) {
+        let (known, queue) = match queue {
+            QueueName::Active => (&self.queue_incoming[0], "active"),
+            QueueName::Backoff => (&self.queue_incoming[1], "backoff"),
+            QueueName::Unschedulable => (&self.queue_incoming[2], "unschedulable"),
+        };
+        let look_up = || (event.into(), self.series.queue_incoming.with(&[queue, event]));
+        known.with(|it| **it == *event, look_up, Counter::increment);
+    }
+
+    fn hint(&self, plugin: &str, event: &ClusterEvent, hint: &'static str, took: Took) {
+        let mut hints = self.hints.borrow_mut();
+        let place = hints.iter().position(|(it, _)| it == event).unwrap_or_else(|| {
+            hints.push((event.clone(), Known::new()));
+            hints.len() - 1
+        });
+        let look_up = || {
+            let histogram = self.series.hint.with(&[plugin, &event.to_string(), hint]);
+            ((plugin.into(), hint), histogram)
+        };
+        hints[place].1.with(
+            |(it, of)| *of == hint && **it == *plugin,
+            look_up,
+            |histogram| histogram.observe(seconds(took)),
+        );
+    }
+
+    fn handled(&self, event: &ClusterEvent, took: Took) {
+        let look_up = || (event.clone(), self.series.event_handling.with(&[&event.to_string()]));
+        self.handled.with(|it| it == event, look_up, |histogram| histogram.observe(seconds(took)));
+    }
+
+    fn preempted(&self, failed: bool, took: Took) {
+        let result = if failed { "error" } else { "success" };
+        self.series.preemption_executions.with(&[result]).increment();
+        self.series.preemption_duration.with(&[result]).observe(seconds(took));
+    }
+}
+
+impl Observer for MetricsObserver {
+    fn observe(&self, observation: Observation<'_>) {
+        match &observation {
+            Observation::QueueIncoming { queue, event } => self.queue_incoming(*queue, event),
+            Observation::Attempt {
+                profile,
+                result,
+                attempts,
+                since_first_attempt,
+                after_flush,
+                took,
+                ..
+            } => {
+                self.attempt(*profile, *result, *took);
+                if *result == AttemptResult::Scheduled {
+                    self.scheduled(*attempts, *since_first_attempt, *after_flush);
+                }
+            }
+            Observation::Algorithm(took) => self.algorithm.observe(seconds(*took)),
+            Observation::ExtensionPoint { profile, point, status, took } => {
+                self.extension_point(*profile, *point, *status, *took);
+            }
+            Observation::Plugin { plugin, point, status, took } => {
+                self.plugin(plugin, *point, *status, *took)
+            }
+            Observation::PluginFailed { plugin, point } => self.plugin_failed(plugin, *point),
+            Observation::Evaluated { profile, plugins } => {
+                if let Some(profile) = self.profiles.get(*profile) {
+                    profile.evaluated(*plugins);
+                }
+            }
+            Observation::Hint { plugin, event, hint, took } => self.hint(plugin, event, *hint, *took),
+            Observation::Handled { event, took } => self.handled(event, *took),
+            Observation::PermitWaited { result, waited } => {
+                self.series.permit_wait.with(&[result]).took(*waited)
+            }
+            Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
+            Observation::Preempted { failed, took } => self.preempted(*failed, *took),
+            Observation::LostRace => self.series.lost_races.with(&["pod"]).increment(),
+            Observation::NodeTaken => self.series.lost_races.with(&["node"]).increment(),
+            Observation::Anomaly(_) => only(&self.series.anomalies).increment(),
+        }
+        self.inner.observe(observation);
+    }
+
+    fn profiles(&mut self, profiles: &[ObservedProfile]) {
+        self.profiles = profiles.iter().map(|profile| OfProfile::new(&self.series, profile)).collect();
+        self.inner.profiles(profiles);
+    }
+
+    fn moment(&self) -> Moment {
+        // 584 years of nanoseconds fit.
+        Moment(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// By dice, so that no rhythm of the workload decides: whatever comes in turns would be watched always, or never.
+    fn watches_plugins(&self) -> bool {
+        let mut dice = self.dice.get();
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        self.dice.set(dice);
+        dice.is_multiple_of(WATCHED_CYCLES)
+    }
+}
+
+fn seconds(took: Took) -> f64 {
+    took.to.0.saturating_sub(took.from.0) as f64 / 1e9
+}

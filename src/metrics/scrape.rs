@@ -1,0 +1,163 @@
+//! How much there is of everything, asked at a scrape.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use kube_informers::InformerMetrics;
+use supercargo_framework::PodInfo;
+use supercargo_scheduler::{Figures, Rule, Scheduler};
+
+use super::requests::Requests;
+use super::spec;
+use super::text::Text;
+use crate::api::Api;
+use crate::backlog::Backlog;
+use crate::informers::Observed;
+use crate::owner::Mailbox;
+use crate::window::Figures as Requesting;
+
+/// Whom to ask.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) informers: Observed,
+    pub(crate) requests: Arc<Requests>,
+    /// Clients with a window of their own, each with a name.
+    pub(crate) clients: Vec<(&'static str, Api)>,
+    pub(crate) backlog: Backlog,
+    /// How many events could not be recorded.
+    pub(crate) events_lost: Arc<AtomicU64>,
+}
+
+impl Sources {
+    /// The pods that are not over, as the informer has them.
+    pub(super) fn pods(&self) -> Option<Vec<Arc<PodInfo>>> {
+        self.informers.pods()
+    }
+
+    pub(super) async fn write(&self, text: &mut Text) {
+        self.requests.write(text);
+        write_informers(text, &self.informers.metrics());
+        self.write_clients(text);
+        text.family(&spec::BACKLOG);
+        text.sample(&spec::BACKLOG, &[], self.backlog.count() as f64);
+        text.family(&spec::EVENTS_LOST);
+        text.sample(&spec::EVENTS_LOST, &[], self.events_lost.load(Ordering::Relaxed) as f64);
+        let asked = Instant::now();
+        let look = |scheduler: &Scheduler| {
+            let rules = Rule::ALL.map(|rule| (rule, scheduler.applied(rule)));
+            (Instant::now(), scheduler.figures(), rules)
+        };
+        if let Some((looked, figures, rules)) = self.mailbox.ask(look).await {
+            text.family(&spec::MAILBOX_DELAY);
+            text.sample(&spec::MAILBOX_DELAY, &[], looked.duration_since(asked).as_secs_f64());
+            write_queue(text, &figures);
+            write_cache(text, &figures);
+            write_tables(text, &figures, &rules);
+        }
+    }
+
+    fn write_clients(&self, text: &mut Text) {
+        text.family(&spec::WINDOW);
+        for (client, api) in &self.clients {
+            let Requesting { limit, under_way, waiting } = api.requesting();
+            for (state, value) in [("limit", limit), ("under_way", under_way), ("waiting", waiting)] {
+                text.sample(&spec::WINDOW, &[client, state], value as f64);
+            }
+        }
+    }
+}
+
+fn write_queue(text: &mut Text, figures: &Figures) {
+    let [active, backoff, unschedulable, gated, in_flight] = figures.queue;
+    text.family(&spec::PENDING_PODS);
+    for (queue, pods) in
+        [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)]
+    {
+        text.sample(&spec::PENDING_PODS, &[queue], pods as f64);
+    }
+    text.family(&spec::INFLIGHT_EVENTS);
+    text.sample(&spec::INFLIGHT_EVENTS, &["PodPopped"], in_flight as f64);
+    for (event, count) in &figures.events_in_flight {
+        text.sample(&spec::INFLIGHT_EVENTS, &[event], *count as f64);
+    }
+    if !figures.rejected.is_empty() {
+        text.family(&spec::UNSCHEDULABLE_PODS);
+    }
+    for rejected in &figures.rejected {
+        let labels = [&*rejected.plugin, &*rejected.profile];
+        text.sample(&spec::UNSCHEDULABLE_PODS, &labels, rejected.pods as f64);
+    }
+    text.family(&spec::GOROUTINES);
+    text.sample(&spec::GOROUTINES, &["binding"], figures.bindings as f64);
+    text.sample(&spec::GOROUTINES, &["DefaultPreemption"], figures.preemptions as f64);
+    text.family(&spec::BINDINGS);
+    text.sample(&spec::BINDINGS, &[], figures.bindings as f64);
+}
+
+fn write_cache(text: &mut Text, figures: &Figures) {
+    text.family(&spec::CACHE_SIZE);
+    for (kind, size) in
+        [("nodes", figures.nodes), ("pods", figures.pods), ("assumed_pods", figures.assumed_pods)]
+    {
+        text.sample(&spec::CACHE_SIZE, &[kind], size as f64);
+    }
+}
+
+fn write_tables(text: &mut Text, figures: &Figures, rules: &[(Rule, u64)]) {
+    let tables = &figures.tables;
+    text.family(&spec::TABLE_CYCLES);
+    for (result, cycles) in [("hit", tables.hits), ("build", tables.builds), ("plain", tables.plain)] {
+        text.sample(&spec::TABLE_CYCLES, &[result], cycles as f64);
+    }
+    text.family(&spec::TABLE_REPLAYS);
+    text.sample(&spec::TABLE_REPLAYS, &[], tables.replays as f64);
+    text.family(&spec::TABLE_RULES);
+    for (rule, applied) in rules {
+        text.sample(&spec::TABLE_RULES, &[&format!("{rule:?}")], *applied as f64);
+    }
+    text.family(&spec::TABLES);
+    text.sample(&spec::TABLES, &["table"], tables.tables as f64);
+    text.sample(&spec::TABLES, &["column"], tables.columns as f64);
+    text.family(&spec::TABLE_BYTES);
+    text.sample(&spec::TABLE_BYTES, &[], tables.bytes as f64);
+}
+
+fn write_informers(text: &mut Text, informers: &[InformerMetrics]) {
+    let each = |text: &mut Text, spec: &spec::Spec, value: fn(&InformerMetrics) -> Option<f64>| {
+        text.family(spec);
+        for informer in informers {
+            if let Some(value) = value(informer) {
+                text.sample(spec, &[&informer.resource.resource], value);
+            }
+        }
+    };
+    each(text, &spec::INFORMER_OBJECTS, |it| Some(it.objects as f64));
+    each(text, &spec::INFORMER_QUEUED, |it| Some(it.queued_items as f64));
+    each(text, &spec::INFORMER_PENDING, |it| {
+        Some(it.handlers.iter().map(|handler| handler.pending).sum::<usize>() as f64)
+    });
+    each(text, &spec::INFORMER_VERSION, |it| it.store_resource_version.map(|version| version as f64));
+    each(text, &spec::INFORMER_UNDECODABLE, |it| Some(it.undecodable as f64));
+    text.family(&spec::INFORMER_LAG);
+    for informer in informers {
+        let latency = &informer.processing_latency;
+        let (resource, bounds) = (&*informer.resource.resource, &kube_informers::LATENCY_BUCKETS);
+        text.histogram(&spec::INFORMER_LAG, &[resource], bounds, &latency.counts, latency.sum.as_secs_f64());
+    }
+    text.family(&spec::INFORMER_EVENTS);
+    for it in informers {
+        for (change, count) in
+            [("added", it.added), ("updated", it.updated), ("synced", it.synced), ("deleted", it.deleted)]
+        {
+            text.sample(&spec::INFORMER_EVENTS, &[&it.resource.resource, change], count as f64);
+        }
+    }
+    text.family(&spec::INFORMER_REQUESTS);
+    for it in informers {
+        for (request, count) in [("list", it.lists), ("watch", it.watches), ("failed", it.failures)] {
+            text.sample(&spec::INFORMER_REQUESTS, &[&it.resource.resource, request], count as f64);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The series that are written as things happen. What there is at the moment is read at each scrape instead.
+
+use std::sync::Arc;
+
+use super::family::Family;
+use super::spec;
+use super::text::Text;
+use super::value::{Counter, Gauge, Histogram};
+
+/// Declares the families that are kept, each by its [`spec`].
+macro_rules! series {
+    ($($name:ident: $value:ident = $spec:ident,)*) => {
+        /// The families that are kept.
+        pub(crate) struct Series {
+            $(pub(crate) $name: Family<$value>,)*
+        }
+
+        impl Series {
+            pub(crate) fn new() -> Self {
+                Self { $($name: Family::new(&spec::$spec),)* }
+            }
+
+            /// Writes them all.
+            pub(crate) fn write(&self, text: &mut Text) {
+                $(self.$name.write(text);)*
+            }
+        }
+    };
+}
+
+series! {
+    attempts: Counter = SCHEDULE_ATTEMPTS,
+    attempt_duration: Histogram = ATTEMPT_DURATION,
+    algorithm: Histogram = ALGORITHM_DURATION,
+    event_handling: Histogram = EVENT_HANDLING_DURATION,
+    victims: Histogram = PREEMPTION_VICTIMS,
+    preemption_attempts: Counter = PREEMPTION_ATTEMPTS,
+    sli: Histogram = SLI_DURATION,
+    pod_attempts: Histogram = POD_ATTEMPTS,
+    after_flush: Counter = AFTER_FLUSH,
+    extension_point: Histogram = EXTENSION_POINT_DURATION,
+    plugin: Histogram = PLUGIN_DURATION,
+    hint: Histogram = HINT_DURATION,
+    queue_incoming: Counter = QUEUE_INCOMING,
+    permit_wait: Histogram = PERMIT_WAIT,
+    evaluations: Counter = PLUGIN_EVALUATIONS,
+    preemption_duration: Histogram = PREEMPTION_DURATION,
+    preemption_executions: Counter = PREEMPTION_EXECUTIONS,
+    volume_errors: Counter = VOLUME_ERRORS,
+    leader: Gauge = LEADER,
+    lost_races: Counter = LOST_RACES,
+    anomalies: Counter = ANOMALIES,
+    plugin_failures: Counter = PLUGIN_FAILURES,
+    config_generation: Gauge = CONFIG_GENERATION,
+    config_failures: Counter = CONFIG_FAILURES,
+    cache_mismatches: Counter = CACHE_MISMATCHES,
+}
+
+/// The one series of a family without labels.
+pub(crate) fn only<V: super::value::Value>(family: &Family<V>) -> Arc<V> {
+    family.with(&[])
+}

@@ -1,0 +1,161 @@
+//! What a scheduler at work leaves behind in the text.
+
+use std::sync::Arc;
+
+use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{Now, PodInfo};
+use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
+
+use super::Metrics;
+use crate::config::{Catalog, Config};
+use crate::options::scheduler_options;
+
+/// A scheduler whose bindings succeed.
+struct Bench {
+    scheduler: Scheduler,
+    metrics: Arc<Metrics>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
+        let metrics = Metrics::new(&config);
+        let observer = metrics.observer(Box::new(Unobserved));
+        let scheduler = Scheduler::new(scheduler_options(&config)).unwrap().with_observer(observer);
+        let mut bench = Self { scheduler, metrics };
+        for name in ["n1", "n2"] {
+            let node = node(name).allocatable("cpu", "4").allocatable("pods", "1000").build();
+            bench.tell(Input::Node(Notification::Added(Arc::new(node))));
+        }
+        bench
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.scheduler.handle(Now::default(), input);
+    }
+
+    /// Schedules a pod that is new, and binds it.
+    fn schedule(&mut self, pod: PodInfo) {
+        self.tell(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+        self.scheduler.schedule_one(Now::default(), &mut NoCalls);
+        for effect in self.scheduler.take_effects() {
+            if let Effect::Bind { pod, .. } = effect {
+                let (pod, by) = (pod.uid.clone(), "DefaultBinder".into());
+                self.tell(Input::Bound { pod, by, outcome: BindOutcome::Bound });
+            }
+        }
+    }
+
+    async fn text(&self) -> String {
+        self.metrics.encode().await
+    }
+}
+
+fn small(name: &str) -> PodInfo {
+    pod(name).uid(name).scheduler("supercargo").request("cpu", "1m").build()
+}
+
+#[track_caller]
+fn assert_lines(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.lines().any(|it| it == *line), "{line}\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn attempts_are_counted_with_all_that_they_went_through() {
+    let mut bench = Bench::new();
+    for name in ["a", "b", "c"] {
+        bench.schedule(small(name));
+    }
+    bench.schedule(pod("big").uid("big").scheduler("supercargo").request("cpu", "64").build());
+    bench.schedule(pod("held").uid("held").scheduler("supercargo").gate("example.com/hold").build());
+    let point = |point: &str, status: &str| {
+        format!(
+            "scheduler_framework_extension_point_duration_seconds_count{{extension_point=\"{point}\",\
+             status=\"{status}\",profile=\"supercargo\"}}"
+        )
+    };
+    let evaluated = |plugin: &str, point: &str, count: u32| {
+        format!(
+            "scheduler_plugin_evaluation_total{{plugin=\"{plugin}\",extension_point=\"{point}\",\
+             profile=\"supercargo\"}} {count}"
+        )
+    };
+    let text = bench.text().await;
+    assert_lines(
+        &text,
+        &[
+            r#"scheduler_schedule_attempts_total{result="scheduled",profile="supercargo"} 3"#,
+            r#"scheduler_schedule_attempts_total{result="unschedulable",profile="supercargo"} 1"#,
+            r#"scheduler_scheduling_attempt_duration_seconds_count{result="scheduled",profile="supercargo"} 3"#,
+            "scheduler_scheduling_algorithm_duration_seconds_count 4",
+            "scheduler_pod_scheduling_attempts_sum 3",
+            r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 3"#,
+            "scheduler_preemption_attempts_total 1",
+            "scheduler_preemption_victims_count 0",
+            r#"scheduler_queue_incoming_pods_total{queue="active",event="UnschedulablePodAdd"} 4"#,
+            r#"scheduler_queue_incoming_pods_total{queue="unschedulable",event="UnschedulablePodAdd"} 1"#,
+            r#"scheduler_event_handling_duration_seconds_count{event="NodeAdd"} 2"#,
+            r#"scheduler_event_handling_duration_seconds_count{event="UnschedulablePodAdd"} 5"#,
+            &(point("Sign", "Success") + " 4"),
+            &(point("Filter", "Success") + " 4"),
+            &(point("Score", "Success") + " 4"),
+            &(point("Reserve", "Success") + " 3"),
+            &(point("PreBind", "Success") + " 3"),
+            &(point("Bind", "Success") + " 3"),
+            &(point("PostBind", "Success") + " 3"),
+            &(point("PostFilter", "Unschedulable") + " 1"),
+            &(point("PreEnqueue", "Success") + " 4"),
+            &(point("PreEnqueue", "UnschedulableAndUnresolvable") + " 1"),
+            &evaluated("NodeResourcesFit", "Filter", 4),
+            &evaluated("NodeResourcesFit", "Score", 3),
+            // It has nothing to say of such pods, at any point.
+            &evaluated("NodePorts", "Filter", 0),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
+    let mut bench = Bench::new();
+    for n in 0..1000 {
+        bench.schedule(small(&format!("p{n}")));
+    }
+    let text = bench.text().await;
+    let count = |point: &str| -> u64 {
+        let beginning = "scheduler_plugin_execution_duration_seconds_count{plugin=\"";
+        let plugin = if point == "Bind" { "DefaultBinder" } else { "NodeResourcesFit" };
+        let series = format!("{beginning}{plugin}\",extension_point=\"{point}\",status=\"Success\"}} ");
+        text.lines()
+            .find_map(|line| line.strip_prefix(&series)?.parse().ok())
+            .unwrap_or_else(|| panic!("{text}"))
+    };
+    for point in ["Filter", "Bind"] {
+        assert!((50..200).contains(&count(point)), "{point}: {}", count(point));
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    let metrics = Metrics::new(&config);
+    let text = metrics.encode().await;
+    assert!(!text.contains("leader_election_master_status") && metrics.resources().is_empty());
+    assert_lines(&text, &["supercargo_config_generation 1", "supercargo_config_reload_failures_total 0"]);
+    metrics.leads("supercargo", false);
+    metrics.config_reloaded();
+    metrics.config_refused();
+    metrics.cache_mismatch("pod");
+    assert_lines(
+        &metrics.encode().await,
+        &[
+            r#"leader_election_master_status{name="supercargo"} 0"#,
+            "supercargo_config_generation 2",
+            "supercargo_config_reload_failures_total 1",
+            r#"supercargo_cache_mismatches_total{kind="pod"} 1"#,
+            r#"kubernetes_feature_enabled{name="SchedulerPopFromBackoffQ",stage="BETA"} 1"#,
+        ],
+    );
+}

@@ -1,0 +1,228 @@
+//! `supercargo run`: from the command line to a scheduler at work, and back.
+
+mod life;
+mod served;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use kube::client::ClientBuilder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{ConnectError, client, connect_to};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Catalog, ClientConnection, Config};
+use crate::election::hostname;
+use crate::flags::Flags;
+use crate::logs::LogLevel;
+use crate::metrics::{Counting, Metrics, Requests};
+use crate::rate_limit::RateLimiter;
+use crate::serve::{Server, Setup};
+use crate::transport::Transport;
+
+use life::{Followed, Life};
+
+/// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
+const WATCH_SILENCE: Duration = Duration::from_mins(3);
+/// How long answers under way may take to end when everything else has.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Requests at once where only `qps` is set: kube-scheduler's default.
+const DEFAULT_BURST: u32 = 100;
+
+/// What `run` was asked for.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// The flags.
+    pub flags: Flags,
+    /// What is logged, to be changed while it runs.
+    pub log_level: LogLevel,
+}
+
+/// How a scheduler reaches its API server.
+#[derive(Clone)]
+pub struct Clients {
+    /// What logs call the server.
+    server: String,
+    watch: Client,
+    write: Transport,
+    /// As upstream has it: events have a client of their own, and a storm of them delays no binding.
+    events: Transport,
+    /// And so has leader election, which nothing must delay.
+    election: Transport,
+    requests: Arc<Requests>,
+}
+
+impl Clients {
+    /// Reaches a server over the network.
+    pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
+        let server = without_credentials(&connection.cluster_url);
+        let requests = Requests::to(host(&connection.cluster_url));
+        let [write, events, election] =
+            [(); 3].map(|()| transport(&connection).map(|transport| transport.counted(&requests)));
+        let (write, events, election) = (write?, events?, election?);
+        let watch = counted_watching_client(connection, &requests)?;
+        Ok(Self { server, watch, write, events, election, requests })
+    }
+
+    /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
+    pub fn one(server: impl Into<String>, client: Client) -> Self {
+        let server: String = server.into();
+        let requests = Requests::to(&server);
+        let [write, events, election] = [(); 3].map(|()| Transport::from(client.clone()).counted(&requests));
+        Self { server, watch: client, write, events, election, requests }
+    }
+}
+
+/// Reads the configuration, or the default one.
+pub fn load_config(path: Option<&Path>, catalog: &Catalog) -> Result<Config> {
+    Ok(match path {
+        Some(path) => Config::load(path, catalog)?,
+        None => Config::default_with(catalog)?,
+    })
+}
+
+/// Schedules until a signal comes, lets the bindings under way end, and returns. An error ends it, too; one is that another
+/// scheduler leads.
+pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
+    // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
+    let signalled = stop_signal()?;
+    let RunOptions { flags, log_level } = options;
+    let followed = flags.misc.config.as_ref().filter(|_| !flags.misc.config_reload_period.is_zero());
+    // Before it is read for good, so that no change between the two is missed.
+    let text = followed.and_then(|path| std::fs::read(path).ok());
+    let config = flags.configuration(catalog)?;
+    let kubeconfig = config.client_connection.kubeconfig.as_deref();
+    let connection = tokio::select! {
+        connection = connect_to(flags.misc.master.as_ref(), kubeconfig) => connection?,
+        () = signalled.cancelled() => return Ok(()),
+    };
+    let setup = Setup {
+        serving: &flags.serving,
+        authentication: &flags.authentication,
+        authorization: &flags.authorization,
+        connection: &connection,
+        hostname: &hostname(),
+    };
+    let server = Server::bind(setup).await?;
+    let clients = Clients::connect(connection)?;
+    let metrics = Metrics::new(&config);
+    let clock = Box::new(SystemClock::default());
+    let record = flags.misc.record.as_deref();
+    let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics)).await?;
+    let followed = followed.map(|path| {
+        let (flags, catalog) = (flags.clone(), catalog.clone());
+        let (path, period) = (path.clone(), flags.misc.config_reload_period);
+        Followed { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
+    });
+    let closing = CancellationToken::new();
+    let _close = closing.clone().drop_guard();
+    let serving = server.map(|server| {
+        let endpoints = life.facts().endpoints(metrics, flags.clone(), log_level, signalled.clone());
+        tokio::spawn(server.serve(endpoints, closing.clone()))
+    });
+    life.run(followed, &signalled).await?;
+    life.wind_down().await?;
+    closing.cancel();
+    if let Some(serving) = serving {
+        // Whoever still reads must not keep the process.
+        let _ = timeout(CLOSE_TIMEOUT, serving).await;
+    }
+    Ok(())
+}
+
+/// Schedules on this server until `stop` is cancelled, lets the bindings under way end, and returns.
+pub async fn schedule(
+    config: &Config,
+    connection: kube::Config,
+    record: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let clients = Clients::connect(connection)?;
+    schedule_by(config, clients, Box::new(SystemClock::default()), record, stop).await
+}
+
+/// The same with clients of one's own, by a clock of one's own.
+pub async fn schedule_by(
+    config: &Config,
+    clients: Clients,
+    clock: Box<dyn Clock>,
+    record: Option<&Path>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    schedule_measured(config, clients, clock, record, Metrics::new(config), stop).await
+}
+
+/// The same, with what is counted for others to read.
+pub async fn schedule_measured(
+    config: &Config,
+    clients: Clients,
+    clock: Box<dyn Clock>,
+    record: Option<&Path>,
+    metrics: Arc<Metrics>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let mut life = Life::new(config, clients, clock, record, metrics).await?;
+    life.run(None, stop).await?;
+    life.wind_down().await
+}
+
+fn transport(connection: &kube::Config) -> Result<Transport, ConnectError> {
+    Transport::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
+/// A client for informers, which notices when the server falls silent.
+pub(crate) fn watching_client(mut connection: kube::Config) -> Result<Client, ConnectError> {
+    connection.read_timeout = Some(WATCH_SILENCE);
+    client(connection)
+}
+
+fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
+    let burst = connection.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
+    RateLimiter::new(connection.qps?, burst)
+}
+
+/// The same, with its requests counted.
+fn counted_watching_client(
+    mut connection: kube::Config,
+    requests: &Arc<Requests>,
+) -> Result<Client, ConnectError> {
+    connection.read_timeout = Some(WATCH_SILENCE);
+    let builder = ClientBuilder::try_from(connection);
+    let builder = builder.map_err(|error| ConnectError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(&Counting(Arc::clone(requests))).build())
+}
+
+/// The server's address for logs: a URL may have a password in it.
+fn without_credentials(url: &http::Uri) -> String {
+    format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
+}
+
+/// The server's host and port.
+fn host(url: &http::Uri) -> &str {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+/// A token that SIGTERM or SIGINT cancels.
+pub(crate) fn stop_signal() -> Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let signalled = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        signalled.cancel();
+    });
+    Ok(stop)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! What the endpoints of a scheduler tell.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::ready;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::debugger::Debugger;
+use crate::election::Leadership;
+use crate::flags::Flags;
+use crate::footprint::Surveyor;
+use crate::logs::LogLevel;
+use crate::metrics::Metrics;
+use crate::reload::Generation;
+use crate::serve::{Checks, Endpoints, JsonPage, Probe};
+
+/// What of a scheduler's life others may look at.
+pub(super) struct Facts {
+    /// Unless there is no election.
+    pub(super) leadership: Option<watch::Receiver<Leadership>>,
+    /// Whether every handler has seen what exists.
+    pub(super) synced: CancellationToken,
+    pub(super) debugger: Debugger,
+    pub(super) surveyor: Surveyor,
+    pub(super) generations: watch::Receiver<Generation>,
+}
+
+impl Facts {
+    /// Everything that is served, until `stop` is cancelled ready.
+    pub(super) fn endpoints(
+        self,
+        metrics: Arc<Metrics>,
+        flags: Flags,
+        log_level: LogLevel,
+        stop: CancellationToken,
+    ) -> Endpoints {
+        let Self { leadership, synced, debugger, surveyor, generations } = self;
+        let profiling = generations.borrow().config.enable_profiling;
+        let resources = (Arc::clone(&metrics), leadership.clone());
+        let (of_configz, of_flagz) = (generations.clone(), generations);
+        Endpoints {
+            checks: checks(leadership, synced, stop),
+            metrics: Arc::new(move || {
+                let metrics = Arc::clone(&metrics);
+                async move { metrics.encode().await }.boxed()
+            }),
+            resource_metrics: Arc::new(move || {
+                let (metrics, leadership) = &resources;
+                let leads = leadership.as_ref().is_none_or(|leadership| leadership.borrow().is_leader);
+                ready(if leads { metrics.resources() } else { String::new() }).boxed()
+            }),
+            configz: Arc::new(move || of_configz.borrow().config.to_value()),
+            emulated_version: flags.features.emulated_version.to_string(),
+            flagz: Arc::new(move || flags.flagz(&of_flagz.borrow().config)),
+            debug: BTreeMap::from([
+                ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),
+                ("/debug/queue", page(&debugger, |it| async move { it.queue_json().await })),
+                ("/debug/footprint", page(&surveyor, |it| async move { it.json().await })),
+            ]),
+            log_level: profiling.then_some(log_level),
+        }
+    }
+}
+
+/// kube-scheduler's checks.
+fn checks(
+    leadership: Option<watch::Receiver<Leadership>>,
+    synced: CancellationToken,
+    stop: CancellationToken,
+) -> Checks {
+    let mut checks = Checks::default();
+    if let Some(leadership) = leadership {
+        let elects = |probe: &mut Probe| {
+            let leadership = leadership.clone();
+            let check = move || leadership.borrow().check(Instant::now()).map_err(|error| error.to_string());
+            probe.add("leaderElection", check);
+        };
+        elects(&mut checks.healthz);
+        elects(&mut checks.readyz);
+    }
+    let well = |is_well: bool, problem: &str| if is_well { Ok(()) } else { Err(problem.to_owned()) };
+    checks.readyz.add("shutdown", move || well(!stop.is_cancelled(), "process is shutting down"));
+    checks
+        .readyz
+        .add("sched-handler-sync", move || well(synced.is_cancelled(), "waiting for handlers to sync"));
+    checks
+}
+
+fn page<T, F>(of: &T, ask: impl Fn(T) -> F + Send + Sync + 'static) -> JsonPage
+where
+    T: Clone + Send + Sync + 'static,
+    F: Future<Output = Value> + Send + 'static,
+{
+    let of = of.clone();
+    Arc::new(move || ask(of.clone()).boxed())
+}

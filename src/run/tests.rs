@@ -1,0 +1,167 @@
+//! Schedulers in this process, on one server in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use supercargo_apiserver::ApiServer;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+use tower::util::ServiceExt as _;
+
+use super::*;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
+/// Shorter than a lease: what happens within this did not wait for one to end.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// A scheduler, and what it asks of the server.
+struct Running {
+    requests: Arc<Mutex<Vec<String>>>,
+    stop: CancellationToken,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Running {
+    fn start(server: &ApiServer, is_delayed: bool) -> Self {
+        let mut config = load_config(None, &Catalog::in_tree()).unwrap();
+        assert!(config.leader_election.leader_elect && config.leader_election.lease_duration > WITHIN);
+        config.delay_cache_until_active = is_delayed;
+        let (requests, stop) = (Arc::<Mutex<Vec<String>>>::default(), CancellationToken::new());
+        let (log, service, stopped) = (Arc::clone(&requests), server.service(), stop.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            log.lock().push(format!("{} {}", request.method(), request.uri()));
+            let service = service.clone();
+            async move { service.oneshot(request).await.map_err(BoxError::from) }
+        });
+        let clients = Clients::one("in memory", Client::new(service, "default"));
+        let clock = Box::new(SystemClock::default());
+        let task = tokio::spawn(async move { schedule_by(&config, clients, clock, None, &stopped).await });
+        Self { requests, stop, task }
+    }
+
+    /// Waits until it has asked for something that begins and ends like this.
+    async fn has_asked(&self, beginning: &str, part: &str) {
+        let asked = |request: &String| request.starts_with(beginning) && request.contains(part);
+        eventually(part, async || self.requests.lock().iter().any(asked)).await;
+    }
+
+    fn asked_for(&self, part: &str) -> Vec<String> {
+        self.requests.lock().iter().filter(|request| request.contains(part)).cloned().collect()
+    }
+
+    fn writes(&self) -> Vec<String> {
+        self.requests.lock().iter().filter(|request| !request.starts_with("GET ")).cloned().collect()
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+async fn eventually(what: &str, probe: impl AsyncFn() -> bool) {
+    let began = Instant::now();
+    while !probe().await {
+        assert!(began.elapsed() < WITHIN, "not within {WITHIN:?}: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
+    let content_type =
+        if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", content_type);
+    let request = request.body(Body::from(body.to_string().into_bytes())).unwrap();
+    let (head, body) = server.service().oneshot(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    assert!(head.status.is_success(), "{path}: {}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+async fn with_a_node() -> ApiServer {
+    let server = ApiServer::default();
+    let node = json!({ "metadata": { "name": "n" }, "status": { "allocatable": { "pods": "110" } } });
+    ask(&server, Method::POST, "/api/v1/nodes", &node).await;
+    server
+}
+
+/// Creates a pod and waits until it is bound.
+async fn have_bound(server: &ApiServer, name: &str) {
+    let spec = json!({ "schedulerName": "supercargo", "containers": [{ "name": "main", "image": "none" }] });
+    ask(server, Method::POST, PODS, &json!({ "metadata": { "name": name }, "spec": spec })).await;
+    let path = format!("{PODS}/{name}");
+    let is_bound = async || ask(server, Method::GET, &path, &json!({})).await["spec"]["nodeName"].is_string();
+    eventually(&format!("{name} is bound"), is_bound).await;
+}
+
+async fn holder(server: &ApiServer) -> String {
+    let lease = ask(server, Method::GET, LEASE, &json!({})).await;
+    lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stands_by_watches_and_writes_nothing_and_takes_over_at_once() {
+    let server = with_a_node().await;
+    let first = Running::start(&server, false);
+    have_bound(&server, "a").await;
+    let second = Running::start(&server, false);
+    second.has_asked("GET /api/v1/pods", "watch=true").await;
+    second.has_asked("GET ", LEASE).await;
+    have_bound(&server, "b").await;
+    assert_eq!(second.writes(), [""; 0]);
+    assert_eq!(first.asked_for("/binding").len(), 2);
+
+    let before = holder(&server).await;
+    first.stop().await;
+    have_bound(&server, "c").await;
+    assert_eq!(second.asked_for("/binding"), [format!("POST {PODS}/c/binding")]);
+    assert_ne!(holder(&server).await, before);
+    second.stop().await;
+    assert_eq!(holder(&server).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_delays_its_cache_watches_nothing_but_the_lease_before_it_leads() {
+    let server = with_a_node().await;
+    let first = Running::start(&server, true);
+    have_bound(&server, "a").await;
+    let second = Running::start(&server, true);
+    second.has_asked("GET ", LEASE).await;
+    second.has_asked("GET ", "fieldSelector=metadata.name").await;
+    let others = second.requests.lock().iter().filter(|request| !request.contains("/leases")).count();
+    assert_eq!(others, 0, "{:?}", second.requests.lock());
+    first.stop().await;
+    have_bound(&server, "b").await;
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_loses_the_lease_ends_with_an_error_and_binds_no_more() {
+    let server = with_a_node().await;
+    let scheduler = Running::start(&server, false);
+    have_bound(&server, "a").await;
+    let another = json!({ "spec": { "holderIdentity": "another" } });
+    ask(&server, Method::PATCH, LEASE, &another).await;
+    let error = tokio::time::timeout(WITHIN, scheduler.task).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "Leaderelection lost: another holds lease kube-system/supercargo now");
+    assert_eq!(holder(&server).await, "another");
+}
+
+#[test]
+fn a_password_in_the_address_is_not_logged() {
+    for (url, expected) in [
+        ("https://admin:hunter2@10.0.0.1:6443/", "https://10.0.0.1:6443"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+    ] {
+        assert_eq!(without_credentials(&url.parse().unwrap()), expected);
+    }
+}

@@ -1,0 +1,200 @@
+//! A leader that is killed, stopped or asleep in the middle of the work, and the one that stood by.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use supercargo_controlplane::ControlPlane;
+
+use crate::support::{
+    Bindings, Cluster, Sightings, Supercargo, config, name_of, node, node_of, own_plane, pods, say,
+};
+
+const PODS: usize = 2_000;
+/// Room for all and a little more: a pod that is counted twice would show.
+const NODES: usize = 52;
+const ON_A_NODE: usize = 40;
+/// How many bindings may be under way when a scheduler is killed.
+const IN_FLIGHT: usize = 128;
+
+const LEASE_DURATION: Duration = Duration::from_secs(8);
+const RENEW_DEADLINE: Duration = Duration::from_secs(6);
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+
+/// The users of the first scheduler and of the second, so that the audit log tells them apart.
+const USERS: [&str; 2] = ["supercargo", "powerless"];
+const WITHIN: Duration = Duration::from_mins(2);
+
+/// One of several, which takes some twenty seconds for all pods.
+fn candidate_config() -> String {
+    let mut config: Value = serde_json::from_str(&config(&["supercargo"])).unwrap();
+    let seconds = |duration: Duration| format!("{}s", duration.as_secs());
+    config["leaderElection"] = json!({
+        "leaderElect": true,
+        "leaseDuration": seconds(LEASE_DURATION),
+        "renewDeadline": seconds(RENEW_DEADLINE),
+        "retryPeriod": seconds(RETRY_PERIOD),
+    });
+    config["clientConnection"] = json!({"qps": 100, "burst": 50});
+    config.to_string()
+}
+
+/// Two schedulers, the first of which leads and is in the middle of the work.
+struct Scene {
+    test: &'static str,
+    started: Instant,
+    cluster: Cluster,
+    sightings: Sightings,
+    first: Supercargo,
+    second: Supercargo,
+    // It goes last.
+    plane: ControlPlane,
+}
+
+impl Scene {
+    fn set(test: &'static str) -> Option<Self> {
+        let started = Instant::now();
+        let plane = own_plane()?;
+        let cluster = Cluster::of(&plane);
+        cluster.allow_supercargo(USERS[1]);
+        let nodes: Vec<_> =
+            (0..NODES).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect();
+        cluster.create_all(&nodes);
+        cluster.create_all(&pods("p", PODS));
+        say(test, started, "nodes and pods are there");
+        let sightings = cluster.watch_pods();
+        let start = |user| {
+            let config = candidate_config();
+            Supercargo::start(&plane.kubeconfig(user).unwrap(), Some(&config), &["--leader-elect=true"])
+        };
+        let first = start(USERS[0]);
+        first.wait_until_scheduling();
+        let second = start(USERS[1]);
+        second.wait_until_synced();
+        second.wait_for_log("new leader elected");
+        let scene = Self { test, started, cluster, sightings, first, second, plane };
+        scene.say("one leads, the other stands by");
+        scene.first.eventually("it is in the middle of the work", WITHIN, || {
+            (scene.sightings.bound() >= PODS / 10).then_some(())
+        });
+        Some(scene)
+    }
+
+    fn say(&self, what: &str) {
+        say(self.test, self.started, what);
+    }
+
+    fn left(&self) -> usize {
+        PODS - self.sightings.bound()
+    }
+
+    /// Waits until every pod is bound, each once, where there is room for it.
+    fn await_all(&self) {
+        self.second.eventually("every pod is bound", WITHIN, || (self.left() == 0).then_some(()));
+        self.sightings.assert_none_moved();
+        let pods = self.cluster.pods("default");
+        assert_eq!(pods.len(), PODS);
+        for index in 0..NODES {
+            let name = format!("node-{index}");
+            let on_it = pods.iter().filter(|pod| node_of(pod) == Some(&name)).count();
+            assert!(on_it <= ON_A_NODE, "{name} has {on_it} pods of a tenth of a CPU");
+        }
+        let bindings = Bindings::of_each_once(&self.plane, &pods, IN_FLIGHT);
+        let by = USERS.map(|user| bindings.successes_by(user));
+        self.say(&format!(
+            "every pod is bound, by the two: {by:?}; other answers: {:?}",
+            bindings.failures()
+        ));
+        assert!(by.iter().all(|count| *count > 0), "{by:?}");
+    }
+
+    /// The holder that the lease names, and how often it has changed hands.
+    fn lease(&self) -> (String, i64) {
+        let lease = self.cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo");
+        let spec = &lease["spec"];
+        let holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        (holder, spec["leaseTransitions"].as_i64().unwrap())
+    }
+
+    /// What the events about the lease say of each candidate.
+    fn notes(&self) -> Vec<String> {
+        let events = self.cluster.list("/apis/events.k8s.io/v1/namespaces/kube-system/events");
+        let about = |event: &&Value| event["regarding"]["kind"] == "Lease";
+        let told: Vec<&Value> = events.iter().filter(about).collect();
+        assert!(told.iter().all(|event| name_of(event).starts_with("supercargo.")), "{told:?}");
+        told.iter().map(|event| event["note"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[test]
+fn a_leader_that_is_killed_is_followed_within_a_lease_duration_and_a_retry_period() {
+    let Some(mut scene) = Scene::set("failover") else { return };
+    let killed = Instant::now();
+    scene.first.kill();
+    let left = scene.left();
+    scene.say(&format!("the leader is killed, with {left} of {PODS} pods left"));
+    assert!(left > PODS / 4, "it was not in the middle of the work");
+    scene.await_all();
+    let gap = scene.sightings.longest_gap_since(killed);
+    let bound = LEASE_DURATION + RETRY_PERIOD;
+    scene.say(&format!(
+        "no pod was bound for {:.2} s; the bound is {} s",
+        gap.as_secs_f32(),
+        bound.as_secs()
+    ));
+    assert!(gap <= bound, "{gap:?}");
+    assert_eq!(scene.lease().1, 1);
+    scene.second.stop();
+}
+
+#[test]
+fn an_upgrade_is_over_long_before_a_lease_would_be() {
+    let Some(mut scene) = Scene::set("upgrade") else { return };
+    let signalled = Instant::now();
+    scene.first.terminate();
+    let left = scene.left();
+    scene.say(&format!("the leader is told to end, with {left} of {PODS} pods left"));
+    assert!(left > PODS / 4, "it was not in the middle of the work");
+    let status = scene.first.wait(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(0), "{}", scene.first.log());
+    assert!(scene.first.log().contains("released lease"), "{}", scene.first.log());
+    scene.await_all();
+    let gap = scene.sightings.longest_gap_since(signalled);
+    scene.say(&format!(
+        "no pod was bound for {:.2} s; the lease lasts {} s",
+        gap.as_secs_f32(),
+        LEASE_DURATION.as_secs()
+    ));
+    assert!(gap < LEASE_DURATION / 4, "{gap:?}");
+    let (holder, transitions) = scene.lease();
+    assert_eq!(transitions, 1);
+    let notes = scene.notes();
+    assert!(notes.contains(&format!("{holder} became leader")), "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| note.ends_with(" stopped leading")).count(), 1, "{notes:?}");
+    scene.second.stop();
+}
+
+#[test]
+fn a_leader_that_was_asleep_for_too_long_binds_nothing_more_and_ends() {
+    let Some(mut scene) = Scene::set("asleep") else { return };
+    scene.first.signal("STOP");
+    let stopped_with = scene.sightings.bound();
+    scene.second.wait_until_scheduling();
+    scene.second.eventually("the new leader is at work", WITHIN, || {
+        (scene.sightings.bound() >= stopped_with + PODS / 10).then_some(())
+    });
+    let bindings_of_first = || Bindings::of(&scene.plane).requests_by(USERS[0]);
+    let before = bindings_of_first();
+    let left = scene.left();
+    scene.say(&format!("the old leader wakes, with {left} of {PODS} pods left"));
+    assert!(left > PODS / 4, "there was nothing left for it to bind");
+    scene.first.signal("CONT");
+    let status = scene.first.wait(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(1), "{}", scene.first.log());
+    assert!(scene.first.log().contains("Leaderelection lost"), "{}", scene.first.log());
+    scene.await_all();
+    let sent = bindings_of_first() - before;
+    scene.say(&format!("the old leader has sent {sent} more bindings"));
+    // One that had passed the fence when it fell asleep may still leave.
+    assert!(sent <= 1, "{sent}");
+    scene.second.stop();
+}

@@ -1,0 +1,103 @@
+//! What operators do to a scheduler at work: change its configuration, and look into it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings};
+use tempfile::TempDir;
+
+use crate::support::{Cluster, Supercargo, config, eventually, node, node_of, pod};
+
+/// An API server in memory, with a node, and a folder for files.
+struct Bed {
+    _endpoint: Endpoint,
+    _runtime: tokio::runtime::Runtime,
+    folder: TempDir,
+    cluster: Cluster,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        let server = ApiServer::new(Settings::default());
+        let endpoint = runtime.block_on(server.listen(Listen::default())).unwrap();
+        endpoint.write_kubeconfig(&kubeconfig).unwrap();
+        let cluster = Cluster::at(&kubeconfig);
+        cluster.create(&node("n1", &[], &[("cpu", "4")]));
+        Self { _endpoint: endpoint, _runtime: runtime, folder, cluster }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// Starts a scheduler that follows this file.
+    fn start(&self, file: &Path) -> Supercargo {
+        let args = ["--config", file.to_str().unwrap(), "--config-reload-period=100ms"];
+        let supercargo = Supercargo::start(&self.kubeconfig(), None, &args);
+        supercargo.wait_until_scheduling();
+        supercargo
+    }
+
+    fn wait_until_bound(&self, supercargo: &Supercargo, name: &str) {
+        let bound = || node_of(&self.cluster.pod("default", name)).map(drop);
+        eventually(&format!("{name} is bound"), Duration::from_secs(30), bound, || supercargo.log_tail());
+    }
+}
+
+/// Puts a file in another's place, as the kubelet does it: never half of it.
+fn replace(file: &Path, text: &str) {
+    let next = file.with_extension("next");
+    fs::write(&next, text).unwrap();
+    fs::rename(&next, file).unwrap();
+}
+
+#[test]
+fn a_changed_configuration_is_taken_over_while_pods_wait_and_a_bad_one_is_not() {
+    let bed = Bed::new();
+    let file = bed.folder.path().join("config.yaml");
+    replace(&file, &config(&["first"]));
+    let supercargo = bed.start(&file);
+    bed.cluster.create(&pod("early").by("second").build());
+    bed.cluster.create(&pod("of-first").by("first").build());
+    bed.wait_until_bound(&supercargo, "of-first");
+    assert_eq!(node_of(&bed.cluster.pod("default", "early")), None);
+
+    replace(&file, &config(&["first", "second"]));
+    supercargo.wait_for_line(&["is taken over", "generation=2"]);
+    bed.wait_until_bound(&supercargo, "early");
+
+    replace(&file, &config(&["first"]).replace("schedulerName", "schedulerNam"));
+    let refused = supercargo.wait_for_line(&["is not taken over"]);
+    assert!(refused.contains(r#"unknown field; did you mean "schedulerName"?"#), "{refused}");
+    let limited = config(&["first"]).replacen('{', r#"{"clientConnection":{"qps":7},"#, 1);
+    replace(&file, &limited);
+    supercargo.wait_for_line(&["clientConnection cannot change while supercargo runs"]);
+    bed.cluster.create(&pod("late").by("second").build());
+    bed.wait_until_bound(&supercargo, "late");
+    supercargo.stop();
+}
+
+#[test]
+fn sigusr2_compares_the_cache_with_the_informers_and_dumps_it() {
+    let bed = Bed::new();
+    let file = bed.folder.path().join("config.yaml");
+    replace(&file, &config(&["first"]));
+    let supercargo = bed.start(&file);
+    bed.cluster.create(&pod("small").by("first").build());
+    bed.cluster.create(&pod("large").by("first").asking("cpu", "8").build());
+    bed.wait_until_bound(&supercargo, "small");
+    supercargo.wait_for_log("Insufficient cpu");
+    supercargo.signal("USR2");
+    let summary = supercargo.wait_for_line(&["Dump of scheduling queue"]);
+    assert!(summary.contains("activeQ:0; backoffQ:0; unschedulablePods:1"), "{summary}");
+    supercargo.wait_for_line(&["name: large, namespace: default"]);
+    supercargo.wait_for_line(&["Node name: n1"]);
+    supercargo.wait_for_line(&["Scheduled Pods(number: 1):"]);
+    assert!(!supercargo.log().contains("Cache mismatch"), "{}", supercargo.log_tail());
+    supercargo.stop();
+}

@@ -1,0 +1,163 @@
+//! Whether what comes and goes leaves something behind: a scheduler lives through pods, nodes and other objects that come and go, with
+//! an API server that refuses, cuts and forgets, and must hold as much in the end as it held in the beginning.
+//!
+//! `SUPERCARGO_SOAK` says for how long, as in `10m` or `1h`; without it, it is long enough to show that the test works. In the
+//! end the cluster is what it was, and is left alone until the last warning is old enough to be forgotten: some seven minutes,
+//! which the short run does not wait for.
+//!
+//! The API server is the one in memory, which can fail by order, in this process; the scheduler is a process of its own, whose
+//! memory is nobody else's.
+
+mod churn;
+mod footprint;
+mod trouble;
+
+use std::env;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+use kube::Client;
+use supercargo::api::connect;
+use supercargo_apiserver::{ApiServer, Listen, Settings, sim};
+use tokio::task::block_in_place;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::support::{Supercargo, say};
+use churn::{Churn, Furniture};
+use footprint::{Footprint, Gauges, surplus};
+use trouble::Trouble;
+
+const TEST: &str = "soak";
+/// How long it takes where nobody says how long.
+const SHORT: Duration = Duration::from_secs(30);
+/// Between two kinds of trouble.
+const PEACE: Duration = Duration::from_secs(2);
+/// How long the cluster may take to be what it was: pods of a node that is gone are collected after 40 s.
+const TIDYING: Duration = Duration::from_mins(3);
+/// When the last warning is forgotten.
+const FORGETTING: Duration = Duration::from_mins(8);
+/// How often everything is touched once, so that what interners keep for nobody is noticed.
+const TOUCHES: usize = 25;
+
+/// How long, and whether warnings are waited for.
+fn duration() -> (Duration, bool) {
+    match env::var("SUPERCARGO_SOAK") {
+        Err(_) => (SHORT, false),
+        Ok(text) => {
+            let duration: SignedDuration = text.parse().unwrap_or_else(|error| {
+                panic!("SUPERCARGO_SOAK is \"{text}\", and should be a duration such as 10m or 1h: {error}")
+            });
+            (Duration::try_from(duration).expect("time goes forward"), true)
+        }
+    }
+}
+
+/// The scheduler, and what it says of itself.
+struct Subject {
+    supercargo: Supercargo,
+    gauges: Gauges,
+}
+
+impl Subject {
+    fn start(kubeconfig: &std::path::Path) -> Self {
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let args = [
+            "--leader-elect=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            // Nobody but this test can reach it.
+            "--authorization-always-allow-paths=/debug/footprint".to_owned(),
+        ];
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let supercargo = Supercargo::start(kubeconfig, None, &args);
+        supercargo.wait_until_scheduling();
+        let gauges = Gauges::new(supercargo.pid(), port);
+        Self { supercargo, gauges }
+    }
+
+    /// What it holds once everything in the cluster has been touched so often that interners have looked for what nobody uses.
+    async fn at_rest(&self, churn: &Churn) -> Footprint {
+        for _ in 0..TOUCHES {
+            churn.touch().await;
+        }
+        self.gauges.read().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_and_goes_leaves_nothing_behind() {
+    let began = Instant::now();
+    let (duration, to_the_end) = duration();
+    // Its own memory is bounded, too.
+    let server = ApiServer::new(Settings { history: 20_000, ..Settings::default() });
+    let _simulation = server.simulate(&sim::Options::default());
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let mut connection = connect(Some(&kubeconfig)).await.unwrap();
+    // What goes wrong by order is tried again here, and counted.
+    connection.default_retry = false;
+    let client = Client::try_from(connection).unwrap();
+    let furniture = Furniture::create(&client).await;
+    let mut subject = block_in_place(|| Subject::start(&kubeconfig));
+    let mut churn = Churn::new(client, furniture);
+    let mut trouble = Trouble::new(server);
+    churn.tidy(TIDYING).await;
+
+    // What it keeps for good, such as an answer for each kind of pod, it has after the first fifth.
+    live(&subject, &mut churn, &mut trouble, duration / 5, began).await;
+    churn.tidy(TIDYING).await;
+    let base = subject.at_rest(&churn).await;
+    say(TEST, began, &format!("in the beginning: {base}"));
+    live(&subject, &mut churn, &mut trouble, duration - duration / 5, began).await;
+    churn.tidy(TIDYING).await;
+    say(TEST, began, &format!("{churn}; {trouble}; now {}", subject.gauges.read().await));
+
+    let patience = if to_the_end { FORGETTING } else { Duration::from_mins(1) };
+    let quiet = Instant::now();
+    let mut end = subject.at_rest(&churn).await;
+    while !surplus(&base, &end, to_the_end).is_empty() && quiet.elapsed() < patience {
+        sleep(Duration::from_secs(5)).await;
+        end = subject.at_rest(&churn).await;
+    }
+    say(TEST, began, &format!("in the end: {end}"));
+    assert_eq!(surplus(&base, &end, to_the_end), Vec::<String>::new(), "{}", subject.supercargo.log_tail());
+    assert!(subject.supercargo.is_running());
+    let log = subject.supercargo.log();
+    for word in ["panicked", "mismatch", "inconsisten", "ERROR"] {
+        let line = log.lines().find(|line| line.contains(word));
+        assert_eq!(line, None, "the log has a line with \"{word}\"");
+    }
+    assert!(churn.has_had_all() && trouble.has_been_had(), "{churn}; {trouble}: too little came and went");
+    block_in_place(|| subject.supercargo.stop());
+}
+
+/// Lets pods, nodes and others come and go for a while, with trouble, and says every minute how it goes.
+async fn live(
+    subject: &Subject,
+    churn: &mut Churn,
+    trouble: &mut Trouble,
+    duration: Duration,
+    began: Instant,
+) {
+    let end = Instant::now() + duration;
+    let mut beat = interval(churn::BEAT);
+    // What comes late is not made up for.
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut told, mut peace) = (Instant::now(), Instant::now());
+    while Instant::now() < end {
+        beat.tick().await;
+        churn.go_on().await;
+        if peace.elapsed() > PEACE {
+            peace = Instant::now();
+            trouble.make();
+        }
+        if told.elapsed() > Duration::from_mins(1) {
+            told = Instant::now();
+            say(TEST, began, &format!("{churn}; {trouble}; {}", subject.gauges.read().await));
+        }
+    }
+    trouble.end();
+}

@@ -1,0 +1,322 @@
+//! What comes and goes: pods, each with labels and annotations that no other has, nodes, and what else plugins read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use kube::Client;
+use serde_json::{Value, json};
+use supercargo_apiserver::sim::SIMULATE;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{name_of, node, node_of, priority_class, send};
+
+/// How often something comes and something goes.
+pub(super) const BEAT: Duration = Duration::from_millis(250);
+/// Pods that come with each beat: not so many that other tests would have no processor to run on.
+const PODS: u64 = 2;
+/// How many nodes there are, and how many of them are never touched: the furniture is not to be without a place.
+const NODES: u64 = 30;
+const SPARED: u64 = 10;
+/// How many Deployments stay, and of how many pods each.
+const STAYING: (u64, u64) = (4, 25);
+/// How long one request may take, and how often it is tried: trouble is no exception here.
+const PATIENCE: Duration = Duration::from_secs(5);
+const ATTEMPTS: u32 = 60;
+
+/// A priority class.
+const IMPORTANT: &str = "important";
+const CLASSES_PATH: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
+const NODES_PATH: &str = "/api/v1/nodes";
+const MERGE: &str = "application/merge-patch+json";
+
+/// What is there from the beginning to the end.
+pub(super) struct Furniture {
+    pods: usize,
+}
+
+impl Furniture {
+    pub(super) async fn create(client: &Client) -> Self {
+        insist(client, "POST", CLASSES_PATH, Some(&priority_class(IMPORTANT, 1000))).await;
+        for index in 0..NODES {
+            insist(client, "POST", NODES_PATH, Some(&node_of_number(index, 0))).await;
+        }
+        for index in 0..STAYING.0 {
+            let labels = json!({ "app": format!("staying-{index}") });
+            let spec = json!({
+                "schedulerName": "supercargo",
+                "nodeSelector": { "spared": "yes" },
+                "containers": [{ "name": "main", "image": "none", "resources": { "requests": { "cpu": "50m" } } }],
+            });
+            let deployment = json!({
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": { "name": format!("staying-{index}"), "namespace": "default" },
+                "spec": {
+                    "replicas": STAYING.1,
+                    "selector": { "matchLabels": labels },
+                    "template": { "metadata": { "labels": labels }, "spec": spec },
+                },
+            });
+            insist(client, "POST", "/apis/apps/v1/namespaces/default/deployments", Some(&deployment)).await;
+        }
+        Self { pods: (STAYING.0 * STAYING.1) as usize }
+    }
+}
+
+fn node_of_number(index: u64, incarnation: u64) -> Value {
+    let (zone, incarnation) = (format!("zone-{}", index % 3), format!("incarnation-{incarnation}"));
+    let name = format!("node-{index}");
+    let spared = if index < SPARED { "yes" } else { "no" };
+    let labels = [
+        ("kubernetes.io/hostname", name.as_str()),
+        ("topology.kubernetes.io/zone", &zone),
+        ("incarnation", &incarnation),
+        ("spared", spared),
+    ];
+    node(&name, &labels, &[("cpu", "8"), ("memory", "32Gi")])
+}
+
+/// What is there for a while.
+pub(super) struct Churn {
+    client: Client,
+    furniture: Furniture,
+    /// What is to be deleted, and when, the soonest first.
+    leaving: VecDeque<(Instant, String)>,
+    /// Nodes that are not well or gone, and since when.
+    ill: VecDeque<(Instant, u64)>,
+    gone: VecDeque<(Instant, u64)>,
+    beats: u64,
+    pods: u64,
+    objects: u64,
+    flaps: u64,
+    removals: u64,
+}
+
+impl Churn {
+    pub(super) fn new(client: Client, furniture: Furniture) -> Self {
+        let (leaving, ill, gone) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { client, furniture, leaving, ill, gone, beats: 0, pods: 0, objects: 0, flaps: 0, removals: 0 }
+    }
+
+    /// Some come, some go.
+    pub(super) async fn go_on(&mut self) {
+        self.beats += 1;
+        let now = Instant::now();
+        let mut coming = Vec::new();
+        for _ in 0..PODS {
+            self.pods += 1;
+            let pod = pod(self.pods);
+            let stays = Duration::from_secs(2 + self.pods % 7);
+            self.leave(now + stays, format!("{PODS_PATH}/{}", name_of(&pod)));
+            coming.push((PODS_PATH.to_owned(), pod));
+        }
+        if self.beats.is_multiple_of(4) {
+            self.objects += 1;
+            let (path, object) = object(self.objects);
+            self.leave(now + Duration::from_secs(10), format!("{path}/{}", name_of(&object)));
+            coming.push((path, object));
+        }
+        let client = &self.client;
+        join_all(coming.iter().map(|(path, object)| insist(client, "POST", path, Some(object)))).await;
+        let due: Vec<String> = self.due(now);
+        join_all(due.iter().map(|path| insist(&self.client, "DELETE", path, None))).await;
+        self.trouble_nodes(now).await;
+    }
+
+    fn leave(&mut self, when: Instant, path: String) {
+        let place = self.leaving.partition_point(|(other, _)| *other <= when);
+        self.leaving.insert(place, (when, path));
+    }
+
+    fn due(&mut self, now: Instant) -> Vec<String> {
+        let count = self.leaving.partition_point(|(when, _)| *when <= now);
+        self.leaving.drain(..count).map(|(_, path)| path).collect()
+    }
+
+    /// Nodes fall ill and get well, go and come back as others.
+    async fn trouble_nodes(&mut self, now: Instant) {
+        if self.beats.is_multiple_of(8) {
+            self.flaps += 1;
+            let index = SPARED + self.flaps * 7 % (NODES - SPARED);
+            self.simulate(index, &json!("not-ready")).await;
+            self.ill.push_back((now, index));
+        }
+        if self.ill.front().is_some_and(|(since, _)| now - *since > Duration::from_secs(4)) {
+            if let Some((_, index)) = self.ill.pop_front() {
+                self.simulate(index, &Value::Null).await;
+            }
+        }
+        if self.beats.is_multiple_of(24) {
+            self.removals += 1;
+            let index = SPARED + self.removals * 11 % (NODES - SPARED);
+            insist(&self.client, "DELETE", &format!("{NODES_PATH}/node-{index}"), None).await;
+            self.gone.push_back((now, index));
+        }
+        if self.gone.front().is_some_and(|(since, _)| now - *since > Duration::from_secs(3)) {
+            if let Some((_, index)) = self.gone.pop_front() {
+                let node = node_of_number(index, self.removals);
+                insist(&self.client, "POST", NODES_PATH, Some(&node)).await;
+            }
+        }
+    }
+
+    async fn simulate(&self, index: u64, what: &Value) {
+        let change = json!({ "metadata": { "annotations": { SIMULATE: what } } });
+        insist(&self.client, "PATCH", &format!("{NODES_PATH}/node-{index}"), Some(&change)).await;
+    }
+
+    /// Makes the cluster what it was, and waits until it is.
+    pub(super) async fn tidy(&mut self, within: Duration) {
+        let paths: Vec<String> = self.leaving.drain(..).map(|(_, path)| path).collect();
+        for path in paths {
+            insist(&self.client, "DELETE", &path, None).await;
+        }
+        (self.ill, self.gone) = (VecDeque::new(), VecDeque::new());
+        for index in 0..NODES {
+            insist(&self.client, "POST", NODES_PATH, Some(&node_of_number(index, 0))).await;
+            self.simulate(index, &Value::Null).await;
+        }
+        let began = Instant::now();
+        loop {
+            let pods = self.list(PODS_PATH).await;
+            let homeless = pods.iter().filter(|pod| node_of(pod).is_none()).count();
+            if pods.len() == self.furniture.pods && homeless == 0 {
+                return;
+            }
+            let (left, wanted) = (pods.len(), self.furniture.pods);
+            assert!(began.elapsed() < within, "{left} pods instead of {wanted}, {homeless} without a node");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Changes everything that stays in a way that nobody minds, so that it is read anew.
+    pub(super) async fn touch(&self) {
+        let touched =
+            json!({ "metadata": { "annotations": { "touched": format!("{:?}", Instant::now()) } } });
+        for path in [PODS_PATH, NODES_PATH] {
+            let objects = self.list(path).await;
+            let paths: Vec<String> =
+                objects.iter().map(|object| format!("{path}/{}", name_of(object))).collect();
+            join_all(paths.iter().map(|path| insist(&self.client, "PATCH", path, Some(&touched)))).await;
+        }
+    }
+
+    async fn list(&self, path: &str) -> Vec<Value> {
+        let mut list = insist(&self.client, "GET", path, None).await;
+        match list["items"].take() {
+            Value::Array(items) => items,
+            other => panic!("GET {path}: {other}"),
+        }
+    }
+
+    /// Whether there was some of everything.
+    pub(super) fn has_had_all(&self) -> bool {
+        self.pods > 2 * KINDS_OF_PODS && self.objects > 0 && self.flaps > 0 && self.removals > 0
+    }
+}
+
+impl fmt::Display for Churn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pods, objects, flaps, removals, .. } = self;
+        write!(f, "{pods} pods, {objects} other objects, {flaps} nodes ill, {removals} gone")
+    }
+}
+
+/// In how many ways pods differ beside their names, labels and annotations.
+const KINDS_OF_PODS: u64 = 10;
+
+/// The pod of a number.
+fn pod(number: u64) -> Value {
+    let kind = number % KINDS_OF_PODS;
+    let selector = json!({ "matchLabels": { "kind": format!("kind-{kind}") } });
+    let term = |topology: &str| json!({ "labelSelector": selector, "topologyKey": topology });
+    let mut spec = json!({
+        "schedulerName": "supercargo",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{
+            "name": "main",
+            "image": format!("image-{kind}"),
+            "resources": { "requests": { "cpu": format!("{}m", 100 + kind), "memory": "64Mi" } },
+        }],
+    });
+    let affinity = |name: &str, rule: &str, value: Value| json!({ name: { rule: [value] } });
+    match kind {
+        // Fits nowhere: warnings.
+        0 => spec["containers"][0]["resources"]["requests"]["cpu"] = json!("100"),
+        1 => spec["nodeSelector"] = json!({ "nowhere": "at-all" }),
+        2 => spec["schedulingGates"] = json!([{ "name": "example.com/never" }]),
+        3 => {
+            let rule = "requiredDuringSchedulingIgnoredDuringExecution";
+            spec["affinity"] = affinity("podAntiAffinity", rule, term("kubernetes.io/hostname"));
+        }
+        4 => {
+            let weighted = json!({ "weight": 10, "podAffinityTerm": term("topology.kubernetes.io/zone") });
+            spec["affinity"] =
+                affinity("podAffinity", "preferredDuringSchedulingIgnoredDuringExecution", weighted);
+        }
+        5 => {
+            spec["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector,
+            }]);
+        }
+        6 => spec["priorityClassName"] = json!(IMPORTANT),
+        7 => spec["containers"][0]["ports"] = json!([{ "containerPort": 80, "hostPort": 8080 }]),
+        8 => spec["tolerations"] = json!([{ "operator": "Exists" }]),
+        _ => {}
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("passing-{number}"),
+            "namespace": "default",
+            "labels": { "kind": format!("kind-{kind}"), "number": format!("number-{number}") },
+            "annotations": { "example.com/number": format!("annotation-{number}") },
+        },
+        "spec": spec,
+    })
+}
+
+/// An object of a number that is neither pod nor node, and where it is created.
+fn object(number: u64) -> (String, Value) {
+    let name = format!("passing-{number}");
+    let labels = json!({ "number": format!("object-{number}") });
+    let (path, version, kind, spec) = match number % 3 {
+        0 => ("/api/v1/namespaces", "v1", "Namespace", json!({})),
+        1 => {
+            let spec = json!({ "selector": labels, "ports": [{ "port": 80 }] });
+            ("/api/v1/namespaces/default/services", "v1", "Service", spec)
+        }
+        _ => {
+            let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": labels } });
+            (
+                "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+                "policy/v1",
+                "PodDisruptionBudget",
+                spec,
+            )
+        }
+    };
+    let metadata = json!({ "name": name, "labels": labels });
+    (path.to_owned(), json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec }))
+}
+
+/// Sends a request until it is done, or there is nothing to do: trouble is what the server is in.
+async fn insist(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Value {
+    let content_type = if method == "PATCH" { MERGE } else { "application/json" };
+    for _ in 0..ATTEMPTS {
+        match timeout(PATIENCE, send(client, method, path, content_type, body)).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err((404 | 409, _))) if method != "GET" => return Value::Null,
+            Ok(Err((code @ (400 | 403 | 405 | 422), message))) => panic!("{method} {path}: {code} {message}"),
+            _ => sleep(Duration::from_millis(100)).await,
+        }
+    }
+    panic!("{method} {path}: the server does not come round");
+}

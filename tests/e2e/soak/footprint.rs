@@ -1,0 +1,136 @@
+//! How much a scheduler holds, by its own account and by the system's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+use http::Request;
+use kube::{Client, Config};
+
+/// How much memory may have been added that nothing holds any more: allocators keep some of what they have had.
+const MEMORY: (u64, u64) = (4, 16 << 20);
+
+/// Numbers of things by what they are, and the process's memory in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Footprint {
+    pub(super) counts: BTreeMap<String, u64>,
+    pub(super) memory: u64,
+}
+
+/// Where they are read.
+pub(super) struct Gauges {
+    pid: u32,
+    client: Client,
+}
+
+impl Gauges {
+    /// Of this process, which serves on this port.
+    pub(super) fn new(pid: u32, port: u16) -> Self {
+        let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        // It makes its certificate itself.
+        config.accept_invalid_certs = true;
+        config.read_timeout = Some(Duration::from_secs(30));
+        Self { pid, client: Client::try_from(config).unwrap() }
+    }
+
+    pub(super) async fn read(&self) -> Footprint {
+        let request = Request::get("/debug/footprint").body(Vec::new()).unwrap();
+        let counts = self.client.request(request).await.unwrap();
+        Footprint { counts, memory: memory(self.pid) }
+    }
+}
+
+impl fmt::Display for Footprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB", self.memory >> 20)?;
+        self.counts.iter().try_for_each(|(name, count)| write!(f, ", {name} {count}"))
+    }
+}
+
+/// A process's resident memory in bytes.
+fn memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kib << 10
+}
+
+/// How many of a thing there may be in the end, when there were so many in the beginning.
+fn allowed(name: &str, base: u64) -> u64 {
+    match name {
+        // The beginning comes too soon after the first warnings.
+        "eventSeries" => 0,
+        // Values are dropped when their number has doubled, or after so many questions.
+        "internedOfPods" | "internedOfNodes" => base + base / 5 + 64,
+        // Nodes come back in another order.
+        "tableBytes" => base + base / 4,
+        _ => base,
+    }
+}
+
+/// What there is more of in the end than in the beginning, beyond what is allowed; `warnings` says whether they must be forgotten.
+pub(super) fn surplus(base: &Footprint, end: &Footprint, warnings: bool) -> Vec<String> {
+    let names = base.counts.keys().filter(|name| warnings || *name != "eventSeries");
+    let counts = names.filter_map(|name| {
+        let (before, after) = (base.counts[name], end.counts.get(name).copied());
+        let allowed = allowed(name, before);
+        (after.is_none_or(|after| after > allowed)).then(|| {
+            format!("{name}: {before} in the beginning, {after:?} in the end, allowed are {allowed}")
+        })
+    });
+    let allowed = base.memory + base.memory / MEMORY.0 + MEMORY.1;
+    let memory = (end.memory > allowed).then(|| {
+        format!(
+            "memory: {} bytes in the beginning, {} in the end, allowed are {allowed}",
+            base.memory, end.memory
+        )
+    });
+    counts.chain(memory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footprint(counts: &[(&str, u64)], memory: u64) -> Footprint {
+        let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        Footprint { counts, memory }
+    }
+
+    #[test]
+    fn one_thing_too_many_is_found_whatever_it_is() {
+        let base = [
+            ("cachedPods", 100),
+            ("eventSeries", 9),
+            ("internedOfPods", 1000),
+            ("queuedPods", 0),
+            ("tableBytes", 1_000_000),
+        ];
+        let before = footprint(&base, 100 << 20);
+        let mut after = before.clone();
+        after.counts.insert("eventSeries".to_owned(), 0);
+        assert_eq!(surplus(&before, &after, true), Vec::<String>::new());
+        for (name, _) in base {
+            let mut leaky = after.clone();
+            let allowed = allowed(name, before.counts[name]);
+            leaky.counts.insert(name.to_owned(), allowed + 1);
+            let found = surplus(&before, &leaky, true);
+            assert!(found.len() == 1 && found[0].starts_with(name), "{found:?}");
+            leaky.counts.remove(name);
+            assert_eq!(surplus(&before, &leaky, true).len(), 1, "{name} is no longer told");
+        }
+        after.memory = 142 << 20;
+        let found = surplus(&before, &after, true);
+        assert!(found.len() == 1 && found[0].starts_with("memory"), "{found:?}");
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_seen_to_grow() {
+        let pid = std::process::id();
+        let before = memory(pid);
+        let ballast = vec![1_u8; 200 << 20];
+        assert!(memory(pid) > before + (100 << 20), "{before}");
+        assert_eq!(ballast[ballast.len() / 2], 1);
+    }
+}

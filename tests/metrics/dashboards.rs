@@ -1,0 +1,143 @@
+//! Dashboards and rules read series that there are: ours, and those of kubernetes-mixin.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+use supercargo::metrics::spec::{ALL, Kind};
+
+use super::promql::{Selector, read};
+
+/// Labels that Prometheus adds to whatever it scrapes, by the way it finds it.
+const OF_THE_TARGET: &[&str] =
+    &["job", "instance", "namespace", "pod", "cluster", "service", "container", "endpoint", "node"];
+
+/// What the scheduler dashboard and rules of kubernetes-mixin read: the series, and labels of its own that are selected or grouped by.
+const MIXIN: &[(&str, &[&str])] = &[
+    ("scheduler_scheduling_attempt_duration_seconds_bucket", &["le"]),
+    ("scheduler_scheduling_algorithm_duration_seconds_count", &[]),
+    ("scheduler_scheduling_algorithm_duration_seconds_bucket", &["le"]),
+    ("rest_client_requests_total", &["code"]),
+    ("rest_client_request_duration_seconds_bucket", &["verb", "le"]),
+    ("process_resident_memory_bytes", &[]),
+    ("process_cpu_seconds_total", &[]),
+    ("go_goroutines", &[]),
+];
+
+/// What it reads besides, and kube-scheduler of today does not have either: these lines are empty for both.
+const GONE: &[(&str, &str)] = &[
+    (
+        "scheduler_e2e_scheduling_duration_seconds",
+        "removed from kube-scheduler; its successor is scheduling_attempt_duration",
+    ),
+    ("scheduler_binding_duration_seconds", "removed from kube-scheduler"),
+    ("scheduler_volume_scheduling_duration_seconds", "removed from kube-scheduler"),
+];
+
+/// The names of all series, each with its labels.
+fn series() -> BTreeMap<String, BTreeSet<&'static str>> {
+    let mut series = BTreeMap::new();
+    for spec in ALL {
+        let labels: BTreeSet<_> = spec.labels.iter().copied().collect();
+        if matches!(spec.kind, Kind::Histogram(_)) {
+            for end in ["_sum", "_count"] {
+                series.insert(format!("{}{end}", spec.name), labels.clone());
+            }
+            let with_bound = labels.iter().copied().chain(["le"]).collect();
+            series.insert(format!("{}_bucket", spec.name), with_bound);
+        } else {
+            series.insert(spec.name.to_owned(), labels);
+        }
+    }
+    series
+}
+
+#[test]
+fn what_kubernetes_mixin_reads_is_there() {
+    let series = series();
+    for (name, labels) in MIXIN {
+        let known = series.get(*name).unwrap_or_else(|| panic!("there is no {name}"));
+        assert!(labels.iter().all(|label| known.contains(label)), "{name} has the labels {known:?}");
+    }
+    for (name, reason) in GONE {
+        assert!(!ALL.iter().any(|spec| spec.name == *name), "{name} is there; {reason}");
+    }
+}
+
+fn file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/monitoring").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every text under a key of this name, however deep.
+fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == key => found.push(text),
+                    _ => texts(value, key, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| texts(item, key, found)),
+        _ => {}
+    }
+}
+
+/// Whatever an expression reads that there is not.
+fn unknown(expression: &str, recorded: &BTreeSet<&str>) -> Vec<String> {
+    let series = series();
+    let (selectors, grouped) = read(expression);
+    assert!(!selectors.is_empty(), "{expression} reads nothing");
+    let mut found = Vec::new();
+    let mut labels = BTreeSet::new();
+    for Selector { name, labels: selected } in &selectors {
+        // Whether a target answers Prometheus knows by itself.
+        if name == "up" || recorded.contains(name.as_str()) {
+            labels.extend(selected.iter().map(String::as_str));
+            continue;
+        }
+        let Some(known) = series.get(name) else {
+            found.push(format!("{name} in {expression}"));
+            continue;
+        };
+        labels.extend(known);
+        let strange = selected
+            .iter()
+            .filter(|it| !known.contains(it.as_str()) && !OF_THE_TARGET.contains(&it.as_str()));
+        found.extend(strange.map(|label| format!("{name}{{{label}}} in {expression}")));
+    }
+    if recorded.is_empty() {
+        let strange = grouped
+            .iter()
+            .filter(|it| !labels.contains(it.as_str()) && !OF_THE_TARGET.contains(&it.as_str()));
+        found.extend(strange.map(|label| format!("by {label} in {expression}")));
+    }
+    found
+}
+
+#[test]
+fn the_dashboard_reads_series_that_there_are() {
+    let dashboard: Value = serde_json::from_str(&file("dashboard.json")).unwrap();
+    let mut expressions = Vec::new();
+    texts(&dashboard, "expr", &mut expressions);
+    assert!(expressions.len() > 20, "{}", expressions.len());
+    let found: Vec<_> = expressions.iter().flat_map(|it| unknown(it, &BTreeSet::new())).collect();
+    assert!(found.is_empty(), "{found:#?}");
+    let ids: Vec<_> = dashboard["panels"].as_array().unwrap().iter().map(|panel| &panel["id"]).collect();
+    assert!((1..ids.len()).all(|n| !ids[..n].contains(&ids[n])), "two panels have one id");
+}
+
+#[test]
+fn rules_read_series_that_there_are() {
+    let rules: Value = serde_saphyr::from_str(&file("rules.yaml")).unwrap();
+    let (mut expressions, mut recorded, mut alerts) = (Vec::new(), Vec::new(), Vec::new());
+    texts(&rules, "expr", &mut expressions);
+    texts(&rules, "record", &mut recorded);
+    texts(&rules, "alert", &mut alerts);
+    assert!(recorded.len() + alerts.len() == expressions.len() && alerts.len() >= 5);
+    let recorded = recorded.into_iter().collect();
+    let found: Vec<_> = expressions.iter().flat_map(|it| unknown(it, &recorded)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}

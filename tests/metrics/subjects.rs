@@ -1,0 +1,125 @@
+//! The two schedulers whose metrics are read.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use http::Request;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use supercargo::clock::SystemClock;
+use supercargo::config::{Catalog, Config};
+use supercargo::metrics::Metrics;
+use supercargo::run::{Clients, schedule_measured};
+use supercargo_controlplane::{ControlPlane, Handle, SchedulerOptions};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use super::exposition::Exposition;
+use super::scenario::Scraped;
+use crate::support::eventually;
+
+/// kube-scheduler, as a process.
+pub(super) struct Reference {
+    scheduler: Handle,
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Reference {
+    /// Starts it for pods of this scheduler name, and waits until it serves.
+    pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
+        let port = free_port();
+        // Whoever asks for metrics need not say who he is: the port is on loopback, and open for this test only.
+        let extra_args = ["--bind-address=127.0.0.1", "--authorization-always-allow-paths=/metrics"];
+        let options = SchedulerOptions {
+            scheduler_name: scheduler_name.to_owned(),
+            extra_args: extra_args
+                .map(str::to_owned)
+                .into_iter()
+                .chain([format!("--secure-port={port}")])
+                .collect(),
+            ..SchedulerOptions::default()
+        };
+        let scheduler = plane.start_kube_scheduler(&options).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        // It makes its own certificate.
+        config.accept_invalid_certs = true;
+        let client = runtime.block_on(async { Client::try_from(config).unwrap() });
+        let reference = Self { scheduler, runtime, client };
+        let within = std::time::Duration::from_mins(1);
+        let serves = || reference.read().is_some().then_some(());
+        eventually("kube-scheduler serves metrics", within, serves, || reference.scheduler.log());
+        reference
+    }
+
+    fn read(&self) -> Option<String> {
+        let request = Request::get("/metrics").body(Vec::new()).unwrap();
+        self.runtime.block_on(self.client.request_text(request)).ok()
+    }
+}
+
+impl Scraped for Reference {
+    fn scrape(&self) -> Exposition {
+        Exposition::parse(&self.read().unwrap_or_else(|| panic!("no metrics\n{}", self.scheduler.log())))
+    }
+}
+
+/// A port that nobody listens on at the moment.
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// supercargo, in this process.
+pub(super) struct Ours {
+    runtime: Arc<Runtime>,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Ours {
+    /// Starts it for pods of this scheduler name.
+    pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
+        let text = crate::support::config(&[scheduler_name]);
+        let config = Config::parse("config.yaml", &text, &Catalog::in_tree()).unwrap();
+        let metrics = Metrics::new(&config);
+        let runtime = Arc::new(Runtime::new().unwrap());
+        let stop = CancellationToken::new();
+        let file = Kubeconfig::read_from(plane.kubeconfig("system:kube-scheduler").unwrap()).unwrap();
+        let (tasks, counted, stopped) = (Arc::clone(&runtime), Arc::clone(&metrics), stop.clone());
+        let thread = thread::spawn(move || {
+            tasks.block_on(async {
+                let options = KubeConfigOptions::default();
+                let mut connection = kube::Config::from_custom_kubeconfig(file, &options).await.unwrap();
+                connection.default_retry = false;
+                let clients = Clients::connect(connection).unwrap();
+                let clock = Box::new(SystemClock::default());
+                schedule_measured(&config, clients, clock, None, counted, &stopped).await.unwrap();
+            });
+        });
+        Self { runtime, metrics, stop, thread: Some(thread) }
+    }
+
+    /// What each pod asks for.
+    pub(super) fn resources(&self) -> Exposition {
+        Exposition::parse(&self.metrics.resources())
+    }
+}
+
+impl Scraped for Ours {
+    fn scrape(&self) -> Exposition {
+        Exposition::parse(&self.runtime.block_on(self.metrics.encode()))
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A test that fails has said why already.
+            let _ = thread.join();
+        }
+    }
+}

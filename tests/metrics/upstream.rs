@@ -1,0 +1,225 @@
+//! kube-scheduler and supercargo play the same scenario; what they count is compared.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+
+use super::exposition::{Exposition, Family};
+use super::scenario::{Readings, play};
+use super::subjects::{Ours, Reference};
+use crate::support::Cluster;
+
+/// The name of both schedulers: it is a label.
+const SCHEDULER: &str = "measured";
+
+/// Families of kube-scheduler's that supercargo has not, by name or by how the name begins, each with the reason.
+const ABSENT: &[(&str, &str)] = &[];
+
+/// Values of labels that one has and the other has not: family, label, value, reason.
+const VALUES: &[(&str, &str, &str, &str)] = &[];
+
+/// Counts that must agree after the calm part: a series and some of its labels.
+const CALM: &[(&str, &[(&str, &str)])] = &[
+    ("scheduler_schedule_attempts_total", &[("result", "scheduled"), ("profile", SCHEDULER)]),
+    ("scheduler_schedule_attempts_total", &[("result", "unschedulable"), ("profile", SCHEDULER)]),
+    (
+        "scheduler_scheduling_attempt_duration_seconds_count",
+        &[("result", "scheduled"), ("profile", SCHEDULER)],
+    ),
+    ("scheduler_scheduling_attempt_duration_seconds_count", &[("result", "unschedulable")]),
+    ("scheduler_scheduling_algorithm_duration_seconds_count", &[]),
+    ("scheduler_pod_scheduling_attempts_count", &[]),
+    ("scheduler_pod_scheduling_attempts_sum", &[]),
+    ("scheduler_pod_scheduling_attempts_bucket", &[("le", "1")]),
+    ("scheduler_pod_scheduling_sli_duration_seconds_count", &[("attempts", "1")]),
+    ("scheduler_pod_scheduling_sli_duration_seconds_count", &[("attempts", "2")]),
+    ("scheduler_pod_scheduled_after_flush_total", &[]),
+    ("scheduler_preemption_attempts_total", &[]),
+    ("scheduler_preemption_victims_count", &[]),
+    ("scheduler_queue_incoming_pods_total", &[("queue", "active"), ("event", "UnschedulablePodAdd")]),
+    ("scheduler_queue_incoming_pods_total", &[("queue", "unschedulable"), ("event", "UnschedulablePodAdd")]),
+    (
+        "scheduler_queue_incoming_pods_total",
+        &[("queue", "unschedulable"), ("event", "ScheduleAttemptFailure")],
+    ),
+    ("scheduler_queue_incoming_pods_total", &[("event", "NodeAdd")]),
+    ("scheduler_pending_pods", &[("queue", "unschedulable")]),
+    ("scheduler_pending_pods", &[("queue", "gated")]),
+    ("scheduler_cache_size", &[("type", "pods")]),
+    ("scheduler_unschedulable_pods", &[("plugin", "NodeResourcesFit"), ("profile", SCHEDULER)]),
+    ("scheduler_unschedulable_pods", &[("plugin", "NodeAffinity"), ("profile", SCHEDULER)]),
+    ("scheduler_unschedulable_pods", &[("plugin", "TaintToleration"), ("profile", SCHEDULER)]),
+    ("scheduler_unschedulable_pods", &[("plugin", "SchedulingGates"), ("profile", SCHEDULER)]),
+    ("scheduler_plugin_evaluation_total", &[("plugin", "NodeAffinity"), ("extension_point", "PreFilter")]),
+    (
+        "scheduler_plugin_evaluation_total",
+        &[("plugin", "NodeResourcesFit"), ("extension_point", "PreFilter")],
+    ),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "Reserve")]),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "Permit")]),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "PreBind")]),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "Bind")]),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "PostBind")]),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "PostFilter")]),
+    ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "PreEnqueue")]),
+    ("scheduler_event_handling_duration_seconds_count", &[("event", "NodeAdd")]),
+    ("scheduler_event_handling_duration_seconds_count", &[("event", "UnschedulablePodAdd")]),
+    ("scheduler_event_handling_duration_seconds_count", &[("event", "AssignedPodAdd")]),
+    ("kubernetes_feature_enabled", &[("name", "SchedulerPopFromBackoffQ")]),
+];
+
+/// Counts that must agree after a preemption, however it was timed.
+const PREEMPTED: &[(&str, &[(&str, &str)])] = &[
+    ("scheduler_schedule_attempts_total", &[("result", "scheduled")]),
+    ("scheduler_preemption_victims_count", &[]),
+    ("scheduler_preemption_victims_sum", &[]),
+    ("scheduler_preemption_goroutines_execution_total", &[("result", "success")]),
+    ("scheduler_pod_scheduling_attempts_count", &[]),
+    ("scheduler_cache_size", &[("type", "pods")]),
+];
+
+/// And after nothing waits any more.
+const EMPTY: &[(&str, &[(&str, &str)])] = &[
+    ("scheduler_pending_pods", &[]),
+    ("scheduler_inflight_events", &[("event", "PodPopped")]),
+    ("scheduler_unschedulable_pods", &[("plugin", "SchedulingGates")]),
+];
+
+fn readings(play_on: impl FnOnce(&ControlPlane, &Cluster) -> Readings) -> Readings {
+    let plane = ControlPlane::start(Options::default()).unwrap();
+    let cluster = Cluster::of(&plane);
+    play_on(&plane, &cluster)
+}
+
+#[test]
+fn metrics_say_of_a_scenario_what_kube_schedulers_say() {
+    if assets_or_skip().is_none() {
+        return;
+    }
+    let (theirs, ours) = thread::scope(|scope| {
+        let theirs = scope.spawn(|| {
+            readings(|plane, cluster| play(cluster, SCHEDULER, &Reference::start(plane, SCHEDULER)))
+        });
+        let ours = scope.spawn(|| {
+            readings(|plane, cluster| {
+                let scheduler = Ours::start(plane, SCHEDULER);
+                let readings = play(cluster, SCHEDULER, &scheduler);
+                check_resources(&scheduler.resources());
+                readings
+            })
+        });
+        (theirs.join().unwrap(), ours.join().unwrap())
+    });
+    let mut found = Vec::new();
+    found.extend(counts(CALM, "calm", &theirs.calm, &ours.calm));
+    found.extend(counts(PREEMPTED, "preempted", &theirs.preempted, &ours.preempted));
+    found.extend(counts(EMPTY, "empty", &theirs.empty, &ours.empty));
+    found.extend(families(&theirs.empty, &ours.empty));
+    found.extend(label_values(&theirs.empty, &ours.empty));
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+/// Where two counts differ, or one is not there.
+fn counts(
+    wanted: &[(&str, &[(&str, &str)])],
+    when: &str,
+    theirs: &Exposition,
+    ours: &Exposition,
+) -> Vec<String> {
+    let differing = wanted.iter().filter_map(|(name, labels)| {
+        let (theirs, ours) = (theirs.sum(name, labels), ours.sum(name, labels));
+        (theirs.is_none() || theirs != ours)
+            .then(|| format!("{when}: {name} {labels:?}: kube-scheduler {theirs:?}, supercargo {ours:?}"))
+    });
+    differing.collect()
+}
+
+/// Where families differ in type, labels or buckets, or one is missing without a reason.
+fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut used = BTreeSet::new();
+    for (name, family) in theirs.0.iter().filter(|(_, family)| !family.samples.is_empty()) {
+        let reason = ABSENT.iter().find(|(absent, _)| match absent.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == absent,
+        });
+        match (ours.0.get(name), reason) {
+            (Some(_), Some((absent, _))) if !absent.ends_with('*') => {
+                found.push(format!("{name} is said to be absent and is not"));
+            }
+            (Some(mine), _) => found.extend(family_differences(name, family, mine)),
+            (None, Some((absent, _))) => drop(used.insert(absent)),
+            (None, None) => {
+                found.push(format!("{name} ({}, {:?}) is missing", family.kind, family.label_names()))
+            }
+        }
+    }
+    let unused = ABSENT.iter().filter(|(absent, _)| !used.contains(absent));
+    found.extend(unused.map(|(absent, _)| format!("kube-scheduler has no {absent} either")));
+    // What is named as upstream's is there, too.
+    for name in ours.0.keys().filter(|name| name.starts_with("scheduler_")) {
+        if !theirs.0.contains_key(name) {
+            found.push(format!("kube-scheduler has no {name}"));
+        }
+    }
+    found
+}
+
+fn family_differences(name: &str, theirs: &Family, ours: &Family) -> Vec<String> {
+    let mut found = Vec::new();
+    if theirs.kind != ours.kind {
+        found.push(format!("{name} is a {} and not a {}", theirs.kind, ours.kind));
+    }
+    if !ours.samples.is_empty() && theirs.label_names() != ours.label_names() {
+        found.push(format!(
+            "{name} has the labels {:?}, ours {:?}",
+            theirs.label_names(),
+            ours.label_names()
+        ));
+    }
+    if !ours.samples.is_empty() && theirs.bounds() != ours.bounds() {
+        found.push(format!("{name} has the bounds {:?}, ours {:?}", theirs.bounds(), ours.bounds()));
+    }
+    found
+}
+
+/// Values of labels that only one of the two has, without a reason.
+fn label_values(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut used = BTreeSet::new();
+    for (name, family) in theirs.0.iter().filter(|(name, _)| name.starts_with("scheduler_")) {
+        let Some(mine) = ours.0.get(name) else { continue };
+        for label in family.label_names() {
+            let (theirs, ours) = (family.values_of(label), mine.values_of(label));
+            for (whose, value) in theirs
+                .difference(&ours)
+                .map(|value| ("kube-scheduler", value))
+                .chain(ours.difference(&theirs).map(|value| ("supercargo", value)))
+            {
+                let known = VALUES.iter().find(|(of, it, known, _)| {
+                    (*of == name || *of == "*") && *it == label && (known == value || *known == "*")
+                });
+                match known {
+                    Some(known) => drop(used.insert(known)),
+                    None => found.push(format!("only {whose} has {name}{{{label}={value:?}}}")),
+                }
+            }
+        }
+    }
+    let unused = VALUES.iter().filter(|known| !used.contains(known));
+    found.extend(
+        unused.map(|(name, label, value, _)| format!("both have {name}{{{label}={value:?}}}, or neither")),
+    );
+    found
+}
+
+/// What the pods of the scenario ask for, once all but the bound ones are gone.
+fn check_resources(resources: &Exposition) {
+    let cpu = |pod: &str| {
+        resources.sum("kube_pod_resource_request", &[("pod", pod), ("resource", "cpu"), ("unit", "cores")])
+    };
+    assert_eq!((cpu("small-1"), cpu("high")), (Some(0.1), Some(1.5)));
+    let placed = [("pod", "high"), ("priority", "1000"), ("scheduler", SCHEDULER), ("namespace", "default")];
+    assert_eq!(resources.sum("kube_pod_resource_request", &placed), Some(1.5));
+}

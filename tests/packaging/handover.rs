@@ -1,0 +1,79 @@
+//! kube-scheduler and supercargo in one election: what `manifests/static-pod` and the overlay `only-scheduler` stand on.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use supercargo_controlplane::SchedulerOptions;
+
+use crate::rbac::manifests::{self, text};
+use crate::support::{Bindings, Cluster, Supercargo, eventually, node, own_plane, pod};
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The static pod's configuration, which is for both: with shorter times, and a kubeconfig of this machine's.
+fn config(kubeconfig: &str) -> String {
+    let mut config = manifests::read("static-pod/config.yaml");
+    config["clientConnection"]["kubeconfig"] = kubeconfig.into();
+    let times = [("leaseDuration", "6s"), ("renewDeadline", "4s"), ("retryPeriod", "1s")];
+    for (field, time) in times {
+        config["leaderElection"][field] = time.into();
+    }
+    config.to_string()
+}
+
+/// Waits until somebody leads, and says who.
+fn leader(cluster: &Cluster, is_it: impl Fn(&str) -> bool) -> String {
+    let lease = || cluster.find(LEASE).unwrap_or_default();
+    let holder =
+        || lease()["spec"]["holderIdentity"].as_str().filter(|holder| is_it(holder)).map(str::to_owned);
+    eventually("another leads", PATIENCE, holder, || format!("{:#}", lease()))
+}
+
+/// Creates a pod for whoever is the default scheduler, and waits until it has a node.
+fn placed(cluster: &Cluster, name: &str) -> Value {
+    let pod = pod(name).by("default-scheduler").build();
+    cluster.create(&pod);
+    cluster.bound_node("default", name);
+    pod
+}
+
+#[test]
+fn the_lead_goes_from_kube_scheduler_to_supercargo_and_back_and_each_places_the_pods_meanwhile() {
+    let Some(plane) = own_plane() else { return };
+    let cluster = Cluster::of(&plane);
+    cluster.create(&node("a", &[], &[("cpu", "8")]));
+    let start_upstream = || {
+        let options = SchedulerOptions {
+            config_yaml: Some(config("{kubeconfig}")),
+            extra_args: vec!["--leader-elect=true".to_owned()],
+            ..SchedulerOptions::default()
+        };
+        plane.start_kube_scheduler(&options).unwrap()
+    };
+    let upstream = start_upstream();
+    let first = leader(&cluster, |holder| !holder.is_empty());
+
+    let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
+    let ours = config(kubeconfig.to_str().unwrap());
+    let mut supercargo = Supercargo::start(&kubeconfig, Some(&ours), &["--leader-elect=true"]);
+    supercargo.wait_for_log("attempting to acquire leader lease");
+    let mut pods = vec![placed(&cluster, "before")];
+
+    upstream.stop();
+    let second = leader(&cluster, |holder| !holder.is_empty() && holder != first);
+    pods.push(placed(&cluster, "between"));
+
+    let upstream = start_upstream();
+    let stands_by = || upstream.log().contains("attempting to acquire leader lease").then_some(());
+    eventually("kube-scheduler is back", PATIENCE, stands_by, || upstream.log());
+    assert_eq!(text(&cluster.get(LEASE)["spec"]["holderIdentity"]), second);
+    supercargo.terminate();
+    assert!(supercargo.wait(PATIENCE).success());
+    leader(&cluster, |holder| !holder.is_empty() && holder != second);
+    pods.push(placed(&cluster, "after"));
+
+    Bindings::of_each_once(&plane, &pods, 0);
+    let transitions = &cluster.get(LEASE)["spec"]["leaseTransitions"];
+    assert!(transitions.as_u64() >= Some(2), "{transitions}");
+}
