@@ -42,6 +42,9 @@ use flagz::Texts;
 /// The flags of `supercargo run`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct Flags {
+    // The first, for the parser takes away what the others read.
+    #[command(flatten)]
+    texts: Texts,
     /// Files, and the server.
     #[command(flatten)]
     pub misc: MiscOptions,
@@ -66,8 +69,6 @@ pub struct Flags {
     /// Upstream's flags that mean nothing here.
     #[command(flatten)]
     pub without_effect: WithoutEffect,
-    #[command(flatten)]
-    texts: Texts,
 }
 
 impl Default for Flags {
