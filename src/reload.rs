@@ -177,7 +177,7 @@ mod tests {
         mailbox: Mailbox,
         watched: watch::Receiver<Vec<Text>>,
         follower: JoinHandle<()>,
-        _stop: StopOnDrop,
+        stop: StopOnDrop,
     }
 
     impl Drop for Bed {
@@ -207,11 +207,14 @@ mod tests {
             let period = Duration::from_millis(5);
             let reload = Reload { path, load, period, mailbox: mailbox.clone(), generations: sender };
             let follower = tokio::spawn(async move {
-                let watch = |kinds| std::future::ready(drop(told.send(kinds)));
+                let watch = |kinds| {
+                    let _ = told.send(kinds);
+                    std::future::ready(())
+                };
                 reload.follow(read, watched, watch).await;
             });
-            let _stop = StopOnDrop(mailbox.clone());
-            Self { file, generations, mailbox, watched: of_watched, follower, _stop }
+            let stop = StopOnDrop(mailbox.clone());
+            Self { file, generations, mailbox, watched: of_watched, follower, stop }
         }
 
         /// The file says something else; returns what comes of it.
