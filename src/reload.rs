@@ -177,7 +177,7 @@ mod tests {
         mailbox: Mailbox,
         watched: watch::Receiver<Vec<Text>>,
         follower: JoinHandle<()>,
-        stop: StopOnDrop,
+        _stop: StopOnDrop,
     }
 
     impl Drop for Bed {
@@ -213,8 +213,8 @@ mod tests {
                 };
                 reload.follow(read, watched, watch).await;
             });
-            let stop = StopOnDrop(mailbox.clone());
-            Self { file, generations, mailbox, watched: of_watched, follower, stop }
+            let watched = of_watched;
+            Self { _stop: StopOnDrop(mailbox.clone()), file, generations, mailbox, watched, follower }
         }
 
         /// The file says something else; returns what comes of it.
