@@ -65,12 +65,18 @@ impl Witness {
         tables: &Tables,
         profile: ProfileIndex,
     ) {
-        let totals = tables.totals(profile);
+        let plain = Word::of_plain_path(cycle);
+        let mut totals = tables.totals(profile).to_vec();
+        if let Word::Node(_, feasible) = &plain
+            && !tables.alone.is_empty()
+        {
+            // Those who are asked about this pod alone need not have been asked about all nodes.
+            totals.retain(|(index, _)| feasible.iter().any(|(node, _)| node == index));
+        }
         let table = match answer {
-            Answer::Node(best) => Word::Node(*best, totals.to_vec()),
+            Answer::Node(best) => Word::Node(*best, totals),
             Answer::None(diagnosis) => Word::of_diagnosis(diagnosis),
         };
-        let plain = Word::of_plain_path(cycle);
         self.compared += 1;
         self.without_node += u64::from(matches!(answer, Answer::None(_)));
         if table != plain {
