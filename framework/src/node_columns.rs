@@ -22,6 +22,8 @@ bitflags! {
         const PORTS = 1 << 4;
         /// Scalar resources are offered or requested.
         const SCALARS = 1 << 5;
+        /// A pod has a volume that [may be none](crate::VolumeSource::is_doubtful).
+        const DOUBTFUL_VOLUMES = 1 << 6;
     }
 }
 
@@ -85,6 +87,7 @@ fn flags(info: &NodeInfo) -> NodeFlags {
         (NodeFlags::FEATURES, !node.declared_features.is_empty()),
         (NodeFlags::PORTS, !info.used_ports().is_empty()),
         (NodeFlags::SCALARS, scalars),
+        (NodeFlags::DOUBTFUL_VOLUMES, info.doubtful_volumes() > 0),
     ]
     .into_iter()
     .filter_map(|(flag, is_set)| is_set.then_some(flag))
@@ -153,12 +156,17 @@ mod tests {
     use super::*;
     use crate::nodes::Nodes;
     use crate::testing::{NodeBuilder, PodBuilder, node, pod};
+    use crate::volume::{Volume, VolumeSource};
 
     type Case = (NodeFlags, fn(NodeBuilder) -> NodeBuilder, fn(PodBuilder) -> PodBuilder);
 
     #[test]
     fn flags_tell_what_a_node_has() {
-        let cases: [Case; 8] = [
+        let ephemeral = |pod: PodBuilder| {
+            let volume = Volume { name: "v".into(), source: VolumeSource::Ephemeral };
+            pod.with_spec(|spec| spec.volumes = [volume].into())
+        };
+        let cases: [Case; 9] = [
             (NodeFlags::empty(), |node| node, |pod| pod.request("cpu", "1")),
             (NodeFlags::UNSCHEDULABLE, NodeBuilder::unschedulable, |pod| pod),
             (NodeFlags::FORBIDS, |node| node.taint("k", "", TaintEffect::NoSchedule), |pod| pod),
@@ -167,6 +175,7 @@ mod tests {
             (NodeFlags::PORTS, |node| node, |pod| pod.host_port(80)),
             (NodeFlags::SCALARS, |node| node.allocatable("example.com/gpu", "1"), |pod| pod),
             (NodeFlags::SCALARS, |node| node, |pod| pod.request("example.com/gpu", "1")),
+            (NodeFlags::DOUBTFUL_VOLUMES, |node| node, ephemeral),
         ];
         for (i, (flags, of_node, of_pod)) in cases.into_iter().enumerate() {
             let mut nodes = Nodes::default();

@@ -40,6 +40,7 @@ pub struct NodeInfo {
     pods_with_required_anti_affinity: Vec<Arc<PodInfo>>,
     claims: FxHashMap<(Arc<str>, Arc<str>), u32>,
     used_ports: Vec<HostPort>,
+    doubtful_volumes: usize,
     /// By priority, ascending. There are few on a node.
     by_priority: SmallVec<[OfPriority; 1]>,
     requested: Resource,
@@ -88,6 +89,11 @@ impl NodeInfo {
     /// Whether a pod here uses the claim.
     pub fn uses_claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> bool {
         !self.claims.is_empty() && self.claims.contains_key(&(Arc::clone(namespace), Arc::clone(name)))
+    }
+
+    /// How many volumes of the pods are [doubtful](crate::VolumeSource::is_doubtful).
+    pub fn doubtful_volumes(&self) -> usize {
+        self.doubtful_volumes
     }
 
     /// Host ports in use; one entry per pod and port.
@@ -207,6 +213,7 @@ impl NodeInfo {
         self.non_zero_milli_cpu += non_zero_milli_cpu;
         self.non_zero_memory += non_zero_memory;
         self.used_ports.extend(pod.spec.host_ports.iter().cloned());
+        self.doubtful_volumes += doubtful_volumes_of(&pod);
         for key in claims_of(&pod) {
             *self.claims.entry(key).or_default() += 1;
         }
@@ -231,6 +238,7 @@ impl NodeInfo {
         self.requested.subtract(resource);
         self.non_zero_milli_cpu -= non_zero_milli_cpu;
         self.non_zero_memory -= non_zero_memory;
+        self.doubtful_volumes -= doubtful_volumes_of(&pod);
         for key in claims_of(&pod) {
             if let Some(count) = self.claims.get_mut(&key) {
                 *count -= 1;
@@ -254,6 +262,10 @@ impl NodeInfo {
         self.generation += 1;
         Some(pod)
     }
+}
+
+fn doubtful_volumes_of(pod: &PodInfo) -> usize {
+    pod.spec.volumes.iter().filter(|volume| volume.source.is_doubtful()).count()
 }
 
 /// The claims that a pod names.

@@ -206,6 +206,12 @@ pub trait FilterPlugin: Send + Sync + 'static {
         None
     }
 
+    /// Whether the filter would fail on no node, given the state that PreFilter made: succeed or turn the pod down, whichever
+    /// node it was asked about. Then it need not be asked about nodes that do not matter.
+    fn never_fails(&self, _cx: &Context<'_>, _state: &CycleState, _pod: &PodInfo) -> bool {
+        false
+    }
+
     /// Judges all nodes at once: sets those that [`filter`](Self::filter) would turn down to `false` and leaves the others
     /// as they are; slots without a node may become anything. Answers `false` itself where it cannot, with nothing set.
     /// The point is to answer from [`Nodes::columns`] and look only at the few nodes about which they do not tell all.
@@ -289,7 +295,7 @@ pub trait PostFilterPlugin: Send + Sync + 'static {
 
 /// Looks at the feasible nodes before scoring.
 pub trait PreScorePlugin: Send + Sync + 'static {
-    /// Skip leaves the plugin's Score out.
+    /// Skip leaves the plugin's Score out. Whether it is skipped must not depend on the nodes.
     fn pre_score(
         &self,
         cx: &Context<'_>,
@@ -438,6 +444,12 @@ pub trait SignPlugin: Send + Sync + 'static {
     /// UID and priority; an error means that the pod's evaluation cannot be shared. What is derived from the pod by way
     /// of other objects may be written instead of what it is derived from.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable>;
+
+    /// Whether the pod has something that hardly any other pod has, so that keeping the answers about it is a waste. Then, and
+    /// where it cannot be signed, the plugin is asked anew in each cycle.
+    fn stands_alone(&self, _pod: &PodInfo) -> bool {
+        false
+    }
 }
 
 /// How a change was worked into a plugin's state.

@@ -31,6 +31,11 @@ impl Signer {
         &self.bytes
     }
 
+    /// Forgets all but so many bytes of what was written.
+    pub fn cut(&mut self, length: usize) {
+        self.bytes.truncate(length);
+    }
+
     /// Forgets what was written and keeps the room for it.
     pub fn clear(&mut self) {
         self.bytes.clear();

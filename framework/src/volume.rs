@@ -71,6 +71,19 @@ pub enum VolumeSource {
     Portworx(Arc<str>),
 }
 
+impl VolumeSource {
+    /// Whether it takes a closer look to see if a volume is named at all: the claim of an ephemeral volume may be another
+    /// pod's, a claim may have no name, and an EBS volume may be named by a URL.
+    pub fn is_doubtful(&self) -> bool {
+        match self {
+            Self::Ephemeral => true,
+            Self::Claim(name) => name.is_empty(),
+            Self::AwsElasticBlockStore { volume_id, .. } => volume_id.starts_with("aws://"),
+            _ => false,
+        }
+    }
+}
+
 impl Volume {
     /// The name of the claim that the volume stands for, if it does.
     pub fn claim_name(&self, pod_name: &str) -> Option<Arc<str>> {

@@ -442,8 +442,11 @@ impl History<'_> {
             self.kept += 1;
             prop_assert_eq!(&table.filter, &fresh.filter);
             prop_assert_eq!(&table.score, &fresh.score);
-            prop_assert_eq!(&self.ask(&table, pod), &fresh.rows, "the states say the same");
-            prop_assert_eq!(&table.rows, &fresh.rows, "whatever was not asked again has not changed");
+            let said = self.ask(&table, pod);
+            prop_assert_eq!(&said.verdicts, &fresh.rows.verdicts, "the states say the same");
+            // By whichever classes: a state that was made earlier may tell more nodes apart than it need.
+            prop_assert_eq!(&said.scores, &fresh.rows.scores, "the states say the same");
+            prop_assert_eq!(&table.rows, &said, "whatever was not asked again has not changed");
             self.check_trial(&table, &fresh, pod)?;
         } else {
             table = fresh;

@@ -17,12 +17,12 @@ use supercargo_framework::plugin::{
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, Feature, Features, NodeInfo, Plugin, PodInfo, Status,
-    Text,
+    ActionType, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeInfo, Plugin, PodInfo,
+    Status, Text,
 };
 
 use crate::args::without_args;
-use crate::pod_volumes::{KeyBuffer, sign};
+use crate::pod_volumes::{KeyBuffer, has_claims, sign};
 use crate::unaffected::Unaffected;
 use attachable::{Attachable, Lookup, may_count};
 
@@ -236,6 +236,13 @@ impl FilterPlugin for NodeVolumeLimits {
             Err(status) => status,
         }
     }
+
+    /// Only volumes that cannot be told apart are errors: the pod's own, or those of a pod that is there.
+    fn never_fails(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        let is_known = |lookup: &Lookup| lookup.as_ref().is_ok_and(|counted| counted.on(true).is_ok());
+        state.read::<NewVolumes>().is_some_and(|NewVolumes(volumes)| volumes.iter().all(is_known))
+            && cx.nodes().columns().with_flags(NodeFlags::DOUBTFUL_VOLUMES).next().is_none()
+    }
 }
 
 impl EnqueueExtensions for NodeVolumeLimits {
@@ -266,5 +273,9 @@ impl EnqueueExtensions for NodeVolumeLimits {
 impl SignPlugin for NodeVolumeLimits {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+
+    fn stands_alone(&self, pod: &PodInfo) -> bool {
+        has_claims(pod)
     }
 }

@@ -36,6 +36,13 @@ pub(crate) fn claim_names(pod: &PodInfo) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Whether any volume of the pod is a claim's. Most claims are one pod's, so what is found out about them is of no use for
+/// other pods.
+pub(crate) fn has_claims(pod: &PodInfo) -> bool {
+    let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);
+    pod.spec.volumes.iter().any(|volume| is_claim(&volume.source))
+}
+
 /// Whether the pod's volumes name this claim. Ephemeral volumes do not.
 pub(crate) fn names_claim(pod: &PodInfo, claim: &Object) -> bool {
     claim.namespace() == &*pod.namespace && claim_names(pod).any(|name| name == claim.name())

@@ -11,8 +11,8 @@ use supercargo_framework::signature::{Signature, Signer, Unsignable};
 use supercargo_framework::testing::{PodBuilder, object};
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EventResource, Features, NodeInfo, NodeRecord, Nodes, Now,
-    PodInfo, QueueContext, Status,
+    ActionType, ClusterEvent, Code, Context, CycleState, EventResource, Features, NodeInfo, NodeRecord,
+    Nodes, Now, PodInfo, QueueContext, Status,
 };
 
 /// What is wrong with a plugin's arguments, if anything.
@@ -162,7 +162,12 @@ impl Driver {
             }
         }
         match &self.points.filter {
-            Some(plugin) => plugin.filter(cx, &state, pod, node),
+            Some(plugin) => {
+                let status = plugin.filter(cx, &state, pod, node);
+                let keeps_word = status.code() != Code::Error || !plugin.never_fails(cx, &state, pod);
+                assert!(keeps_word, "it never fails, it says: {status:?}");
+                status
+            }
             None => Status::success(),
         }
     }

@@ -36,6 +36,7 @@ use supercargo_framework::{
 
 use self::change::Changes;
 use self::claims::Claims;
+use crate::pod_volumes::has_claims;
 use crate::shape::Shape;
 use crate::unaffected::Unaffected;
 
@@ -108,6 +109,10 @@ impl FilterPlugin for VolumeBinding {
             Some(Err(status)) => status,
             Some(Ok(_)) | None => Status::success(),
         }
+    }
+
+    fn never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        claims(state).is_none_or(|claims| claims.unmatchable.is_none())
     }
 }
 
@@ -215,5 +220,9 @@ impl SignPlugin for VolumeBinding {
             signer.write(&pod.namespace);
         }
         Ok(())
+    }
+
+    fn stands_alone(&self, pod: &PodInfo) -> bool {
+        has_claims(pod)
     }
 }

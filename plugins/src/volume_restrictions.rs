@@ -19,7 +19,7 @@ use supercargo_framework::{
 
 use crate::hint::{self, Hint};
 use crate::pod_volumes::{
-    KeyBuffer, claim_names, claim_not_found, names_claim, new_object, share_claim, sign,
+    KeyBuffer, claim_names, claim_not_found, has_claims, names_claim, new_object, share_claim, sign,
 };
 
 /// The plugin's name.
@@ -193,6 +193,10 @@ impl FilterPlugin for VolumeRestrictions {
             Some(_) => Status::success(),
         }
     }
+
+    fn never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        state.read::<Exclusive>().is_some()
+    }
 }
 
 impl EnqueueExtensions for VolumeRestrictions {
@@ -212,6 +216,10 @@ impl EnqueueExtensions for VolumeRestrictions {
 impl SignPlugin for VolumeRestrictions {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+
+    fn stands_alone(&self, pod: &PodInfo) -> bool {
+        has_claims(pod)
     }
 }
 

@@ -19,7 +19,7 @@ use supercargo_framework::{
 
 use crate::hint::Hint;
 use crate::pod_volumes::{
-    KeyBuffer, claim_names, claim_not_found, names_claim, new_object, old_object, sign,
+    KeyBuffer, claim_names, claim_not_found, has_claims, names_claim, new_object, old_object, sign,
 };
 use crate::unaffected::Unaffected;
 
@@ -185,6 +185,10 @@ impl FilterPlugin for VolumeZone {
     fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
     }
+
+    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        true
+    }
 }
 
 impl EnqueueExtensions for VolumeZone {
@@ -203,5 +207,9 @@ impl EnqueueExtensions for VolumeZone {
 impl SignPlugin for VolumeZone {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+
+    fn stands_alone(&self, pod: &PodInfo) -> bool {
+        has_claims(pod)
     }
 }

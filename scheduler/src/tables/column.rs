@@ -36,6 +36,8 @@ pub(super) struct Column {
     touched_from: Cursor,
     /// How many tables it is part of.
     pub(super) users: usize,
+    /// Whether nothing is kept here, because the plugin is asked about each pod alone.
+    is_blank: bool,
     /// Whether the last attempt to work something in has failed half way.
     is_broken: bool,
 }
@@ -46,7 +48,14 @@ const MOST_TOUCHED: usize = 1024;
 impl Column {
     /// Asks the plugin about every node.
     pub(super) fn new(view: &mut View<'_>, judge: &Judge) -> Result<Self, Refusal> {
-        let mut column = Self {
+        let mut column = Self { is_blank: false, ..Self::blank(view) };
+        column.build(view, judge)?;
+        Ok(column)
+    }
+
+    /// Without any answers.
+    pub(super) fn blank(view: &View<'_>) -> Self {
+        Self {
             state: CycleState::new(),
             skips_filter: false,
             verdicts: None,
@@ -58,10 +67,9 @@ impl Column {
             touched: VecDeque::new(),
             touched_from: view.log.end(),
             users: 0,
+            is_blank: true,
             is_broken: false,
-        };
-        column.build(view, judge)?;
-        Ok(column)
+        }
     }
 
     /// Forgets everything and asks again.
@@ -159,7 +167,7 @@ impl Column {
 
     /// Works in what has changed.
     pub(super) fn catch_up(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        if self.cursor == view.log.end() && !self.is_broken {
+        if self.is_blank || (self.cursor == view.log.end() && !self.is_broken) {
             return Ok(());
         }
         let was_broken = std::mem::replace(&mut self.is_broken, true);

@@ -13,6 +13,7 @@ mod answers;
 mod column;
 mod groups;
 mod layout;
+mod loners;
 mod own;
 mod proportional;
 mod reads;
@@ -34,6 +35,7 @@ use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status
 use self::answers::{PASSES, Verdict, View};
 use self::column::Column;
 use self::layout::Topology;
+use self::loners::Loners;
 pub use self::rule::Rule;
 use self::rule::Rules;
 use self::select::DomainVerdicts;
@@ -51,6 +53,10 @@ use crate::profile::{Judge, Profile, ProfileIndex};
 const DEFAULT_LIMIT: usize = 256 << 20;
 /// So many signatures are remembered as not worth a table.
 const MOST_REFUSED: usize = 4096;
+
+/// So many of the best nodes at most are tried one by one with plugins that are asked about this pod alone, before those are
+/// asked about all nodes.
+const MOST_TRIED: usize = 32;
 
 /// Why a table cannot answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +111,8 @@ pub(crate) struct Tables {
     /// Room for signatures.
     signer: Signer,
     parts: Vec<Range<usize>>,
+    /// The numbers of the judges that are asked about this pod alone.
+    alone: Vec<usize>,
     /// Whether a plugin has panicked while something here was changed.
     is_torn: bool,
 }
@@ -118,6 +126,16 @@ struct OfProfile {
     numbers: FxHashMap<(usize, Box<[u8]>), u32>,
     tables: FxHashMap<Box<[u8]>, Table>,
     refused: FxHashSet<Box<[u8]>>,
+}
+
+/// A pod's signature.
+#[derive(Clone, Copy)]
+struct Signed<'a> {
+    bytes: &'a [u8],
+    /// By judge, its part.
+    parts: &'a [Range<usize>],
+    /// The numbers of the judges that are asked about this pod alone; their parts only say so.
+    alone: &'a [usize],
 }
 
 /// Everything that a cycle reads, for tables.
@@ -140,6 +158,7 @@ impl Tables {
             stats: TableStats::default(),
             signer: Signer::default(),
             parts: Vec::new(),
+            alone: Vec::new(),
             is_torn: false,
         }
     }
@@ -201,7 +220,7 @@ impl Tables {
         state: &mut CycleState,
     ) -> Option<Answer> {
         let judges = profile.judges.as_deref()?;
-        self.sign(cluster.cx, judges, pod)?;
+        self.sign(cluster.cx, judges, pod);
         cluster.laps.point(Point::Sign, Code::Success);
         self.topology.refresh(cluster.cache);
         let of_profile = &mut self.profiles[number.0];
@@ -221,23 +240,24 @@ impl Tables {
             rules: &mut self.rules,
             replays: &mut self.stats.replays,
         };
-        let (signature, parts) = (self.signer.bytes(), &self.parts[..]);
+        let loners = Loners::prepare(&view, judges, &self.alone).ok()?;
+        let signed = Signed { bytes: self.signer.bytes(), parts: &self.parts, alone: &self.alone };
+        let signature = signed.bytes;
         let mut table = of_profile.tables.remove(signature);
         let found =
-            of_profile.find(&mut view, judges, (signature, parts), &mut table, promised, verdict, state);
+            of_profile.find(&mut view, judges, (signed, &loners), &mut table, promised, verdict, state);
         // Whoever asks for something to be done while he judges must be asked each time.
         let found = if cluster.cx.has_commands() { Err(Refusal::Lasting) } else { found };
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                if is_hit {
-                    self.stats.hits += 1;
-                } else {
-                    self.stats.builds += 1;
+                if !is_hit {
                     self.bytes_at_most += signature.len() + of_profile.bytes_of(&table);
                 }
+                self.stats.hits += u64::from(is_hit && answer.is_some());
+                self.stats.builds += u64::from(!is_hit && answer.is_some());
                 of_profile.tables.insert(signature.into(), table);
-                Some(answer)
+                answer
             }
             (Err(refusal), table) => {
                 if let Some(table) = table {
@@ -256,17 +276,22 @@ impl Tables {
     }
 
     /// Writes the pod's signature, and where each judge's part of it is.
-    fn sign(&mut self, cx: &Context<'_>, judges: &[Judge], pod: &PodInfo) -> Option<()> {
+    fn sign(&mut self, cx: &Context<'_>, judges: &[Judge], pod: &PodInfo) {
         self.signer.clear();
         self.parts.clear();
-        for judge in judges {
+        self.alone.clear();
+        for (number, judge) in judges.iter().enumerate() {
             let start = self.signer.bytes().len();
-            judge.sign.sign(cx, pod, &mut self.signer).ok()?;
+            self.signer.write(&false);
+            if judge.sign.stands_alone(pod) || judge.sign.sign(cx, pod, &mut self.signer).is_err() {
+                self.signer.cut(start);
+                self.signer.write(&true);
+                self.alone.push(number);
+            }
             self.parts.push(start..self.signer.bytes().len());
         }
         // Signing reads anew each time.
         cx.take_reads();
-        Some(())
     }
 
     /// Gives back what has not been used for longest, a quarter at a time, when there is too much.
@@ -318,18 +343,18 @@ impl OfProfile {
         table.bytes() + columns.sum::<usize>()
     }
 
-    /// The answer, and whether it needed no table to be made.
+    /// The answer, `None` when the plain path is to say why there is no node, and whether it needed no table to be made.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call, which differ in what they borrow")]
     fn find(
         &mut self,
         view: &mut View<'_>,
         judges: &[Judge],
-        (signature, parts): (&[u8], &[Range<usize>]),
+        (signed, loners): (Signed<'_>, &Loners),
         table: &mut Option<Table>,
         promised: &[NodeIndex],
         verdict: Promised<'_>,
         state: &mut CycleState,
-    ) -> Result<(Answer, bool), Refusal> {
+    ) -> Result<(Option<Answer>, bool), Refusal> {
         let is_hit = if let Some(table) = table {
             for (id, judge) in table.columns.iter().zip(judges) {
                 let column = self.columns[*id as usize].as_mut().ok_or(Refusal::Passing)?;
@@ -337,7 +362,7 @@ impl OfProfile {
             }
             table.catch_up(view, judges, &self.columns)?
         } else {
-            let ids = self.current_columns(view, judges, signature, parts)?;
+            let ids = self.current_columns(view, judges, signed)?;
             let made = Table::new(view, judges, &self.columns, ids)?;
             for id in &made.columns {
                 if let Some(column) = &mut self.columns[*id as usize] {
@@ -350,9 +375,10 @@ impl OfProfile {
         let Some(table) = table else { return Err(Refusal::Passing) };
         let brought_up_to_date = view.laps.lap();
         self.hand_over(judges, table, state);
+        loners.hand_over(judges, state);
         let mut refused: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
         if !promised.is_empty() {
-            let states = self.states(judges, table);
+            let states = self.states(judges, table, loners);
             for index in promised {
                 let status = verdict(&states, *index);
                 if !status.is_success() && !status.is_rejected() {
@@ -361,40 +387,42 @@ impl OfProfile {
                 if status.is_rejected() {
                     refused.push((*index, status));
                     if table.passes(*index) {
-                        table.disturb(view, judges, &self.columns, *index)?;
+                        table.disturb(view, judges, &self.columns, *index, Rule::Nominated)?;
                     }
                 }
             }
         }
-        let mut verdicts = table.domain_verdicts(view, judges, &self.columns)?;
-        if table.settle_own(view, judges, &self.columns, &verdicts)? {
-            verdicts = table.domain_verdicts(view, judges, &self.columns)?;
+        if !loners.is_empty() {
+            self.ask_loners(view, judges, table, loners)?;
         }
-        table.settle_greatest(view, judges, &self.columns, &verdicts)?;
-        table.regroup(view, judges, &self.columns);
+        let verdicts = table.settle(view, judges, &self.columns)?;
         let found = match table.select(view, judges, &self.columns, &verdicts)? {
             Some(index) => {
                 #[cfg(test)]
                 table.note_totals(view, judges, &self.columns, &verdicts)?;
-                Ok(index)
+                Some(Ok(index))
             }
+            None if !loners.is_empty() => None,
             None => {
-                state.absorb(&self.states(judges, table));
-                Err(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?))
+                state.absorb(&self.states(judges, table, loners));
+                Some(Err(Box::new(self.diagnose(view, judges, table, &verdicts, &refused)?)))
             }
         };
         view.laps.told(Point::Filter, Code::Success, brought_up_to_date);
         view.laps.point(Point::Score, Code::Success);
-        let evaluated = self.evaluated(judges, table, found.is_ok());
-        Ok((Answer { found, evaluated }, is_hit))
+        let answer = found.map(|found| {
+            let evaluated = self.evaluated(judges, table, loners, found.is_ok());
+            Answer { found, evaluated }
+        });
+        Ok((answer, is_hit))
     }
 
     /// The plugins whose word a table's answer is.
-    fn evaluated(&self, judges: &[Judge], table: &Table, has_scored: bool) -> Evaluated {
+    fn evaluated(&self, judges: &[Judge], table: &Table, loners: &Loners, has_scored: bool) -> Evaluated {
         let mut evaluated = Evaluated::default();
         for (number, (id, judge)) in table.columns.iter().zip(judges).enumerate() {
             let column = table::column(&self.columns, *id);
-            if !column.skips_filter {
+            if !loners.skips_filter(number).unwrap_or(column.skips_filter) {
                 evaluated.pre_filter = evaluated.pre_filter.and(judge.places.pre_filter);
                 evaluated.filter = evaluated.filter.and(judge.places.filter);
             }
@@ -407,24 +435,59 @@ impl OfProfile {
         evaluated
     }
 
+    /// Takes the nodes out of the race that plugins turn down which are asked about this pod alone. Where a node's score is its
+    /// own affair, only as many as it takes to see that the best node is not one of them.
+    fn ask_loners(
+        &self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        table: &mut Table,
+        loners: &Loners,
+    ) -> Result<(), Refusal> {
+        let columns = &self.columns;
+        if loners.never_fail(view, judges) {
+            for _ in 0..MOST_TRIED {
+                let verdicts = table.settle(view, judges, columns)?;
+                if !table.scores_are_absolute(judges, columns) {
+                    break;
+                }
+                let Some(index) = table.select(view, judges, columns, &verdicts)? else { return Ok(()) };
+                if loners.pass(view, judges, index)? {
+                    return Ok(());
+                }
+                table.disturb(view, judges, columns, index, Rule::Alone)?;
+            }
+        }
+        for index in view.nodes.order() {
+            if !loners.pass(view, judges, *index)? && table.passes(*index) {
+                table.disturb(view, judges, columns, *index, Rule::Alone)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A column per judge, made where there is none.
     fn current_columns(
         &mut self,
         view: &mut View<'_>,
         judges: &[Judge],
-        signature: &[u8],
-        parts: &[Range<usize>],
+        signed: Signed<'_>,
     ) -> Result<ColumnIds, Refusal> {
         let mut ids = ColumnIds::new();
         for (number, judge) in judges.iter().enumerate() {
-            let key = (number, Box::from(&signature[parts[number].clone()]));
+            let key = (number, Box::from(&signed.bytes[signed.parts[number].clone()]));
             if let Some(id) = self.numbers.get(&key) {
                 let column = self.columns[*id as usize].as_mut().ok_or(Refusal::Passing)?;
                 watched(view, judge, |view| column.catch_up(view, judge))?;
                 ids.push(*id);
                 continue;
             }
-            let column = watched(view, judge, |view| Column::new(view, judge))?;
+            let is_alone = signed.alone.contains(&number);
+            let column = if is_alone {
+                Column::blank(view)
+            } else {
+                watched(view, judge, |view| Column::new(view, judge))?
+            };
             let id = self.free.pop().unwrap_or_else(|| {
                 self.columns.push(None);
                 self.columns.len() as u32 - 1
@@ -444,7 +507,7 @@ impl OfProfile {
     }
 
     /// What all plugins have prepared.
-    fn states(&self, judges: &[Judge], table: &Table) -> CycleState {
+    fn states(&self, judges: &[Judge], table: &Table, loners: &Loners) -> CycleState {
         let mut states = CycleState::new();
         let mut skipped = SkippedFilters::default();
         for (id, judge) in table.columns.iter().zip(judges) {
@@ -454,6 +517,7 @@ impl OfProfile {
                 skipped.0.push(judge.name);
             }
         }
+        loners.write(judges, &mut states, &mut skipped);
         states.write(skipped);
         states
     }

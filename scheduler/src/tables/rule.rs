@@ -40,13 +40,15 @@ pub enum Rule {
     Greatest,
     /// Pods have been promised a node.
     Nominated,
+    /// A plugin that is asked about this pod alone turned a node down.
+    Alone,
     /// More has changed than there are nodes, or than is known.
     Behind,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::PodsOfNode,
         Self::NodeObject,
         Self::NodeCame,
@@ -65,6 +67,7 @@ impl Rule {
         Self::Group,
         Self::Greatest,
         Self::Nominated,
+        Self::Alone,
         Self::Behind,
     ];
 }

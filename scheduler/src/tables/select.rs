@@ -124,6 +124,28 @@ impl Table {
         self.lay_out_own(view, judges, columns)
     }
 
+    /// Whether what a node scores does not depend on which other nodes are feasible.
+    pub(super) fn scores_are_absolute(&self, judges: &[Judge], columns: &Columns) -> bool {
+        self.is_flat()
+            && self.late(judges, columns).iter().all(|late| normalization(late.judge) == Normalize::None)
+    }
+
+    /// Sees to it that scores are those of the feasible nodes; what the filters that are asked by domain say of each.
+    pub(super) fn settle(
+        &mut self,
+        view: &mut View<'_>,
+        judges: &[Judge],
+        columns: &Columns,
+    ) -> Result<DomainVerdicts, Refusal> {
+        let mut verdicts = self.domain_verdicts(view, judges, columns)?;
+        if self.settle_own(view, judges, columns, &verdicts)? {
+            verdicts = self.domain_verdicts(view, judges, columns)?;
+        }
+        self.settle_greatest(view, judges, columns, &verdicts)?;
+        self.regroup(view, judges, columns);
+        Ok(verdicts)
+    }
+
     /// The best node; `None` when no node is feasible.
     pub(super) fn select(
         &self,

@@ -192,6 +192,11 @@ impl Table {
         self.sum_up(judges, columns, &feasible)
     }
 
+    /// Whether nothing is in proportion to the greatest: all feasible nodes have the same.
+    pub(super) fn is_flat(&self) -> bool {
+        self.proportional.iter().all(Proportional::is_flat)
+    }
+
     /// Sees to it that scores are in proportion to the greatest of a node in a domain that is not ruled out.
     pub(super) fn settle_greatest(
         &mut self,
@@ -404,15 +409,16 @@ impl Table {
         Ok(true)
     }
 
-    /// Takes a node out of the race, for this cycle.
+    /// Takes a node out of the race, for this cycle and by this rule.
     pub(super) fn disturb(
         &mut self,
         view: &mut View<'_>,
         judges: &[Judge],
         columns: &Columns,
         index: NodeIndex,
+        rule: Rule,
     ) -> Result<(), Refusal> {
-        if view.rules.follow(Rule::Nominated) {
+        if view.rules.follow(rule) {
             self.disturbed.push(index);
             self.add_up_rows(view, judges, columns, &[index])?;
         }

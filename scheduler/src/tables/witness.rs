@@ -80,14 +80,20 @@ impl Witness {
         tables: &Tables,
         profile: ProfileIndex,
     ) {
-        let totals = tables.totals(profile);
-        let table = match &answer.found {
-            Ok(best) => Word::Node(*best, totals.to_vec()),
-            Err(diagnosis) => Word::of_diagnosis(diagnosis),
-        };
         cycle.evaluated.set(Evaluated::default());
         let plain = Word::of_plain_path(cycle);
         self.compare_evaluated(cycle.evaluated.get(), answer);
+        let mut totals = tables.totals(profile).to_vec();
+        if let Word::Node(_, feasible) = &plain
+            && !tables.alone.is_empty()
+        {
+            // Those who are asked about this pod alone need not have been asked about all nodes.
+            totals.retain(|(index, _)| feasible.iter().any(|(node, _)| node == index));
+        }
+        let table = match &answer.found {
+            Ok(best) => Word::Node(*best, totals),
+            Err(diagnosis) => Word::of_diagnosis(diagnosis),
+        };
         self.compared += 1;
         self.without_node += u64::from(answer.found.is_err());
         if table != plain {

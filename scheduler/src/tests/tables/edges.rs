@@ -23,6 +23,8 @@ struct Probe {
     /// What PreFilter prepares, if it takes part: the number of pods on all nodes.
     prepares: bool,
     signs: bool,
+    /// Whether it is to be asked about each pod alone, and if so, whether it says that it never fails.
+    alone: Option<bool>,
     /// Every raw score.
     score: Option<i64>,
 }
@@ -33,7 +35,7 @@ struct Pods(usize);
 
 impl Probe {
     fn new(judge: impl Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync + 'static) -> Self {
-        Self { judge: Box::new(judge), prepares: false, signs: true, score: None }
+        Self { judge: Box::new(judge), prepares: false, signs: true, alone: None, score: None }
     }
 
     /// A bed with three nodes and this plugin beside those in the tree; with tables and without.
@@ -81,6 +83,10 @@ impl FilterPlugin for Probe {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
         (self.judge)(cx, state, node)
     }
+
+    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        self.alone == Some(true)
+    }
 }
 
 impl ScorePlugin for Probe {
@@ -92,6 +98,10 @@ impl ScorePlugin for Probe {
 impl SignPlugin for Probe {
     fn sign(&self, _: &Context<'_>, _: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
         Ok(())
+    }
+
+    fn stands_alone(&self, _: &PodInfo) -> bool {
+        self.alone.is_some()
     }
 }
 
@@ -138,6 +148,46 @@ fn a_plugin_that_does_not_sign_is_asked_each_time() {
     });
     assert_plain(&try_equal_pods(&mut Probe { signs: false, ..probe }.beds()));
     assert_eq!(asked.load(Ordering::Relaxed), 2 * 6 * 3, "two schedulers, six pods, three nodes");
+}
+
+#[test]
+fn a_plugin_that_is_asked_about_each_pod_alone_is_asked_no_more_than_it_takes() {
+    // Beside the scheduler without tables, which asks about three nodes each time.
+    for (never_fails, expected) in [(false, 6 * 3), (true, 6)] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let probe = Probe::new(move |_, _, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Status::success()
+        });
+        let stats = try_equal_pods(&mut Probe { alone: Some(never_fails), ..probe }.beds());
+        assert_eq!((stats.hits, stats.builds, stats.plain), (5, 1, 0));
+        assert_eq!(asked.load(Ordering::Relaxed), 6 * 3 + expected, "never fails: {never_fails}");
+    }
+}
+
+#[test]
+fn a_node_that_is_turned_down_for_one_pod_alone_is_there_for_the_next() {
+    for never_fails in [false, true] {
+        let turn = Arc::new(AtomicUsize::new(0));
+        let now = Arc::clone(&turn);
+        let probe = Probe::new(move |_, _, node| {
+            let its_turn = **node.name() == *format!("n{}", now.load(Ordering::Relaxed) % 4 + 1);
+            if its_turn { Status::success() } else { Status::unschedulable("not its turn") }
+        });
+        let mut beds = Probe { alone: Some(never_fails), ..probe }.beds();
+        for pod in 0..6 {
+            turn.store(pod, Ordering::Relaxed);
+            try_pods(&mut beds, pod, 1);
+        }
+        let nodes = |bed: &Bed| {
+            (0..6).map(|pod| bed.node_of(&format!("p{pod}")).map(str::to_owned)).collect::<Vec<_>>()
+        };
+        let expected = [Some("n1"), Some("n2"), Some("n3"), None, Some("n1"), Some("n2")];
+        assert_eq!(nodes(&beds[0]), expected.map(|node| node.map(str::to_owned)));
+        let stats = beds[0].scheduler.table_stats();
+        assert!(stats.hits >= 4 && stats.builds == 1 && stats.plain > 0, "none is left for one: {stats:?}");
+    }
 }
 
 #[test]

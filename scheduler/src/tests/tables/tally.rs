@@ -26,6 +26,8 @@ pub(super) struct How {
     pub(super) score: Option<Normalize>,
     /// Whether feasible nodes are counted too, per domain.
     pub(super) counts_feasible: bool,
+    /// Whether it only judges pods that have volumes and tolerations, and those each alone.
+    pub(super) is_alone: bool,
 }
 
 /// Counts pods of the app, per domain: it turns nodes down where there are too many, and scores by how many there are.
@@ -52,6 +54,10 @@ fn count(counts: &mut BTreeMap<Arc<str>, i64>, domain: Arc<str>, by: i64) -> i64
 }
 
 impl<const N: usize> Tally<N> {
+    fn judges(&self, pod: &PodInfo) -> bool {
+        !self.0.is_alone || (!pod.spec.volumes.is_empty() && !pod.spec.tolerations.is_empty())
+    }
+
     fn domain(&self, node: &NodeRecord) -> Option<Arc<str>> {
         match self.0.key {
             Some(key) => node.labels.get(key).cloned(),
@@ -135,7 +141,7 @@ impl<const N: usize> PreFilterPlugin for Tally<N> {
             count(&mut counts, domain, pods as i64);
         }
         state.write(Pods::<N>(counts));
-        PreFilter::AllNodes
+        if self.judges(pod) { PreFilter::AllNodes } else { PreFilter::Skip }
     }
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
@@ -170,6 +176,10 @@ impl<const N: usize> FilterPlugin for Tally<N> {
 
     fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         self.scope()
+    }
+
+    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        true
     }
 }
 
@@ -235,8 +245,12 @@ impl<const N: usize> ScorePlugin for Tally<N> {
 
 impl<const N: usize> SignPlugin for Tally<N> {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.labels.get(APP));
+        signer.write(&(pod.labels.get(APP), self.judges(pod)));
         Ok(())
+    }
+
+    fn stands_alone(&self, pod: &PodInfo) -> bool {
+        self.0.is_alone && self.judges(pod)
     }
 }
 

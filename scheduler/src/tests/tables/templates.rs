@@ -81,6 +81,12 @@ fn library(pod: PodBuilder) -> PodBuilder {
     with_volume(pod, disk("library", true))
 }
 
+/// The pod, which tolerates everything.
+fn tolerant(pod: PodBuilder) -> PodBuilder {
+    let (key, value, effect) = ("".into(), "".into(), None);
+    pod.toleration(Toleration { key, operator: TolerationOperator::Exists, value, effect })
+}
+
 /// A pod of a template.
 pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
     let plain = || pod(name).label(APP, ["a", "b", "c"][template % 3]).request("cpu", "500m");
@@ -88,15 +94,11 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
     match template {
         0 => pod(name),
         1 => plain().image("small").image("large"),
+        2 => tolerant(library(plain())),
         3 => plain().request("memory", "1Gi").image("huge"),
         4 => library(plain().host_port(8080)),
         5 => plain().tolerates("dedicated", "x", TaintEffect::NoSchedule),
-        6 => plain().toleration(Toleration {
-            key: "".into(),
-            operator: TolerationOperator::Exists,
-            value: "".into(),
-            effect: None,
-        }),
+        6 => tolerant(plain()),
         7 => plain().node_selector("disk", "ssd"),
         8 => plain().image("small").required_affinity(ZONE, "In", &["z0", "z1"]),
         9 => {
@@ -147,7 +149,7 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
         }
         26 => library(plain()),
         27 => with_volume(plain(), disk("disk", false)),
-        28 => with_volume(plain(), VolumeSource::Claim("claim".into())),
+        28 => tolerant(with_volume(plain(), VolumeSource::Claim("claim".into()))),
         29 => plain().image("small").image("large").image("huge").request("cpu", "3"),
         30 => plain().namespace("other"),
         31 => plain().required_field("metadata.name", "In", &["n1"]),

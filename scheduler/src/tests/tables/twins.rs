@@ -50,8 +50,16 @@ pub(super) struct Twins {
     pub(super) cycles: u64,
 }
 
+const HOW: How =
+    How { name: "", key: Some(ZONE), limit: None, score: None, counts_feasible: false, is_alone: false };
+
+/// The one that judges pods alone.
+fn loner() -> Arc<dyn Plugin> {
+    Arc::new(Tally::<7>(How { name: "Loner", key: Some(HOST), limit: Some(2), is_alone: true, ..HOW }))
+}
+
 fn tallies() -> Vec<Arc<dyn Plugin>> {
-    let how = How { name: "", key: Some(ZONE), limit: None, score: None, counts_feasible: false };
+    let how = HOW;
     vec![
         Arc::new(Tally::<0>(How { name: "FewPerZone", limit: Some(9), ..how })),
         Arc::new(Tally::<1>(How { name: "FewPerHost", key: Some(HOST), limit: Some(5), ..how })),
@@ -80,7 +88,8 @@ fn tallies() -> Vec<Arc<dyn Plugin>> {
 }
 
 fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
-    let more = if setting.with_tallies { tallies() } else { Vec::new() };
+    let mut more = if setting.with_tallies { tallies() } else { Vec::new() };
+    more.push(loner());
     let mut scheduler = Scheduler::new(Options { plain, ..options(all_plugins(more)) }).unwrap();
     scheduler.cache.changes.kept = setting.kept;
     if let Some(tables) = &mut scheduler.tables {
