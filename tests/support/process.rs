@@ -58,10 +58,6 @@ impl Supercargo {
         if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
             command.arg("--secure-port=0");
         }
-        // Many of them run at once on this machine.
-        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
-            command.arg("--secure-port=0");
-        }
         if let Some(config) = config {
             let path = folder.path().join("config.yaml");
             fs::write(&path, config).unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
@@ -20,9 +19,8 @@ use supercargo_controlplane::{ControlPlane, Method, Options, User, assets_or_ski
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Cluster, Https, Identity, eventually};
+use crate::support::{Cluster, Https, Identity, Supercargo, eventually};
 
 use super::PATIENCE;
 
@@ -103,15 +101,41 @@ impl Bed {
     }
 
     pub(super) fn try_serve(&self, user: &str, options: &ServeOptions) -> Result<Served, String> {
-        Served::start(Some(&self.plane.kubeconfig(user).unwrap()), options, None)
+        Served::start(Some(&self.plane.kubeconfig(user).unwrap()), options)
     }
 
-    /// The same with everything logged.
-    pub(super) fn serve_logged(&self, user: &str, options: &ServeOptions) -> (Served, Log) {
-        let log = Log::default();
-        let kubeconfig = self.plane.kubeconfig(user).unwrap();
-        (Served::start(Some(&kubeconfig), options, Some(log.clone())).unwrap(), log)
+    /// Starts a whole scheduler as this user, on a port that was free a moment ago, and waits until it is ready.
+    pub(super) fn process(&self, user: &str) -> (Supercargo, Https) {
+        let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
+        let port = free_port();
+        let port_flag = format!("--secure-port={port}");
+        let folder_flag = format!("--cert-dir={}", folder.display());
+        let args = [port_flag.as_str(), "--bind-address=127.0.0.1", &folder_flag];
+        let supercargo = Supercargo::start(&self.plane.kubeconfig(user).unwrap(), None, &args);
+        let client = ready(port, &folder, || supercargo.log_tail());
+        (supercargo, client)
     }
+
+    pub(super) fn create(&self, object: &Value) {
+        self.cluster.lock().unwrap().create(object);
+    }
+}
+
+/// A port that nobody listens on now.
+pub(super) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A client of a process that makes its certificate in this folder, once it is ready.
+pub(super) fn ready(port: u16, folder: &Path, state: impl Fn() -> String) -> Https {
+    let certificate = || fs::read_to_string(folder.join("kube-scheduler.crt")).ok();
+    let certificate = eventually("it has made a certificate", PATIENCE, certificate, &state);
+    let client = Https::to(port, &certificate, None);
+    let answer = || client.try_send(http::Method::GET, "/readyz", None, "");
+    let is_ready = || answer().ok().filter(|answered| answered.status == 200);
+    eventually("it is ready", PATIENCE, is_ready, || format!("{:?}\n{}", answer(), state()));
+    client
 }
 
 /// Serves beside an API server that is not there. The certificate is read once, and then its folder goes.
@@ -119,7 +143,7 @@ pub(super) fn serve_nowhere() -> Served {
     let folder = tempfile::tempdir().unwrap();
     let mut options = ServeOptions::in_folder(folder.path());
     options.authentication.skip_lookup = true;
-    Served::start(None, &options, None).unwrap()
+    Served::start(None, &options).unwrap()
 }
 
 /// How to serve.
@@ -150,12 +174,11 @@ pub(super) struct Served {
 }
 
 impl Served {
-    fn start(kubeconfig: Option<&Path>, options: &ServeOptions, log: Option<Log>) -> Result<Self, String> {
+    fn start(kubeconfig: Option<&Path>, options: &ServeOptions) -> Result<Self, String> {
         let stop = CancellationToken::new();
         let (kubeconfig, options, stopped) = (kubeconfig.map(Path::to_owned), options.clone(), stop.clone());
         let (started, start) = mpsc::channel();
         let folder = options.serving.cert_dir.clone().unwrap();
-        // One thread does everything, so that its log is all there is to log.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let serve = runtime.block_on(async {
@@ -178,10 +201,6 @@ impl Served {
                 Err(error) => return started.send(Err(error.to_string())).unwrap(),
             };
             started.send(Ok(server.local_addr().port())).unwrap();
-            let _logged = log.map(|log| {
-                let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-                tracing::subscriber::set_default(all.with_writer(log).finish())
-            });
             runtime.block_on(server.serve(endpoints(), stopped));
         });
         let port = start.recv().unwrap()?;
@@ -220,34 +239,6 @@ fn endpoints() -> Endpoints {
         debug: BTreeMap::from([("/debug/cache", Arc::new(|| async { json!({}) }.boxed()) as _)]),
         log_level: None,
         emulated_version: "1.36".to_owned(),
-    }
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
     }
 }
 

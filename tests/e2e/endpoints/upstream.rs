@@ -1,21 +1,16 @@
 //! kube-scheduler answers alike.
 
-use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
-
-use http::Method;
 use serde_json::{Value, json};
 use supercargo_controlplane::{Handle, SchedulerOptions};
 
-use super::PATIENCE;
-use super::bed::{Bed, bed_or_skip};
-use crate::support::{Answered, Https, eventually};
+use super::bed::{Bed, bed_or_skip, free_port, ready};
+use crate::support::{Answered, Https};
 
 /// Starts kube-scheduler with its endpoints on a port that was free a moment ago.
 fn kube_scheduler(bed: &Bed) -> (Https, Handle) {
     let folder = tempfile::tempdir_in(bed.folder.path()).unwrap().keep();
     let kubeconfig = bed.plane.kubeconfig("system:kube-scheduler").unwrap();
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let extra_args = vec![
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
@@ -29,30 +24,21 @@ fn kube_scheduler(bed: &Bed) -> (Https, Handle) {
         ..SchedulerOptions::default()
     };
     let handle = bed.plane.start_kube_scheduler(&options).unwrap();
-    let certificate = || fs::read_to_string(folder.join("kube-scheduler.crt")).ok();
-    let certificate = eventually("it has made a certificate", PATIENCE, certificate, String::new);
-    // The leaf is the first; the one who has signed it comes after it.
-    let client = Https::to(port, &certificate, None);
-    let ready =
-        || client.try_send(Method::GET, "/readyz", None, "").ok().filter(|answered| answered.status == 200);
-    let state = || format!("{:?}", client.try_send(Method::GET, "/readyz", None, ""));
-    eventually("it is ready", PATIENCE, ready, state);
+    let client = ready(port, &folder, String::new);
     (client, handle)
 }
 
 /// What of an answer must be the same.
-fn told(answered: &Answered) -> (u16, &str, &str, &str, Value) {
+fn told(answered: &Answered) -> (u16, &str, &str, Value) {
     let body = serde_json::from_str(&answered.body).unwrap_or_else(|_| json!(answered.body));
-    let header = |name| answered.header(name);
-    (answered.status, header("content-type"), header("cache-control"), header("x-content-type-options"), body)
+    (answered.status, answered.header("content-type"), answered.header("cache-control"), body)
 }
 
 #[test]
 fn kube_scheduler_gives_the_same_answers() {
     let Some(bed) = bed_or_skip() else { return };
     let (theirs, _running) = kube_scheduler(&bed);
-    let server = bed.serve("supercargo", &bed.options());
-    let ours = server.client(None);
+    let (_supercargo, ours) = bed.process("supercargo");
     let (reader, stranger) = (bed.account("compared-reader"), bed.account("compared-stranger"));
     bed.allow("compared-reader", &json!([{"nonResourceURLs": ["*"], "verbs": ["get"]}]));
 
