@@ -292,7 +292,7 @@ impl Scheduler {
         for Named { name, plugin } in self.profiles.get(queued.profile).reserve.iter().rev() {
             let call = || plugin.unreserve(&cx, state, &queued.pod, node);
             let done = contained("Unreserve", name, || {
-                laps.plugin(Point::Unreserve, name, call, |()| Code::Success)
+                laps.plugin(Point::Unreserve, name, call, |()| Code::Success);
             });
             if let Err(panic) = done {
                 self.observer.observe(Observation::Anomaly(&panic));

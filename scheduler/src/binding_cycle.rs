@@ -76,7 +76,7 @@ impl Scheduler {
                 }
             }
         }
-        laps.point(Point::PreBindPreFlight, Code::Success);
+        laps.point(Point::PreBindPreFlight, if groups.is_empty() { Code::Skip } else { Code::Success });
         Ok((groups, cx.take_commands()))
     }
 

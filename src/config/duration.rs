@@ -37,7 +37,7 @@ pub(crate) fn format(length: Duration) -> String {
         // Fewer than ten digits, all of which a float has.
         return match length.subsec_nanos() {
             ..1_000 => format!("{nanoseconds}ns"),
-            ..1_000_000 => format!("{}µs", nanoseconds / 1e3),
+            1_000..1_000_000 => format!("{}µs", nanoseconds / 1e3),
             _ => format!("{}ms", nanoseconds / 1e6),
         };
     }

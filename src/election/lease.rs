@@ -50,6 +50,7 @@ pub(super) struct Record {
 pub(super) struct Lease(Value);
 
 impl Lease {
+    #[cfg(test)]
     pub(super) fn from_object(object: Value) -> Self {
         Self(object)
     }

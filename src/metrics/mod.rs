@@ -97,13 +97,16 @@ impl Metrics {
     }
 
     /// What `/metrics/resources` serves; empty before there is an informer. Reads the informer's store, not the scheduler.
-    pub fn resources(&self) -> String {
+    pub async fn resources(&self) -> String {
         let sources = self.sources.lock().clone();
-        let mut text = Text::default();
-        if let Some(pods) = sources.and_then(|sources| sources.pods()) {
+        let Some(pods) = sources.and_then(|sources| sources.pods()) else { return String::new() };
+        let write = move || {
+            let mut text = Text::default();
             resources::write(&mut text, pods.iter().map(|pod| &**pod));
-        }
-        text.finish()
+            text.finish()
+        };
+        // With many pods this takes a while, during which others are to be served. It fails only where it panics.
+        tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
 
     fn write_features(&self, text: &mut Text) {

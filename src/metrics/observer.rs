@@ -264,7 +264,7 @@ impl Observer for MetricsObserver {
                 self.extension_point(*profile, *point, *status, *took);
             }
             Observation::Plugin { plugin, point, status, took } => {
-                self.plugin(plugin, *point, *status, *took)
+                self.plugin(plugin, *point, *status, *took);
             }
             Observation::PluginFailed { plugin, point } => self.plugin_failed(plugin, *point),
             Observation::Evaluated { profile, plugins } => {
@@ -272,10 +272,10 @@ impl Observer for MetricsObserver {
                     profile.evaluated(*plugins);
                 }
             }
-            Observation::Hint { plugin, event, hint, took } => self.hint(plugin, event, *hint, *took),
+            Observation::Hint { plugin, event, hint, took } => self.hint(plugin, event, hint, *took),
             Observation::Handled { event, took } => self.handled(event, *took),
             Observation::PermitWaited { result, waited } => {
-                self.series.permit_wait.with(&[result]).took(*waited)
+                self.series.permit_wait.with(&[result]).took(*waited);
             }
             Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
             Observation::Preempted { failed, took } => self.preempted(*failed, *took),

@@ -142,7 +142,7 @@ async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config);
     let text = metrics.encode().await;
-    assert!(!text.contains("leader_election_master_status") && metrics.resources().is_empty());
+    assert!(!text.contains("leader_election_master_status") && metrics.resources().await.is_empty());
     assert_lines(&text, &["supercargo_config_generation 1", "supercargo_config_reload_failures_total 0"]);
     metrics.leads("supercargo", false);
     metrics.config_reloaded();

@@ -17,16 +17,16 @@ pub(crate) trait Value: Default + Send + Sync {
 
 /// A number that only rises.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// One more.
-    pub fn increment(&self) {
+    pub(crate) fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many there were.
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -43,16 +43,16 @@ impl Value for Counter {
 
 /// A number that rises and falls.
 #[derive(Debug, Default)]
-pub struct Gauge(AtomicU64);
+pub(crate) struct Gauge(AtomicU64);
 
 impl Gauge {
     /// It is this now.
-    pub fn set(&self, value: f64) {
+    pub(crate) fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
     /// What it is.
-    pub fn get(&self) -> f64 {
+    pub(crate) fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 }
@@ -69,7 +69,7 @@ impl Value for Gauge {
 
 /// How many numbers fell into each of some ranges.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     bounds: Box<[f64]>,
     /// Those in a range and no lower one; the last is above all bounds.
     counts: Box<[AtomicU64]>,
@@ -84,7 +84,7 @@ impl Histogram {
     }
 
     /// One more number.
-    pub fn observe(&self, value: f64) {
+    pub(crate) fn observe(&self, value: f64) {
         let range = self.bounds.partition_point(|bound| *bound < value);
         self.counts[range].fetch_add(1, Ordering::Relaxed);
         // Nearly always one thread writes, and the first try succeeds.
@@ -93,7 +93,7 @@ impl Histogram {
     }
 
     /// One more duration, in seconds.
-    pub fn took(&self, duration: Duration) {
+    pub(crate) fn took(&self, duration: Duration) {
         self.observe(duration.as_secs_f64());
     }
 }

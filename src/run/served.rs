@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use futures::future::ready;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -53,7 +52,14 @@ impl Facts {
             resource_metrics: Arc::new(move || {
                 let (metrics, leadership) = &resources;
                 let leads = leadership.as_ref().is_none_or(|leadership| leadership.borrow().is_leader);
-                ready(if leads { metrics.resources() } else { String::new() }).boxed()
+                let metrics = leads.then(|| Arc::clone(metrics));
+                async move {
+                    match metrics {
+                        Some(metrics) => metrics.resources().await,
+                        None => String::new(),
+                    }
+                }
+                .boxed()
             }),
             configz: Arc::new(move || of_configz.borrow().config.to_value()),
             emulated_version: flags.features.emulated_version.to_string(),

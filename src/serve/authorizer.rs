@@ -78,6 +78,11 @@ fn verdict(review: &Value) -> Verdict {
     Verdict { is_allowed: status["allowed"] == true && status["denied"] != true, reason }
 }
 
+/// A path without the first `/`.
+fn from_root(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path)
+}
+
 /// Paths, and beginnings of paths, that everybody may ask for.
 #[derive(Debug, Default)]
 struct OpenPaths {
@@ -89,7 +94,7 @@ impl OpenPaths {
     /// A path that ends in `*` stands for all that begin so. The first `/` may be left out.
     fn new(given: &[String]) -> Self {
         let mut open = Self::default();
-        for path in given.iter().map(|path| path.trim_start_matches('/')) {
+        for path in given.iter().map(|path| from_root(path)) {
             match path.strip_suffix('*') {
                 Some(beginning) => open.beginnings.push(beginning.to_owned()),
                 None => open.paths.push(path.to_owned()),
@@ -99,7 +104,7 @@ impl OpenPaths {
     }
 
     fn contains(&self, path: &str) -> bool {
-        let path = path.trim_start_matches('/');
+        let path = from_root(path);
         self.paths.iter().any(|open| open == path)
             || self.beginnings.iter().any(|open| path.starts_with(open.as_str()))
     }
@@ -129,6 +134,7 @@ mod tests {
             ("/livez/ping", true),
             ("/", true),
             ("/metrics", false),
+            ("//healthz", false),
         ] {
             assert_eq!(open.contains(path), expected, "{path}");
         }

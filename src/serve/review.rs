@@ -55,10 +55,12 @@ impl Reviewer {
 
     /// What the server says of a review that it is sent.
     pub(super) async fn review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
-        self.call(Call { method: Method::POST, path, content_type: JSON, body: review }).await
+        let result = self.call(Call { method: Method::POST, path, content_type: JSON, body: review }).await;
+        self.tell(result.as_ref().err());
+        result
     }
 
-    /// What is at this path.
+    /// What is at this path. What goes wrong is for whoever asks to say.
     pub(super) async fn read(&self, path: &str) -> Result<Value, ReviewError> {
         self.call(Call { method: Method::GET, path, content_type: JSON, body: &Value::Null }).await
     }
@@ -69,12 +71,10 @@ impl Reviewer {
             let _place = self.places.acquire().await;
             self.api.call(call).await
         };
-        let result = match timeout(TIMEOUT, asked).await {
+        match timeout(TIMEOUT, asked).await {
             Ok(answer) => answer.map_err(ReviewError::from),
             Err(_) => Err(ReviewError::Late),
-        };
-        self.tell(result.as_ref().err());
-        result
+        }
     }
 
     /// Logs where an outage begins and where it ends, and nothing in between.

@@ -1,5 +1,7 @@
 //! Configurations and flags, as the program has them: what it prints, writes and refuses.
 
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
 mod upstream;
 
 use std::fs;

@@ -111,7 +111,7 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
     churn.tidy(TIDYING).await;
     let base = subject.at_rest(&churn).await;
     say(TEST, began, &format!("in the beginning: {base}"));
-    live(&subject, &mut churn, &mut trouble, duration - duration / 5, began).await;
+    live(&subject, &mut churn, &mut trouble, duration / 5 * 4, began).await;
     churn.tidy(TIDYING).await;
     say(TEST, began, &format!("{churn}; {trouble}; now {}", subject.gauges.read().await));
 

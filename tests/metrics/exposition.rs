@@ -53,7 +53,7 @@ impl Exposition {
                     "HELP" => {}
                     "TYPE" => {
                         assert!(family.kind.is_empty() && family.samples.is_empty(), "{line}");
-                        family.kind = rest.unwrap().to_owned();
+                        rest.unwrap().clone_into(&mut family.kind);
                     }
                     _ => panic!("what is {line:?}?"),
                 }
@@ -61,8 +61,10 @@ impl Exposition {
             }
             let sample = sample(line);
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| sample.name.strip_suffix(end));
-            let is_histogram = |name: &&str| families.get(*name).is_some_and(|it| it.kind == "histogram");
-            let name = base.filter(is_histogram).unwrap_or(&sample.name).to_owned();
+            let has_parts = |name: &&str| {
+                families.get(*name).is_some_and(|it| ["histogram", "summary"].contains(&&*it.kind))
+            };
+            let name = base.filter(has_parts).unwrap_or(&sample.name).to_owned();
             let family = families.get_mut(&name).unwrap_or_else(|| panic!("of which family is {line:?}?"));
             family.samples.push(sample);
         }

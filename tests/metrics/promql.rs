@@ -46,7 +46,7 @@ pub(super) fn read(expression: &str) -> (Vec<Selector>, BTreeSet<String>) {
     let (mut selectors, mut grouped) = (Vec::new(), BTreeSet::new());
     let mut rest = expression;
     while let Some(begins) =
-        rest.find(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '"' || c == '[' || c == '$')
+        rest.find(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '"' || c == '[' || c == '$')
     {
         rest = &rest[begins..];
         if let Some(quoted) = rest.strip_prefix('"') {
@@ -69,7 +69,7 @@ pub(super) fn read(expression: &str) -> (Vec<Selector>, BTreeSet<String>) {
                 );
                 rest = after;
             }
-        } else if !WORDS.contains(&word) {
+        } else if !word.starts_with(|c: char| c.is_ascii_digit()) && !WORDS.contains(&word) {
             let mut labels = BTreeSet::new();
             if let Some((matchers, after)) = after.strip_prefix('{').and_then(|it| it.split_once('}')) {
                 let label =

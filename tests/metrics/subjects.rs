@@ -104,7 +104,7 @@ impl Ours {
 
     /// What each pod asks for.
     pub(super) fn resources(&self) -> Exposition {
-        Exposition::parse(&self.metrics.resources())
+        Exposition::parse(&self.runtime.block_on(self.metrics.resources()))
     }
 }
 

@@ -41,7 +41,7 @@ fn render(release: &str, values: &Value) -> Option<Result<Objects, String>> {
     let templates = answer["templates"].as_object().unwrap();
     let objects = templates
         .iter()
-        .filter(|(path, _)| path.ends_with(".yaml"))
+        .filter(|(path, _)| Path::new(path).extension().is_some_and(|it| it == "yaml"))
         .flat_map(|(_, rendered)| manifests::documents_of(text(rendered)))
         .filter(|document| !document.is_null());
     Some(Ok(by_name(objects)))

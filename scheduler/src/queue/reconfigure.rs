@@ -22,6 +22,8 @@ impl SchedulingQueue {
                 Some((self.take(uid)?, is_active))
             })
             .collect();
+        // Everything has been taken out, and what was counted of the old profiles with it.
+        self.rejected.clear();
         waiting.sort_by_key(|(entry, _)| entry.sequence);
         self.options = options;
         self.sort = Arc::new(GuardedSort::new(cx.profiles.queue_sort()));

@@ -236,9 +236,8 @@ fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, watches: bool) -
     let rest = plugins.iter().filter(|plugin| !is_last(plugin.name));
     for Named { name, plugin } in first.chain(rest) {
         let call = || plugin.pre_enqueue(&cx.for_plugins(), &entry.pod).code();
-        let answer = contained("PreEnqueue", name, || match watches {
-            true => timed(cx.observer, Point::PreEnqueue, name, call, |code| *code),
-            false => call(),
+        let answer = contained("PreEnqueue", name, || {
+            if watches { timed(cx.observer, Point::PreEnqueue, name, call, |code| *code) } else { call() }
         });
         let code = answer.unwrap_or_else(|panic| {
             cx.panic = Some(panic);

@@ -92,6 +92,8 @@ struct FitArgs {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Strategy {
+    #[serde(default, rename = "type")]
+    _type: Option<String>,
     resources: Vec<Weighted>,
 }
 

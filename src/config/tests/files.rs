@@ -48,6 +48,7 @@ fn configurations(text: &str) -> impl Iterator<Item = String> {
                 || (line.len() >= indent && line[..indent].trim().is_empty() && !line.starts_with("```"))
         };
         let block = lines[start..].iter().take_while(belongs);
-        block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect()
+        let lines: Vec<&str> = block.map(|line| line.get(indent..).unwrap_or_default()).collect();
+        lines.join("\n") + "\n"
     })
 }

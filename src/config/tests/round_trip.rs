@@ -174,7 +174,7 @@ proptest! {
 #[test]
 fn yaml_looks_as_people_write_it() {
     let tree = json!({
-        "a": [{"name": "x", "list": ["y", ["z"]]}, {}],
+        "a": [{"name": "one", "list": ["two", ["three"]]}, {}],
         "b": {"c": {"time": "15s", "path": "/etc/x.yaml", "odd": "no", "octal": "010", "number": 1.5}},
         "empty": [],
         "quoted": "a: \"b\"\n\u{e9}",
@@ -182,9 +182,9 @@ fn yaml_looks_as_people_write_it() {
     let expected = "\
 a:
 - list:
-  - y
-  - - z
-  name: x
+  - two
+  - - three
+  name: one
 - {}
 b:
   c:

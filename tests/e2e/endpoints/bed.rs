@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 
 use futures::FutureExt as _;
@@ -38,11 +38,14 @@ pub(super) struct Bed {
     pub(super) folder: TempDir,
 }
 
-/// The control plane, or `None` where there can be none.
-pub(super) fn bed_or_skip() -> Option<&'static Bed> {
-    static BED: OnceLock<Bed> = OnceLock::new();
+/// The control plane, or `None` where there can be none. It ends with the last test that has it.
+pub(super) fn bed_or_skip() -> Option<Arc<Bed>> {
+    static BED: Mutex<Weak<Bed>> = Mutex::new(Weak::new());
     assets_or_skip()?;
-    Some(BED.get_or_init(Bed::start))
+    let mut shared = BED.lock().unwrap_or_else(PoisonError::into_inner);
+    let bed = shared.upgrade().unwrap_or_else(|| Arc::new(Bed::start()));
+    *shared = Arc::downgrade(&bed);
+    Some(bed)
 }
 
 impl Bed {
@@ -111,7 +114,7 @@ impl Bed {
     }
 }
 
-/// Serves beside an API server that is not there.
+/// Serves beside an API server that is not there. The certificate is read once, and then its folder goes.
 pub(super) fn serve_nowhere() -> Served {
     let folder = tempfile::tempdir().unwrap();
     let mut options = ServeOptions::in_folder(folder.path());

@@ -144,10 +144,10 @@ impl Churn {
             self.simulate(index, &json!("not-ready")).await;
             self.ill.push_back((now, index));
         }
-        if self.ill.front().is_some_and(|(since, _)| now - *since > Duration::from_secs(4)) {
-            if let Some((_, index)) = self.ill.pop_front() {
-                self.simulate(index, &Value::Null).await;
-            }
+        if self.ill.front().is_some_and(|(since, _)| now - *since > Duration::from_secs(4))
+            && let Some((_, index)) = self.ill.pop_front()
+        {
+            self.simulate(index, &Value::Null).await;
         }
         if self.beats.is_multiple_of(24) {
             self.removals += 1;
@@ -155,11 +155,11 @@ impl Churn {
             insist(&self.client, "DELETE", &format!("{NODES_PATH}/node-{index}"), None).await;
             self.gone.push_back((now, index));
         }
-        if self.gone.front().is_some_and(|(since, _)| now - *since > Duration::from_secs(3)) {
-            if let Some((_, index)) = self.gone.pop_front() {
-                let node = node_of_number(index, self.removals);
-                insist(&self.client, "POST", NODES_PATH, Some(&node)).await;
-            }
+        if self.gone.front().is_some_and(|(since, _)| now - *since > Duration::from_secs(3))
+            && let Some((_, index)) = self.gone.pop_front()
+        {
+            let node = node_of_number(index, self.removals);
+            insist(&self.client, "POST", NODES_PATH, Some(&node)).await;
         }
     }
 

@@ -16,7 +16,7 @@ use crate::support::{Cluster, amount_of, eventually, name_of, node_of, say};
 /// what is bound to a node that is gone is collected after another.
 pub(super) const PATIENCE: Duration = Duration::from_mins(3);
 /// How long the end of a namespace may take, with all that is in it.
-const TIDYING: Duration = Duration::from_secs(60);
+const TIDYING: Duration = Duration::from_mins(1);
 /// The label of a scenario's nodes, and the taint that keeps others away: its value is the namespace.
 pub(super) const LABEL: &str = "supercargo.dev/e2e";
 
