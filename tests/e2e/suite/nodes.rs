@@ -140,8 +140,11 @@ fn what_was_on_a_machine_that_has_stopped_runs_elsewhere_and_its_pods_go_with_it
     scenario.eventually("the node is unreachable", || {
         scenario.taints(lost).contains(&"node.kubernetes.io/unreachable:NoExecute".to_owned()).then_some(())
     });
-    let pods = scenario.await_running("web", 6);
-    assert!(pods.iter().all(|pod| node_of(pod) != Some(lost)));
+    scenario.eventually("all of them run elsewhere", || {
+        let pods = scenario.pods_of("web");
+        let is_elsewhere = |pod: &Value| node_of(pod) != Some(lost) && phase(pod) == "Running";
+        (pods.len() == 6 && pods.iter().all(is_elsewhere)).then_some(())
+    });
     // Nobody can say that they have ended, and nobody takes their place on that node.
     let left = |what: &str, count: usize| {
         let there = || {
