@@ -18,7 +18,6 @@ pub fn scheduler_options(config: &Config) -> Options {
             backoff: Backoff { initial: config.pod_initial_backoff, max: config.pod_max_backoff },
             max_in_unschedulable: config.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff: config.features.enabled(Feature::SchedulerPopFromBackoffQ),
-            ..QueueOptions::default()
         },
         features: config.features.clone(),
         ..Options::default()

@@ -207,11 +207,14 @@ mod tests {
             let period = Duration::from_millis(5);
             let reload = Reload { path, load, period, mailbox: mailbox.clone(), generations: sender };
             let follower = tokio::spawn(async move {
-                let watch = |kinds| std::future::ready(drop(told.send(kinds)));
+                let watch = |kinds| {
+                    let _ = told.send(kinds);
+                    std::future::ready(())
+                };
                 reload.follow(read, watched, watch).await;
             });
-            let _stop = StopOnDrop(mailbox.clone());
-            Self { file, generations, mailbox, watched: of_watched, follower, _stop }
+            let watched = of_watched;
+            Self { _stop: StopOnDrop(mailbox.clone()), file, generations, mailbox, watched, follower }
         }
 
         /// The file says something else; returns what comes of it.

@@ -41,7 +41,7 @@ impl Candidacy {
             begin.cancel();
             if leadership.wait_for(|leadership| leadership.is_leader).await.is_err() {
                 // It has ended, and whoever waits for that hears of it.
-                pending().await
+                pending::<()>().await;
             }
         }
     }

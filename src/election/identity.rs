@@ -67,6 +67,6 @@ mod tests {
         let waits: Vec<Duration> = (0..1000).map(|_| jittered(period)).collect();
         assert!(waits.iter().all(|wait| (period..=period.mul_f64(2.2)).contains(wait)), "{waits:?}");
         let (least, most) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
-        assert!(*most - *least > period, "{least:?} to {most:?}");
+        assert!(most.saturating_sub(*least) > period, "{least:?} to {most:?}");
     }
 }

@@ -329,7 +329,7 @@ async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
     {
         return;
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Resolves when the lease is lost, if ever.

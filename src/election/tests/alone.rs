@@ -83,7 +83,7 @@ async fn a_server_that_is_away_for_a_while_is_waited_for() {
     sleep(RETRY_PERIOD * 5 / 2).await;
     leader.way.close(true);
     // Its last renewal was a second ago.
-    sleep(HOLD - Duration::from_secs(4)).await;
+    sleep(HOLD.saturating_sub(Duration::from_secs(4))).await;
     leader.way.close(false);
     sleep(LEASE_DURATION * 4).await;
     assert!(leader.leads() && leader.fence.is_open());
@@ -97,9 +97,9 @@ async fn a_server_that_is_away_for_too_long_ends_the_leaders_time_before_others_
         let leader = leader(&server).await;
         sleep(RETRY_PERIOD * 5 / 2).await;
         if hangs {
-            leader.way.hang()
+            leader.way.hang();
         } else {
-            leader.way.close(true)
+            leader.way.close(true);
         }
         let end = last_renewal(&leader.leadership.borrow()) + HOLD;
         let loss = leader.task.await.unwrap().unwrap();
@@ -183,7 +183,7 @@ async fn a_leader_that_slept_through_its_time_sends_nothing_and_knows_that_it_ha
         sleep(RETRY_PERIOD / 2).await;
         leader.sleep(nap);
         leader.way.take_requests();
-        sleep(nap - Duration::from_millis(1)).await;
+        sleep(nap.saturating_sub(Duration::from_millis(1))).await;
         // While it still sleeps: whatever in it wakes before the elector does is stopped.
         assert!(!leader.fence.is_open());
         let loss = leader.task.await.unwrap().unwrap();
@@ -193,7 +193,7 @@ async fn a_leader_that_slept_through_its_time_sends_nothing_and_knows_that_it_ha
     // One that did not sleep for so long goes on.
     let server = ApiServer::default();
     let leader = leader(&server).await;
-    leader.sleep(HOLD - Duration::from_secs(1));
+    leader.sleep(HOLD.saturating_sub(Duration::from_secs(1)));
     sleep(LEASE_DURATION * 2).await;
     assert!(leader.leads() && leader.fence.is_open());
 }

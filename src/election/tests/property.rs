@@ -113,7 +113,7 @@ async fn play(history: Vec<(Duration, usize, Trouble)>, hears_bell: bool) {
             Trouble::Dies => std::mem::replace(&mut candidates[who], new()).task.abort(),
             Trouble::Resigns => std::mem::replace(&mut candidates[who], new()).begin_to_resign(),
         }
-        restart(&mut candidates, &new);
+        restart(&mut candidates, new);
     }
     for candidate in &candidates {
         candidate.way.end_trouble();
@@ -123,7 +123,7 @@ async fn play(history: Vec<(Duration, usize, Trouble)>, hears_bell: bool) {
     while !candidates.iter().any(|candidate| candidate.leads() && candidate.fence.is_open()) {
         assert!(calm.elapsed() < Duration::from_secs(30), "nobody leads");
         sleep(LOOK).await;
-        restart(&mut candidates, &new);
+        restart(&mut candidates, new);
     }
     watchman.has_seen_nothing();
 }
