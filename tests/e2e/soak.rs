@@ -137,8 +137,11 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
     say(TEST, began, &format!("in the end: {end}"));
     assert_eq!(surplus(&base, &end, to_the_end), Vec::<String>::new(), "{}", subject.supercargo.log_tail());
     assert!(subject.supercargo.is_running());
+    // It compares what it knows with what its informers hold, and says what differs before it dumps.
+    subject.supercargo.signal("USR2");
+    block_in_place(|| subject.supercargo.wait_for_log("Dump of scheduling queue"));
     let log = subject.supercargo.log();
-    for word in ["panicked", "mismatch", "inconsisten", "ERROR"] {
+    for word in ["panicked", "Cache mismatch", " ERROR "] {
         let line = log.lines().find(|line| line.contains(word));
         assert_eq!(line, None, "the log has a line with \"{word}\"");
     }
