@@ -74,13 +74,13 @@ fn leader_election(election: &LeaderElectionConfig) -> Value {
 
 fn client_connection(connection: &ClientConnection) -> Value {
     let accepted: Vec<&str> = connection.accept_content_types.iter().copied().map(MediaType::name).collect();
-    // As short as it can be said, not with the digits that 32 bits add to it.
-    let qps = connection.qps.and_then(|qps| qps.to_string().parse::<f64>().ok());
+    // As short as it can be said: `50`, and without the digits that 32 bits add to a fraction.
+    let qps = connection.qps.and_then(|qps| serde_json::from_str(&qps.to_string()).ok());
     json!({
         "kubeconfig": connection.kubeconfig.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         "acceptContentTypes": accepted.join(","),
         "contentType": connection.content_type.name(),
-        "qps": qps.unwrap_or(0.0),
+        "qps": qps.unwrap_or(Value::from(0)),
         "burst": connection.burst.unwrap_or(0),
     })
 }
@@ -104,10 +104,7 @@ fn profile(profile: &ProfileConfig, features: &Features) -> Value {
 }
 
 fn set(set: &FileSet) -> Value {
-    let enabled = set.enabled.iter().map(|plugin| match plugin.weight {
-        0 => json!({ "name": plugin.name }),
-        weight => json!({ "name": plugin.name, "weight": weight }),
-    });
+    let enabled = set.enabled.iter().map(|plugin| json!({ "name": plugin.name, "weight": plugin.weight }));
     let disabled = set.disabled.iter().map(|name| json!({ "name": name }));
     let mut all = Map::new();
     insert(&mut all, "enabled", enabled.collect());

@@ -118,8 +118,12 @@ fn without_deviations(mut upstream: Value, here: &mut Value, text: &str) -> Valu
         upstream["leaderElection"]["resourceName"] = "supercargo".into();
     }
     if !is_set("qps") {
-        upstream["clientConnection"]["qps"] = 0.0.into();
+        upstream["clientConnection"]["qps"] = 0.into();
         upstream["clientConnection"]["burst"] = 0.into();
+    }
+    // What is false it does not write.
+    if !is_set("delayCacheUntilActive") {
+        upstream["delayCacheUntilActive"] = false.into();
     }
     for profile in upstream["profiles"].as_array_mut().into_iter().flatten() {
         if profile["schedulerName"] == "default-scheduler" {
