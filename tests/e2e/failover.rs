@@ -16,8 +16,8 @@ const ON_A_NODE: usize = 40;
 /// How many bindings may be under way when a scheduler is killed.
 const IN_FLIGHT: usize = 128;
 
-const LEASE_DURATION: Duration = Duration::from_secs(8);
-const RENEW_DEADLINE: Duration = Duration::from_secs(6);
+/// The defaults.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 /// The users of the first scheduler and of the second, so that the audit log tells them apart.
@@ -27,13 +27,6 @@ const WITHIN: Duration = Duration::from_mins(2);
 /// One of several, which takes some twenty seconds for all pods.
 fn candidate_config() -> String {
     let mut config: Value = serde_json::from_str(&config(&["supercargo"])).unwrap();
-    let seconds = |duration: Duration| format!("{}s", duration.as_secs());
-    config["leaderElection"] = json!({
-        "leaderElect": true,
-        "leaseDuration": seconds(LEASE_DURATION),
-        "renewDeadline": seconds(RENEW_DEADLINE),
-        "retryPeriod": seconds(RETRY_PERIOD),
-    });
     config["clientConnection"] = json!({"qps": 100, "burst": 50});
     config.to_string()
 }
