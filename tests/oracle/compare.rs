@@ -110,15 +110,19 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
         let (theirs, ours) = aligned(theirs, ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
-        let mut ends = false;
+        let (mut ends, mut is_covered) = (false, false);
         found.retain(|difference| {
             let excuse = meant.excuse(difference);
             if let Some(entry) = excuse {
                 comparison.used.insert(entry);
                 ends |= meant.0[entry].ends;
+                is_covered |= meant.0[entry].covers_step;
             }
             excuse.is_none()
         });
+        if is_covered {
+            found.clear();
+        }
         if !found.is_empty() || ends {
             comparison.found = found;
             return comparison;
@@ -236,6 +240,9 @@ struct Entry {
     /// Whether everything that follows is different, so that there is nothing more to compare.
     #[serde(default)]
     ends: bool,
+    /// Whether whatever else differs in that step comes of it.
+    #[serde(default)]
+    covers_step: bool,
     reason: String,
 }
 
@@ -346,7 +353,11 @@ mod tests {
         let elsewhere = "{scenario: t, path: pods.*.place, reason: because}";
         assert_eq!(found(&[answer()], &[other.clone()], elsewhere), ["pods.a/b.place"]);
         let last = "{scenario: s, path: pods.*.place, ends: true, reason: because}";
-        assert!(found(&upstream, &[other, Answer::default()], last).is_empty());
+        assert!(found(&upstream, &[other.clone(), Answer::default()], last).is_empty());
+        other.pods.get_mut("a/b").unwrap().attempts += 1;
+        assert_eq!(found(&[answer()], &[other.clone()], excused), ["pods.a/b.attempts"]);
+        let whole = "{scenario: s, path: pods.*.place, covers_step: true, reason: because}";
+        assert!(found(&[answer()], &[other], whole).is_empty());
     }
 
     #[test]
