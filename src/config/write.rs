@@ -105,7 +105,8 @@ fn profile(profile: &ProfileConfig, features: &Features) -> Value {
 
 fn set(set: &FileSet) -> Value {
     let enabled = set.enabled.iter().map(|plugin| json!({ "name": plugin.name, "weight": plugin.weight }));
-    let disabled = set.disabled.iter().map(|name| json!({ "name": name }));
+    // Upstream writes the weight of what is disabled, too.
+    let disabled = set.disabled.iter().map(|name| json!({ "name": name, "weight": 0 }));
     let mut all = Map::new();
     insert(&mut all, "enabled", enabled.collect());
     insert(&mut all, "disabled", disabled.collect());

@@ -65,7 +65,7 @@ fn the_lead_goes_from_kube_scheduler_to_supercargo_and_back_and_each_places_the_
     pods.push(placed(&cluster, "between"));
 
     let upstream = start_upstream();
-    let stands_by = || upstream.log().contains("attempting to acquire leader lease").then_some(());
+    let stands_by = || upstream.log().contains("ttempting to acquire leader lease").then_some(());
     eventually("kube-scheduler is back", PATIENCE, stands_by, || upstream.log());
     assert_eq!(text(&cluster.get(LEASE)["spec"]["holderIdentity"]), second);
     supercargo.terminate();

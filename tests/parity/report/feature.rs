@@ -115,6 +115,20 @@ pub(super) const FEATURES: &[Feature] = &[
         sections: &["Configuration and process"],
         words: &[],
     },
+    Feature {
+        title: "Leader election",
+        groups: &[],
+        tests: &["tests/e2e/failover.rs", "src/election/tests/property.rs"],
+        sections: &["Leader election"],
+        words: &[],
+    },
+    Feature {
+        title: "Endpoints and metrics",
+        groups: &[],
+        tests: &["tests/e2e/endpoints/upstream.rs", "tests/metrics/upstream.rs"],
+        sections: &["Endpoints"],
+        words: &[],
+    },
     Feature { title: "Informers", groups: &[], tests: &[], sections: &["Informers"], words: &[] },
     Feature {
         title: "Framework and cache",
