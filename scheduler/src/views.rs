@@ -1,8 +1,9 @@
 //! What the scheduler holds, for people to look at: pointers only, so that looking is quick.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use supercargo_framework::{NodeInfo, NodeRecord, PodInfo, Resource, Uid};
 
 use crate::bindings::Stage;
@@ -57,7 +58,7 @@ pub struct Known {
     /// The names of the nodes.
     pub nodes: BTreeSet<Arc<str>>,
     /// The UIDs of the pods that have not ended, with a node or without.
-    pub pods: HashSet<Uid>,
+    pub pods: FxHashSet<Uid>,
 }
 
 impl Scheduler {
