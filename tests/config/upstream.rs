@@ -131,11 +131,11 @@ fn without_deviations(mut upstream: Value, here: &mut Value, text: &str) -> Valu
         }
         without(&mut profile["pluginConfig"], "DynamicResources");
         without(&mut profile["plugins"]["multiPoint"]["enabled"], "DynamicResources");
-        drop_empty_sets(profile);
+        drop_what_says_nothing(profile);
     }
     for profile in here["profiles"].as_array_mut().into_iter().flatten() {
         without(&mut profile["plugins"]["multiPoint"]["enabled"], "UnsupportedConstraints");
-        drop_empty_sets(profile);
+        drop_what_says_nothing(profile);
     }
     upstream
 }
@@ -146,9 +146,13 @@ fn without(list: &mut Value, name: &str) {
     }
 }
 
-fn drop_empty_sets(profile: &mut Value) {
-    if let Some(sets) = profile["plugins"].as_object_mut() {
-        sets.retain(|_, set| set.as_object().is_none_or(|set| !set.is_empty()));
+/// Sets without a plugin, and the weights of plugins that are disabled.
+fn drop_what_says_nothing(profile: &mut Value) {
+    let Some(sets) = profile["plugins"].as_object_mut() else { return };
+    sets.retain(|_, set| set.as_object().is_none_or(|set| !set.is_empty()));
+    let disabled = sets.values_mut().filter_map(|set| set.get_mut("disabled")?.as_array_mut()).flatten();
+    for plugin in disabled.filter_map(Value::as_object_mut) {
+        plugin.remove("weight");
     }
 }
 
