@@ -56,13 +56,18 @@ fn memory(pid: u32) -> u64 {
     kib << 10
 }
 
+/// So many of the latest changes are kept for evaluation tables, with the pods that came and went, and so many distinct values
+/// may each of these hold.
+const CHANGES: u64 = 1 << 16;
+const VALUES: u64 = 2;
+
 /// How many of a thing there may be in the end, when there were so many in the beginning.
 fn allowed(name: &str, base: u64) -> u64 {
     match name {
         // The beginning comes too soon after the first warnings.
         "eventSeries" => 0,
         // Values are dropped when their number has doubled, or after so many questions.
-        "internedOfPods" | "internedOfNodes" => base + base / 5 + 64,
+        "internedOfPods" | "internedOfNodes" => base + base / 5 + 64 + VALUES * CHANGES,
         // Nodes come back in another order.
         "tableBytes" => base + base / 4,
         _ => base,
