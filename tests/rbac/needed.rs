@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use supercargo_controlplane::{ControlPlane, Method, assets_or_skip};
 
-use super::audit::{Request, requests_of};
+use super::audit::requests_of;
 use super::cluster::{
     apply, cluster_or_skip, create_namespace, delete, eventually, kubeconfig_of, post, start, user_name,
     within_patience,
