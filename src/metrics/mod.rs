@@ -1,6 +1,6 @@
 //! Metrics, under upstream's names where upstream has them.
 //!
-//! What happens is counted as it happens ([`Series`], by an observer on the scheduler's thread); how much there is at the
+//! What happens is counted as it happens (`Series`, by an observer on the scheduler's thread); how much there is at the
 //! moment is asked for at each scrape. `docs/metrics.md` lists every family and what differs from kube-scheduler.
 
 mod family;

@@ -61,6 +61,8 @@ impl Scheduler {
             .arg(path("log"))
             .arg(env!("CARGO_BIN_EXE_supercargo"))
             .args(args)
+            // Others on this machine serve there, too.
+            .arg("--secure-port=0")
             .arg("--kubeconfig")
             .arg(path("kubeconfig"))
             .env_remove("SUPERCARGO_LOG")
