@@ -61,7 +61,11 @@ impl Facts {
                 }
                 .boxed()
             }),
-            configz: Arc::new(move || of_configz.borrow().config.to_value()),
+            configz: Arc::new(move || {
+                // What is written there, without keys, has the name that the page gives it.
+                let mut page = of_configz.borrow().config.configz();
+                page["componentconfig"].take()
+            }),
             emulated_version: flags.features.emulated_version.to_string(),
             flagz: Arc::new(move || flags.flagz(&of_flagz.borrow().config)),
             debug: BTreeMap::from([
