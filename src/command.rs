@@ -52,12 +52,23 @@ impl SchedulerCommand {
 
     /// Does what the command line says.
     pub fn main(self) -> ExitCode {
-        match execute(Cli::parse(), &self.catalog) {
+        let cli = Cli::parse();
+        let logs_json = cli.logs_json();
+        match execute(cli, &self.catalog) {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("supercargo: {}", full_text(&*error));
+                complain(logs_json, &full_text(&*error));
                 ExitCode::FAILURE
             }
         }
+    }
+}
+
+/// Says why the process ends. Whoever reads JSON reads nothing else, but before there is a log there is only standard error.
+fn complain(logs_json: bool, error: &str) {
+    if logs_json && tracing::enabled!(tracing::Level::ERROR) {
+        tracing::error!("{error}");
+    } else {
+        eprintln!("supercargo: {error}");
     }
 }

@@ -6,6 +6,7 @@
 mod messages;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use http::{Request, StatusCode, Uri, header};
@@ -19,6 +20,7 @@ use tokio::runtime::Handle;
 
 use crate::api::full_text;
 use crate::config::{ExtenderConfig, ExtenderTls};
+use crate::pulse::Pulse;
 use crate::transport::is_connection_refused;
 
 /// The extenders of a configuration. Connections are kept, and shared by clones.
@@ -57,8 +59,13 @@ impl HttpExtenders {
     }
 
     /// What a cycle asks through; the requests run on the runtime, of which the caller's thread is none.
-    pub(crate) fn calls(&self, runtime: Handle) -> HttpCalls {
-        HttpCalls { extenders: self.clone(), runtime }
+    pub(crate) fn calls(&self, runtime: Handle, pulse: Pulse) -> HttpCalls {
+        HttpCalls { extenders: self.clone(), runtime, pulse }
+    }
+
+    /// How long the slowest of them may take to answer.
+    pub(crate) fn longest_call(&self) -> Duration {
+        self.0.iter().map(|extender| extender.config.http_timeout).max().unwrap_or_default()
     }
 
     /// Lets an extender bind.
@@ -108,6 +115,7 @@ impl HttpExtenders {
 pub(crate) struct HttpCalls {
     extenders: HttpExtenders,
     runtime: Handle,
+    pulse: Pulse,
 }
 
 impl Calls for HttpCalls {
@@ -116,7 +124,9 @@ impl Calls for HttpCalls {
         extender: &ExtenderSpec,
         question: ExtenderQuestion<'_>,
     ) -> Result<ExtenderAnswer, String> {
+        self.pulse.beat();
         let answer = self.runtime.block_on(self.extenders.ask(extender, question));
+        self.pulse.beat();
         if let Err(error) = &answer {
             let name = &*extender.name;
             match question {
@@ -190,6 +200,10 @@ fn cause(error: &kube::Error, uri: &Uri) -> String {
 }
 
 async fn client(extender: &ExtenderConfig) -> Result<Client> {
+    Ok(crate::api::client(connection(extender).await?)?)
+}
+
+async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
     let uri: Uri = extender.url_prefix.parse()?;
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -199,7 +213,11 @@ async fn client(extender: &ExtenderConfig) -> Result<Client> {
     connection.default_retry = false;
     connection.disable_compression = true;
     connection.proxy_url = None;
-    Ok(crate::api::client(connection)?)
+    // Where nobody is to be trusted, the system is not asked whom it trusts: it may know nobody, and that would be an error.
+    if connection.root_cert.is_none() && (scheme == "http" || connection.accept_invalid_certs) {
+        connection.root_cert = Some(Vec::new());
+    }
+    Ok(connection)
 }
 
 /// The connection as a kubeconfig has it: certificates are read, decoded and checked there. As upstream has it, with

@@ -1,15 +1,25 @@
 //! `--feature-gates` and `--emulated-version`: which features are on.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use supercargo_framework::features::{Feature, Features, Stage, Version};
 use thiserror::Error;
+
+use crate::config::suggest;
+
+/// The component whose gates these are, as upstream lets it stand before a gate or a version.
+const COMPONENT: &str = "kube";
+
+/// Gates that stand for all of a stage.
+const OF_A_STAGE: &[(&str, Stage)] = &[("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
 /// Upstream's gates that change a kube-scheduler and have nothing to change here, either because what they switch does
 /// not exist here or because it is settled. They may be set, so that a command line can be taken over.
 const WITHOUT_EFFECT: &[&str] = &[
     "ClearingNominatedNodeNameAfterBinding",
     "ComponentFlagz",
+    "ComponentSLIs",
     "ComponentStatusz",
     "CompositePodGroup",
     "CoordinatedLeaderElection",
@@ -22,6 +32,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "DRAListTypeAttributes",
     "DRANodeAllocatableResources",
     "DRAPartitionableDevices",
+    "DRAPartitionableDevicesType",
     "DRAPrioritizedList",
     "DRAResourceClaimDeviceStatus",
     "DRASchedulerFilterTimeout",
@@ -52,9 +63,17 @@ pub enum GateError {
     /// It is not of the form `Gate=true`.
     #[error("{0:?}: give each feature gate as Name=true or Name=false, separated by commas")]
     Form(String),
-    /// No such gate.
-    #[error("unrecognized feature gate: {0}; --help lists those there are")]
-    Unknown(String),
+    /// No such gate, but one that is called nearly so.
+    #[error("unrecognized feature gate: {name}; {suggestion}")]
+    Unknown {
+        /// What was said.
+        name: String,
+        /// What may have been meant.
+        suggestion: String,
+    },
+    /// A gate of something else.
+    #[error("{0:?}: the only component is kube")]
+    Component(String),
     /// The gate is not there yet in this version.
     #[error("feature gate {gate} does not exist in version {version}")]
     Absent {
@@ -76,9 +95,9 @@ pub enum GateError {
     Version(String),
 }
 
-/// The value of `--feature-gates`.
+/// The value of `--feature-gates`. Of what is said twice the last counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FeatureGates(Vec<(String, bool)>);
+pub struct FeatureGates(BTreeMap<String, bool>);
 
 impl FromStr for FeatureGates {
     type Err = GateError;
@@ -93,9 +112,25 @@ impl FromStr for FeatureGates {
                 "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
                 _ => return Err(form()),
             };
-            Ok((name.trim().to_owned(), value))
+            Ok((of_component(name.trim())?.to_owned(), value))
         };
         parts.map(gate).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A gate's name without the component before it.
+fn of_component(name: &str) -> Result<&str, GateError> {
+    match name.split_once(':') {
+        None => Ok(name),
+        Some((COMPONENT, gate)) => Ok(gate),
+        Some(_) => Err(GateError::Component(name.to_owned())),
+    }
+}
+
+/// Of a flag that is given several times.
+impl FromIterator<FeatureGates> for FeatureGates {
+    fn from_iter<T: IntoIterator<Item = FeatureGates>>(values: T) -> Self {
+        Self(values.into_iter().flat_map(|gates| gates.0).collect())
     }
 }
 
@@ -104,29 +139,41 @@ impl FeatureGates {
     /// stage that is not set itself.
     pub fn apply(&self, version: Version) -> Result<Features, GateError> {
         let mut features = Features::of(version);
-        for (name, value) in &self.0 {
-            let stage = match &**name {
-                "AllAlpha" => Stage::Alpha,
-                "AllBeta" => Stage::Beta,
-                _ => continue,
-            };
-            for feature in Feature::ALL.iter().filter(|feature| feature.gate(version).stage == stage) {
+        for (name, stage) in OF_A_STAGE {
+            let Some(value) = self.0.get(*name) else { continue };
+            for feature in Feature::ALL.iter().filter(|feature| feature.gate(version).stage == *stage) {
                 features = features.with(*feature, *value);
             }
         }
-        for (name, value) in &self.0 {
-            if matches!(&**name, "AllAlpha" | "AllBeta") {
-                continue;
-            }
+        for (name, value) in self.0.iter().filter(|(name, _)| !is_of_a_stage(name)) {
             match Feature::ALL.iter().find(|feature| feature.name() == name) {
                 Some(feature) => features = set(features, *feature, *value)?,
-                None if WITHOUT_EFFECT.contains(&&**name) => {
-                    tracing::warn!("feature gate {name} has no effect here");
-                }
-                None => return Err(GateError::Unknown(name.clone())),
+                None => without_effect(name)?,
             }
         }
         Ok(features)
+    }
+}
+
+fn is_of_a_stage(name: &str) -> bool {
+    OF_A_STAGE.iter().any(|(of_a_stage, _)| *of_a_stage == name)
+}
+
+/// Warns of a gate that changes nothing here. kube-scheduler takes every gate of Kubernetes, those of the kubelet included,
+/// and they come and go with each release; so what is not known is refused only where it looks like a slip.
+fn without_effect(name: &str) -> Result<(), GateError> {
+    if WITHOUT_EFFECT.contains(&name) {
+        tracing::warn!("feature gate {name} has no effect here");
+        return Ok(());
+    }
+    let features = Feature::ALL.iter().map(|feature| feature.name());
+    let of_a_stage = OF_A_STAGE.iter().map(|(name, _)| *name);
+    match suggest::near(name, features.chain(of_a_stage).chain(WITHOUT_EFFECT.iter().copied())) {
+        Some(suggestion) => Err(GateError::Unknown { name: name.to_owned(), suggestion }),
+        None => {
+            tracing::warn!("feature gate {name} is not known here, and has no effect");
+            Ok(())
+        }
     }
 }
 
@@ -144,7 +191,8 @@ fn set(features: Features, feature: Feature, value: bool) -> Result<Features, Ga
 
 /// Reads the value of `--emulated-version`: `1.35`, or `kube=1.35` as upstream has it.
 pub fn emulated_version(text: &str) -> Result<Version, GateError> {
-    let bare = text.strip_prefix("kube=").unwrap_or(text);
+    let of_component = text.split_once('=').filter(|(component, _)| *component == COMPONENT);
+    let bare = of_component.map_or(text, |(_, version)| version);
     let minor = bare.strip_prefix('v').unwrap_or(bare).strip_prefix("1.");
     minor
         .and_then(|minor| Version::new(minor.parse().ok()?))
@@ -183,13 +231,37 @@ mod tests {
         assert!(!on("AllBeta=false", "1.36", Feature::SchedulerPopFromBackoffQ));
         let spared = "AllBeta=false,SchedulerPopFromBackoffQ=true";
         assert!(on(spared, "1.36", Feature::SchedulerPopFromBackoffQ), "a gate's own word counts");
-        assert!(features("DRAAdminAccess=true", "1.36").is_ok(), "a gate without effect is no error");
+        assert!(on("kube:StorageCapacityScoring=true", "1.36", Feature::StorageCapacityScoring));
+        let twice = "StorageCapacityScoring=true,StorageCapacityScoring=false";
+        assert!(!on(twice, "1.36", Feature::StorageCapacityScoring), "the last word counts");
+    }
+
+    #[test]
+    fn gates_of_kubernetes_that_change_nothing_here_are_taken() {
+        // One of the scheduler's, one of the kubelet's, and two of a name that is near another's.
+        for gate in ["DRAAdminAccess", "MemoryQoS", "ComponentSLIs", "DRAPartitionableDevicesType"] {
+            let none = Features::of(Version::CURRENT);
+            assert_eq!(features(&format!("{gate}=true"), "1.36"), Ok(none), "{gate}");
+        }
+    }
+
+    #[test]
+    fn values_of_a_flag_that_is_given_twice_add_up() {
+        let values = ["StorageCapacityScoring=true,AllBeta=false", "AllBeta=true"];
+        let values = values.map(|text| text.parse::<FeatureGates>().unwrap());
+        let gates: FeatureGates = values.into_iter().collect();
+        assert_eq!(Ok(gates), "StorageCapacityScoring=true,AllBeta=true".parse::<FeatureGates>());
     }
 
     #[test]
     fn what_cannot_be_set_is_refused_by_name() {
         let cases = [
-            ("Nonsense=true", "1.36", "unrecognized feature gate: Nonsense; --help lists those there are"),
+            (
+                "StorageCapacityScorin=true",
+                "1.36",
+                "unrecognized feature gate: StorageCapacityScorin; did you mean \"StorageCapacityScoring\"?",
+            ),
+            ("kubelet:X=true", "1.36", "\"kubelet:X\": the only component is kube"),
             (
                 "PodObservedGenerationTracking=false",
                 "1.36",

@@ -44,22 +44,24 @@ struct Decisions {
     tables: usize,
     columns: usize,
     table_bytes: usize,
+    /// Changes that are kept for tables to catch up with, and with them the pods and nodes that they are about.
+    changes: usize,
 }
 
 impl Decisions {
     fn of(scheduler: &Scheduler) -> Self {
-        let (cached_pods, assumed_pods) = scheduler.cache().pod_counts();
-        let tables = scheduler.table_stats();
+        let figures = scheduler.figures();
         Self {
-            cached_nodes: scheduler.cache().nodes().names().len(),
-            cached_pods,
-            assumed_pods,
+            cached_nodes: figures.nodes,
+            cached_pods: figures.pods,
+            assumed_pods: figures.assumed_pods,
             pending_pods: scheduler.pending_pods(),
-            queued_pods: scheduler.queue_lengths().iter().sum(),
-            bindings: scheduler.bindings_in_flight(),
-            tables: tables.tables,
-            columns: tables.columns,
-            table_bytes: tables.bytes,
+            queued_pods: figures.queue.iter().sum(),
+            bindings: figures.bindings,
+            tables: figures.tables.tables,
+            columns: figures.tables.columns,
+            table_bytes: figures.tables.bytes,
+            changes: scheduler.changes_kept(),
         }
     }
 }

@@ -3,15 +3,17 @@
 mod objects;
 mod observed;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
-    AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, SharedInformer,
-    SharedInformerFactory, Store, SyncResult,
+    AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, Registration,
+    SharedInformer, SharedInformerFactory, Store, SyncResult,
 };
+use parking_lot::Mutex;
 use serde::Serialize;
-use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_framework::{NodeRecord, PodInfo, Text};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
@@ -110,6 +112,8 @@ pub(crate) struct Informers {
     nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
     observed: Observed,
+    /// The handlers of other kinds, by the name by which plugins want them.
+    others: Mutex<BTreeMap<Text, Registration>>,
 }
 
 impl Informers {
@@ -137,7 +141,8 @@ impl Informers {
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
         let observed = Observed::new(&pods);
         observed.add(&nodes);
-        Self { client, factory, pods, nodes, stop: CancellationToken::new(), observed }
+        let (stop, others) = (CancellationToken::new(), Mutex::default());
+        Self { client, factory, pods, nodes, stop, observed, others }
     }
 
     /// How they are doing, for metrics.

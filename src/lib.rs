@@ -33,6 +33,7 @@ pub mod options;
 mod owner;
 mod payload;
 mod preemptor;
+mod pulse;
 pub mod rate_limit;
 mod reload;
 pub mod run;
@@ -41,6 +42,7 @@ mod shell;
 mod status_writer;
 #[cfg(test)]
 mod testing;
+mod traces;
 mod transport;
 mod window;
 pub mod wire;

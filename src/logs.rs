@@ -1,7 +1,9 @@
 //! Where logs go: to standard error, or held back while a picture is on the terminal. And what is logged, which can be changed
 //! while the process runs.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal as _, Write};
+use std::panic;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -98,6 +100,7 @@ pub fn install(sink: &LogSink, as_json: bool, level: &str) -> Result<LogLevel, L
         let logs = logs.json().flatten_event(true).with_filter_reloading();
         let handle = logs.reload_handle();
         logs.init();
+        log_panics();
         Arc::new(move |filter| handle.reload(filter))
     } else {
         let logs = logs.with_filter_reloading();
@@ -106,6 +109,19 @@ pub fn install(sink: &LogSink, as_json: bool, level: &str) -> Result<LogLevel, L
         Arc::new(move |filter| handle.reload(filter))
     };
     Ok(LogLevel { apply, text: Arc::new(Mutex::new(level.to_owned())) })
+}
+
+/// Has panics say in the log what they say, with a backtrace where the environment asks for one.
+fn log_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !tracing::enabled!(tracing::Level::ERROR) {
+            return usual(info);
+        }
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        tracing::error!(backtrace, "{info}");
+    }));
 }
 
 /// Writes logs to standard error, now or later.

@@ -15,6 +15,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
+use crate::pulse::Pulse;
 
 /// So many messages at most are taken before the next cycle, so that a storm of events does not stop scheduling.
 const MESSAGES_PER_CYCLE: usize = 1000;
@@ -195,6 +196,8 @@ pub(crate) struct Owner<C> {
     /// What a cycle waits for; the only thing that the owner's thread waits for beside its messages.
     calls: Box<dyn Calls + Send>,
     clock: Box<dyn Clock>,
+    /// Says to others that it goes on.
+    pulse: Pulse,
     started: bool,
     stopped: bool,
     waits: Vec<Wait>,
@@ -207,13 +210,16 @@ impl<C: CarryOut> Owner<C> {
         shell: C,
         calls: Box<dyn Calls + Send>,
         clock: Box<dyn Clock>,
+        pulse: Pulse,
     ) -> Self {
-        Self { driver, messages, shell, calls, clock, started: false, stopped: false, waits: Vec::new() }
+        let (started, stopped, waits) = (false, false, Vec::new());
+        Self { driver, messages, shell, calls, clock, pulse, started, stopped, waits }
     }
 
     /// Runs until the scheduler is drained or it is told to stop. An error means that the record cannot be written.
     pub(crate) fn run(mut self) -> io::Result<()> {
         while !self.stopped {
+            self.pulse.beat();
             self.take_messages()?;
             let now = self.clock.now();
             self.end_late_waits(now);
@@ -233,7 +239,9 @@ impl<C: CarryOut> Owner<C> {
                 self.sleep(idle)?;
             }
         }
-        self.driver.flush()
+        self.driver.flush()?;
+        self.pulse.rest();
+        Ok(())
     }
 
     /// Takes what has been left, up to a number.
@@ -252,10 +260,10 @@ impl<C: CarryOut> Owner<C> {
             return Ok(());
         }
         self.driver.flush()?;
-        match self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP)) {
-            Ok(message) => self.take(message),
-            Err(_) => Ok(()),
-        }
+        self.pulse.rest();
+        let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
+        self.pulse.beat();
+        message.map_or(Ok(()), |message| self.take(message))
     }
 
     fn take(&mut self, message: Message) -> io::Result<()> {
@@ -341,14 +349,15 @@ fn matters_to_waits(input: &Input) -> bool {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread;
+    use std::thread::{self, JoinHandle};
 
     use supercargo_framework::testing::{node, pod};
     use supercargo_scheduler::NoCalls;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::config::Catalog;
+    use crate::config::{Catalog, Config};
     use crate::options::scheduler_options;
     use crate::run::load_config;
 
@@ -380,17 +389,49 @@ mod tests {
         }
     }
 
+    /// Runs an owner.
+    fn start(config: &Config, hands: Hands, pulse: Pulse) -> (Mailbox, JoinHandle<io::Result<()>>) {
+        let scheduler = Scheduler::new(scheduler_options(config)).unwrap();
+        let (mailbox, messages) = Mailbox::new();
+        let (driver, clock) = (Driver::Plain(Box::new(scheduler)), Box::new(SystemClock::default()));
+        let owner = Owner::new(driver, messages, hands, Box::new(NoCalls), clock, pulse);
+        (mailbox, thread::spawn(move || owner.run()))
+    }
+
+    #[test]
+    fn an_owner_that_hangs_is_seen_to_and_one_that_waits_for_messages_is_well() {
+        let config = load_config(None, &Catalog::in_tree()).unwrap();
+        let pulse = Pulse::new(Duration::ZERO);
+        let (bindings, _bindings) = mpsc::channel();
+        let hands = Hands { bindings, has_room: Arc::default() };
+        let (mailbox, owner) = start(&config, hands, pulse.clone());
+        let _stop = StopOnDrop(mailbox.clone());
+        let is_well_in_a_minute = || pulse.check(Instant::now() + Duration::from_mins(1)).is_ok();
+        let (begun, begins) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        // As a plugin may that waits for something that never comes.
+        mailbox.post(Message::Ask(Box::new(move |_| {
+            begun.send(()).unwrap();
+            released.recv().unwrap();
+        })));
+        begins.recv().unwrap();
+        assert!(!is_well_in_a_minute());
+        release.send(()).unwrap();
+        while !is_well_in_a_minute() {
+            thread::yield_now();
+        }
+        mailbox.post(Message::Stop);
+        owner.join().unwrap().unwrap();
+        assert!(is_well_in_a_minute(), "it has ended");
+    }
+
     #[test]
     fn pods_stay_in_the_queue_while_too_many_bindings_wait() {
         let config = load_config(None, &Catalog::in_tree()).unwrap();
-        let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
-        let (mailbox, messages) = Mailbox::new();
         let (sender, bindings) = mpsc::channel();
         let has_room = Arc::new(AtomicBool::new(false));
         let hands = Hands { bindings: sender, has_room: Arc::clone(&has_room) };
-        let driver = Driver::Plain(Box::new(scheduler));
-        let owner = Owner::new(driver, messages, hands, Box::new(NoCalls), Box::new(SystemClock::default()));
-        let owner = thread::spawn(move || owner.run());
+        let (mailbox, owner) = start(&config, hands, Pulse::new(Duration::ZERO));
         let _stop = StopOnDrop(mailbox.clone());
         let added = |name: &str| {
             let pod = pod(name).scheduler(&config.profiles[0].scheduler_name).build();

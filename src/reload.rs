@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use supercargo_framework::Text;
 use supercargo_scheduler::{BuildError, Scheduler};
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval_at};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::api::full_text;
 use crate::config::Config;
@@ -29,12 +30,14 @@ pub(crate) struct Generation {
     pub(crate) number: u64,
     /// How many files have been refused since the start.
     pub(crate) failures: u64,
+    /// Whether the last file that was read was taken over, or is the one that the process started with.
+    pub(crate) is_current: bool,
 }
 
 impl Generation {
     /// The first.
     pub(crate) fn first(config: Arc<Config>) -> Self {
-        Self { config, number: 1, failures: 0 }
+        Self { config, number: 1, failures: 0, is_current: true }
     }
 }
 
@@ -47,6 +50,9 @@ enum ReloadError {
     /// It says something else where only a restart helps.
     #[error("{} cannot change while supercargo runs; restart it, or undo the change", .0.join(", "))]
     NeedsRestart(Vec<&'static str>),
+    /// Its plugins would decide as if there were none of these.
+    #[error("cannot learn of {} in time, which its plugins need: may they be listed and watched?", .0.join(", "))]
+    Unknown(Vec<Text>),
     /// No scheduler can be made from it.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -63,6 +69,8 @@ pub(crate) struct Reload<L> {
     pub(crate) load: L,
     /// How often it is looked at.
     pub(crate) period: Duration,
+    /// How long it may take until a kind is known that was not needed before.
+    pub(crate) patience: Duration,
     /// Where the scheduler is.
     pub(crate) mailbox: Mailbox,
     /// Tells of what is at work.
@@ -71,12 +79,12 @@ pub(crate) struct Reload<L> {
 
 impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
     /// Follows the file, for good. `read` is its text when the process started; `watched` are the kinds that are watched
-    /// already, and `watch` has more of them watched and returns when they are known.
+    /// already, and `watch` has another one watched and returns when it is known.
     pub(crate) async fn follow<W: Future<Output = ()>>(
         self,
         read: Option<Vec<u8>>,
         mut watched: BTreeSet<Text>,
-        watch: impl Fn(Vec<Text>) -> W,
+        watch: impl Fn(Text) -> W,
     ) {
         let mut seen = read;
         let mut ticks = interval_at(tokio::time::Instant::now() + self.period, self.period);
@@ -92,7 +100,14 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
             match self.reload(&mut watched, &watch).await {
                 Ok(()) => {}
                 Err(error) => {
-                    self.generations.send_modify(|generation| generation.failures += 1);
+                    if matches!(error, ReloadError::Unknown(_)) {
+                        // What is missing may come without a change of the file.
+                        seen = None;
+                    }
+                    self.generations.send_modify(|generation| {
+                        generation.failures += 1;
+                        generation.is_current = false;
+                    });
                     let file = self.path.display();
                     tracing::error!("{file} has changed and is not taken over: {}", full_text(&error));
                 }
@@ -108,7 +123,7 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
     async fn reload<W: Future<Output = ()>>(
         &self,
         watched: &mut BTreeSet<Text>,
-        watch: &impl Fn(Vec<Text>) -> W,
+        watch: &impl Fn(Text) -> W,
     ) -> Result<(), ReloadError> {
         let config = (self.load)().map_err(ReloadError::Config)?;
         let fixed = fixed_parts(&self.generations.borrow().config, &config);
@@ -117,38 +132,61 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         }
         let options = scheduler_options(&config);
         let resources = Scheduler::new(options.clone())?.resources();
-        let unwatched: Vec<_> = resources.into_iter().filter(|kind| !watched.contains(kind)).collect();
-        if !unwatched.is_empty() {
-            // A plugin that saw none of its objects would decide as if there were none.
-            watch(unwatched.clone()).await;
-            watched.extend(unwatched);
-        }
+        self.learn(resources, watched, watch).await?;
         self.mailbox.reconfigure(options).await?;
         self.generations.send_modify(|generation| {
             generation.config = Arc::new(config);
             generation.number += 1;
+            generation.is_current = true;
         });
         let number = self.generations.borrow().number;
         tracing::info!(generation = number, "{} has changed and is taken over", self.path.display());
         Ok(())
     }
+
+    /// Has all of these kinds watched, and waits until they are known: a plugin that saw none of its objects would decide as if there
+    /// were none.
+    async fn learn<W: Future<Output = ()>>(
+        &self,
+        kinds: Vec<Text>,
+        watched: &mut BTreeSet<Text>,
+        watch: &impl Fn(Text) -> W,
+    ) -> Result<(), ReloadError> {
+        let unwatched: Vec<_> = kinds.into_iter().filter(|kind| !watched.contains(kind)).collect();
+        let learned =
+            join_all(unwatched.iter().map(|kind| timeout(self.patience, watch(kind.clone())))).await;
+        let mut unknown = Vec::new();
+        for (kind, learned) in unwatched.into_iter().zip(learned) {
+            match learned {
+                Ok(()) => {
+                    watched.insert(kind);
+                }
+                Err(_) => unknown.push(kind),
+            }
+        }
+        if unknown.is_empty() { Ok(()) } else { Err(ReloadError::Unknown(unknown)) }
+    }
 }
 
-/// The parts of the configuration that differ and cannot be swapped: connections, watches and the lease stand by them.
+/// The parts of the configuration that differ and cannot be swapped: connections, watches, the lease and what is served stand by
+/// them.
 fn fixed_parts(running: &Config, new: &Config) -> Vec<&'static str> {
     let parts = [
         ("clientConnection", running.client_connection == new.client_connection),
         ("extenders", running.extenders == new.extenders),
         ("leaderElection", running.leader_election == new.leader_election),
         ("delayCacheUntilActive", running.delay_cache_until_active == new.delay_cache_until_active),
+        ("enableProfiling", running.enable_profiling == new.enable_profiling),
     ];
     parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::thread;
 
+    use parking_lot::Mutex;
     use supercargo_scheduler::{Effect, NoCalls};
     use tempfile::NamedTempFile;
     use tokio::task::JoinHandle;
@@ -157,6 +195,7 @@ mod tests {
     use crate::clock::SystemClock;
     use crate::config::Catalog;
     use crate::owner::{CarryOut, Driver, Message, Owner, StopOnDrop};
+    use crate::pulse::Pulse;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
@@ -188,6 +227,11 @@ mod tests {
 
     impl Bed {
         fn new(text: &str) -> Self {
+            Self::unable_to_list(text, Arc::default())
+        }
+
+        /// The same, where nothing is heard of this kind for as long as it is there.
+        fn unable_to_list(text: &str, unheard: Arc<Mutex<Option<Text>>>) -> Self {
             let file = NamedTempFile::new().unwrap();
             std::fs::write(&file, format!("{HEAD}{text}")).unwrap();
             let path = file.path().to_owned();
@@ -199,17 +243,25 @@ mod tests {
             let (mailbox, messages) = Mailbox::new();
             let driver = Driver::Plain(Box::new(scheduler));
             let clock = Box::new(SystemClock::default());
-            let owner = Owner::new(driver, messages, Idle, Box::new(NoCalls), clock);
+            let pulse = Pulse::new(Duration::ZERO);
+            let owner = Owner::new(driver, messages, Idle, Box::new(NoCalls), clock, pulse);
             thread::spawn(move || owner.run());
             let (sender, generations) = watch::channel(Generation::first(Arc::new(config)));
             let (told, of_watched) = watch::channel(Vec::new());
             let read = std::fs::read(&path).ok();
             let period = Duration::from_millis(5);
-            let reload = Reload { path, load, period, mailbox: mailbox.clone(), generations: sender };
+            let patience = Duration::from_millis(50);
+            let reload =
+                Reload { path, load, period, patience, mailbox: mailbox.clone(), generations: sender };
             let follower = tokio::spawn(async move {
-                let watch = |kinds| {
-                    let _ = told.send(kinds);
-                    std::future::ready(())
+                let watch = |kind: Text| {
+                    let is_unheard = unheard.lock().as_ref() == Some(&kind);
+                    told.send_modify(|kinds| kinds.push(kind));
+                    async move {
+                        if is_unheard {
+                            pending::<()>().await;
+                        }
+                    }
                 };
                 reload.follow(read, watched, watch).await;
             });
@@ -237,13 +289,13 @@ mod tests {
         let mut bed = Bed::new("profiles: [{schedulerName: a}]");
         assert!(bed.serves("a").await);
         let second = bed.write("profiles: [{schedulerName: b}]").await;
-        assert_eq!((second.number, second.failures), (2, 0));
+        assert_eq!((second.number, second.failures, second.is_current), (2, 0, true));
         assert!(bed.serves("b").await && !bed.serves("a").await);
         let refused = bed.write("profiles: [{schedulerNam: c}]").await;
-        assert_eq!((refused.number, refused.failures), (2, 1));
+        assert_eq!((refused.number, refused.failures, refused.is_current), (2, 1, false));
         assert!(bed.serves("b").await, "the last good one stays");
         let third = bed.write("profiles: [{schedulerName: a}]").await;
-        assert_eq!((third.number, third.failures), (3, 1));
+        assert_eq!((third.number, third.failures, third.is_current), (3, 1, true));
         assert!(bed.serves("a").await);
         assert!(bed.watched.borrow().is_empty(), "the same plugins need no other kinds");
     }
@@ -251,17 +303,39 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_swapped_needs_a_restart() {
         let mut bed = Bed::new("profiles: [{schedulerName: a}]");
-        let refused = bed.write("profiles: [{schedulerName: b}]\nclientConnection: {qps: 7}").await;
-        assert_eq!((refused.number, refused.failures), (1, 1));
-        assert!(bed.serves("a").await);
+        let changes = [
+            "clientConnection: {qps: 7}",
+            "delayCacheUntilActive: true",
+            "enableProfiling: false",
+            "extenders: [{urlPrefix: http://127.0.0.1:1, filterVerb: filter}]",
+            "leaderElection: {resourceName: other}",
+        ];
+        for (failures, change) in (1..).zip(changes) {
+            let refused = bed.write(&format!("profiles: [{{schedulerName: b}}]\n{change}")).await;
+            assert_eq!((refused.number, refused.failures), (1, failures), "{change}");
+            assert!(bed.serves("a").await);
+        }
+    }
+
+    const WITHOUT_VOLUMES: &str = "profiles: [{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}, \
+        {name: PodTopologySpread}, {name: DefaultPreemption}, {name: VolumeBinding}, \
+        {name: VolumeZone}, {name: NodeVolumeLimits}, {name: VolumeRestrictions}]}}}]";
+
+    #[tokio::test]
+    async fn a_kind_that_cannot_be_listed_fails_the_reload_which_is_tried_again() {
+        let unheard = Arc::new(Mutex::new(Some("PersistentVolume".into())));
+        let mut bed = Bed::unable_to_list(WITHOUT_VOLUMES, Arc::clone(&unheard));
+        let refused = bed.write("profiles: [{}]").await;
+        assert_eq!(refused.number, 1);
+        bed.generations.wait_for(|generation| generation.failures > 1).await.unwrap();
+        // As when a role is mended: the file says what it said.
+        *unheard.lock() = None;
+        bed.generations.wait_for(|generation| generation.number == 2).await.unwrap();
     }
 
     #[tokio::test]
     async fn kinds_that_only_new_plugins_need_are_watched_first() {
-        let without = "profiles: [{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}, \
-                       {name: PodTopologySpread}, {name: DefaultPreemption}, {name: VolumeBinding}, \
-                       {name: VolumeZone}, {name: NodeVolumeLimits}, {name: VolumeRestrictions}]}}}]";
-        let mut bed = Bed::new(without);
+        let mut bed = Bed::new(WITHOUT_VOLUMES);
         bed.write("profiles: [{}]").await;
         let watched = bed.watched.borrow().clone();
         assert!(watched.contains(&"PersistentVolume".into()), "{watched:?}");

@@ -123,6 +123,8 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     // A review is a question.
     ("src/serve/review.rs", &["Method::POST"]),
     ("src/status_writer.rs", &["Method::PATCH"]),
+    // Nor are collectors of traces.
+    ("src/traces/exporter.rs", &["Request::post"]),
 ];
 
 /// What a change would be written with.

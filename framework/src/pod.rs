@@ -12,6 +12,7 @@ use crate::labels::Labels;
 use crate::pod_affinity::PodAffinity;
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
+use crate::resource::Resource;
 use crate::taint::Toleration;
 use crate::time::Timestamp;
 use crate::topology_spread::TopologySpreadConstraint;
@@ -53,6 +54,8 @@ pub struct PodSpec {
     pub requests: PodRequests,
     /// The same without pod-level resources; `None` when equal.
     pub container_requests: Option<Box<PodRequests>>,
+    /// What the pod may use at most, where that is limited. No decision depends on it; metrics tell of it.
+    pub limits: Option<Box<Resource>>,
     /// Constraints that no plugin evaluates yet, by field path. A pod that has one is turned down, not misplaced.
     pub unsupported: Box<[Arc<str>]>,
 }

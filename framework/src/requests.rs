@@ -98,7 +98,30 @@ impl RequestInputs {
         }
     }
 
+    /// What the pod may use at most, where these inputs are limits. Overhead is added to what has a limit, and limits nothing by
+    /// itself.
+    pub fn limits(&self) -> Resource {
+        let mut limits = self.without_overhead(RequestOptions::default(), resource_of_all);
+        for (name, overhead) in &self.overhead {
+            let limit = limits.get(name);
+            if limit != 0 {
+                limits.set(name, limit.saturating_add(*overhead));
+            }
+        }
+        limits.capped(MAX_AMOUNT)
+    }
+
     fn aggregate(&self, options: RequestOptions, requests: impl Fn(&Counted<'_>) -> Resource) -> Resource {
+        let mut total = self.without_overhead(options, requests);
+        total.add(&resource_of(&self.overhead));
+        total
+    }
+
+    fn without_overhead(
+        &self,
+        options: RequestOptions,
+        requests: impl Fn(&Counted<'_>) -> Resource,
+    ) -> Resource {
         let mut total = Resource::default();
         for container in &self.containers {
             total.add(&requests(&self.of_container(container, options)));
@@ -124,7 +147,6 @@ impl RequestInputs {
                 total.set(name, counted.get(name));
             }
         }
-        total.add(&resource_of(&self.overhead));
         total
     }
 
@@ -250,6 +272,19 @@ mod tests {
         let requests = inputs.effective(RequestOptions::default());
         assert_eq!((requests.resource.milli_cpu, requests.resource.memory), (75, 11));
         assert_eq!(cpu(&inputs, RequestOptions { skip_pod_level: true, ..Default::default() }), 105);
+    }
+
+    #[test]
+    fn limits_add_up_like_requests_and_overhead_limits_nothing_by_itself() {
+        let inputs = RequestInputs {
+            init_containers: vec![sidecar(50), container(500, 0)],
+            containers: vec![container(100, 0)],
+            overhead: vec![("cpu".into(), 5), ("memory".into(), 1)],
+            ..Default::default()
+        };
+        assert_eq!(inputs.limits(), Resource::new(555, 0));
+        let pod_level = RequestInputs { pod_level: Some(vec![("memory".into(), 10)]), ..inputs };
+        assert_eq!(pod_level.limits(), Resource::new(555, 11));
     }
 
     #[test]

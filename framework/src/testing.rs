@@ -220,6 +220,12 @@ impl PodBuilder {
         self
     }
 
+    /// What the pod may use at most of a resource.
+    pub fn limit(mut self, name: &str, quantity: &str) -> Self {
+        self.spec.limits.get_or_insert_default().set(&name.into(), amount(name, quantity));
+        self
+    }
+
     /// An init container with one request.
     pub fn init_request(mut self, name: &str, quantity: &str) -> Self {
         let requests = vec![(name.into(), amount(name, quantity))];

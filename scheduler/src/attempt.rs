@@ -37,9 +37,10 @@ impl Scheduler {
         if self.draining || self.preemptions.held().is_some() {
             return false;
         }
-        let Some(queued) = self.with_queue(now, SchedulingQueue::pop) else {
+        let Some(mut queued) = self.with_queue(now, SchedulingQueue::pop) else {
             return false;
         };
+        queued.began = self.observer.moment();
         if let Some(panic) = self.contained_panic.take() {
             self.fail(now, queued, FailureKind::Internal(panic).into());
         } else if self.skips(&queued) {
@@ -61,8 +62,7 @@ impl Scheduler {
         self.cache.node_of(&pod.uid).is_some()
     }
 
-    fn schedule(&mut self, now: Now, mut queued: QueuedPod, calls: &mut dyn Calls) {
-        queued.began = self.observer.moment();
+    fn schedule(&mut self, now: Now, queued: QueuedPod, calls: &mut dyn Calls) {
         let mut state = CycleState::new();
         match self.caught(|this| this.attempt(now, &queued, &mut state, calls)) {
             Ok((node, waits)) => {
@@ -130,7 +130,7 @@ impl Scheduler {
         let profile = self.profiles.get(queued.profile);
         let sampling = self.sampling(profile);
         let watches = self.observer.watches_plugins();
-        let laps = Laps::since(&*self.observer, queued.profile, queued.began, watches);
+        let laps = Laps::since(&*self.observer, queued.profile, &queued.pod, queued.began, watches);
         let cycle = Cycle {
             cx: &cx,
             profile,
@@ -208,7 +208,8 @@ impl Scheduler {
         state: &mut CycleState,
     ) -> (Result<Waits, Failure>, Vec<Command>) {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
+        let watches = self.observer.watches_plugins();
+        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
         let reserved = self.reserve(&cx, queued, node, state, &laps);
         let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state, &laps));
         (permitted.map_err(Failure::from), cx.take_commands())
@@ -288,7 +289,8 @@ impl Scheduler {
     ) {
         self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
+        let watches = self.observer.watches_plugins();
+        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
         for Named { name, plugin } in self.profiles.get(queued.profile).reserve.iter().rev() {
             let call = || plugin.unreserve(&cx, state, &queued.pod, node);
             let done = contained("Unreserve", name, || {
@@ -352,8 +354,8 @@ fn ask_post_filters(
         cycle.running.set("PostFilter", name);
         let statuses = &error.diagnosis.statuses;
         let call = || plugin.post_filter(cycle.cx, state, cycle.pod, statuses, trials);
-        let (answer, status) =
-            timed(cycle.laps.observer, Point::PostFilter, name, call, |(_, status)| status.code());
+        let code = |(_, status): &(Nomination, Status)| status.code();
+        let (answer, status) = timed(cycle.laps.observer, cycle.pod, Point::PostFilter, name, call, code);
         match status.code() {
             // The last word: what the plugins before said no longer counts.
             Code::Success | Code::UnschedulableAndUnresolvable => {

@@ -12,6 +12,7 @@ use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
 use crate::contain::contained;
 use crate::cycle::Cycle;
+use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
 use crate::extender::{ExtenderSpec, NoCalls};
 use crate::extending::Extenders;
@@ -56,7 +57,8 @@ impl Scheduler {
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let mut groups = Work::new();
         let mut joins_last = false;
-        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
+        let watches = self.observer.watches_plugins();
+        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
         for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
             self.running.set("PreBindPreFlight", name);
             let call = || plugin.pre_flight(&cx, state, &queued.pod, node);
@@ -151,6 +153,7 @@ impl Scheduler {
         let Stage::PreBinding { cancelled } = &mut binding.stage else {
             return;
         };
+        let is_cancelled = cancelled.is_some();
         let failure = match cancelled.take() {
             Some(cause) => Some(pre_bind_failed(&status, &cause)),
             None => (!status.is_success()).then(|| pre_bind_failed(&status, &status)),
@@ -162,13 +165,12 @@ impl Scheduler {
             let plugin = status.plugin();
             self.observer.observe(Observation::PluginFailed { plugin, point: Point::PreBind });
         }
-        match failure {
-            None => self.start_bind(now, uid),
-            Some(kind) => {
-                if let Some(binding) = self.bindings.remove(uid) {
-                    self.fail_binding(now, binding, kind);
-                }
-            }
+        let Some(kind) = failure else { return self.start_bind(now, uid) };
+        let Some(binding) = self.bindings.remove(uid) else { return };
+        if is_cancelled && self.draining {
+            self.put_back(now, binding, &DRAINED);
+        } else {
+            self.fail_binding(now, binding, kind);
         }
     }
 
@@ -228,7 +230,7 @@ impl Scheduler {
         let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
         let mut calls = NoCalls;
-        let laps = Laps::now(&*self.observer, profile, false);
+        let laps = Laps::now(&*self.observer, profile, pod, false);
         let cycle = Cycle {
             cx: &cx,
             profile: self.profiles.get(profile),
@@ -245,18 +247,23 @@ impl Scheduler {
 
     /// Gives up the node and tries the pod again at once.
     fn choose_again(&mut self, now: Now, uid: &Uid) {
-        let Some(mut binding) = self.bindings.remove(uid) else { return };
+        let Some(binding) = self.bindings.remove(uid) else { return };
         self.observer.observe(Observation::NodeTaken);
+        self.put_back(now, binding, &NODE_TAKEN);
+    }
+
+    /// Undoes a binding and lets the pod be tried again at once, without a word about it.
+    pub(crate) fn put_back(&mut self, now: Now, mut binding: Binding, cause: &Text) {
         let freed = self.give_up_node(now, &mut binding);
         self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
-        let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(uid) };
+        let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(&freed.uid) };
         let Some(profile) = self.profile_of(&pod) else {
-            self.queue.done(uid);
+            self.queue.done(&freed.uid);
             return self.let_go(pod);
         };
         let mut queued = binding.queued;
         (queued.pod, queued.profile) = (pod, profile);
-        self.with_queue(now, |queue, cx| queue.retry(cx, queued, &NODE_TAKEN));
+        self.with_queue(now, |queue, cx| queue.retry(cx, queued, cause));
     }
 
     /// Bind ended, by whom is said where it was a plugin.
@@ -268,7 +275,8 @@ impl Scheduler {
             (bind_code(&outcome), Took { from: binding.stage_began, to: self.observer.moment() });
         observe_point(&*self.observer, binding, Point::Bind, status, took);
         if !by.is_empty() && self.observer.watches_plugins() {
-            self.observer.observe(Observation::Plugin { plugin: by, point: Point::Bind, status, took });
+            let (pod, point) = (&**binding.pod(), Point::Bind);
+            self.observer.observe(Observation::Plugin { pod, plugin: by, point, status, took });
         }
         match outcome {
             BindOutcome::Bound => self.succeed(now, uid),
@@ -399,10 +407,11 @@ impl Scheduler {
         };
         let note = format!("Successfully assigned {} to {node}", queued.pod.key());
         self.record_event(&queued.pod, EventType::Normal, "Scheduled", "Binding", note);
-        self.observe_attempt(&queued, AttemptResult::Scheduled, now);
+        self.observe_attempt(&queued, AttemptResult::Scheduled, Some(&node), "", now);
         self.cache.refreshed();
         let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let laps = Laps::now(&*self.observer, queued.profile, self.observer.watches_plugins());
+        let watches = self.observer.watches_plugins();
+        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
         for Named { name, plugin } in &self.profiles.get(queued.profile).post_bind {
             let call = || plugin.post_bind(&cx, &mut state, &queued.pod, &node);
             let done =
@@ -440,8 +449,8 @@ impl Scheduler {
 
 /// What runs outside is timed by itself.
 fn observe_point(observer: &dyn Observer, binding: &Binding, point: Point, status: Code, took: Took) {
-    let profile = binding.queued.profile.0;
-    observer.observe(Observation::ExtensionPoint { profile, point, status, took });
+    let (profile, pod) = (binding.queued.profile.0, &**binding.pod());
+    observer.observe(Observation::ExtensionPoint { profile, pod, point, status, took });
 }
 
 fn pre_flight_code(answer: &PreFlight) -> Code {

@@ -152,6 +152,14 @@ impl Bindings {
         matches!(stage, Some(Stage::WaitingOnPermit(_)))
     }
 
+    /// The pods whose PreBind runs, in an order that a replay has, too.
+    pub(crate) fn pre_binding(&self) -> Vec<Uid> {
+        let runs = self.by_pod.iter().filter(|(_, it)| matches!(it.stage, Stage::PreBinding { .. }));
+        let mut uids: Vec<Uid> = runs.map(|(uid, _)| uid.clone()).collect();
+        uids.sort();
+        uids
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Binding> {
         self.by_pod.values()
     }

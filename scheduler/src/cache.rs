@@ -214,7 +214,7 @@ impl Cache {
                     self.tree.add(zone, name);
                     self.order_is_stale = true;
                 }
-                self.changes.push(Change::NodeChanged { index, old, new: Arc::clone(&node) });
+                self.note(Change::NodeChanged { index, old, new: Arc::clone(&node) });
                 self.nodes.set_node(index, node);
             }
             None => {
@@ -223,9 +223,9 @@ impl Cache {
                 info.set_node(Arc::clone(&node));
                 let pods = info.pods().to_vec();
                 let index = self.nodes.insert(info);
-                self.changes.push(Change::NodeAdded { index, node: Arc::clone(&node) });
+                self.note(Change::NodeAdded { index, node: Arc::clone(&node) });
                 for pod in pods {
-                    self.changes.push(Change::PodAdded { index, node: Arc::clone(&node), pod });
+                    self.note(Change::PodAdded { index, node: Arc::clone(&node), pod });
                 }
                 self.tree.add(zone, name);
                 self.order_is_stale = true;
@@ -243,13 +243,18 @@ impl Cache {
         self.order_is_stale = true;
         for pod in info.pods() {
             let (node, pod) = (Arc::clone(info.node()), Arc::clone(pod));
-            self.changes.push(Change::PodRemoved { index, node, pod });
+            self.note(Change::PodRemoved { index, node, pod });
         }
-        self.changes.push(Change::NodeRemoved { index, node: Arc::clone(info.node()) });
+        self.note(Change::NodeRemoved { index, node: Arc::clone(info.node()) });
         if !info.pods().is_empty() {
             self.ghosts.insert(Arc::clone(info.name()), info);
         }
         Ok(())
+    }
+
+    /// Notes what evaluation tables are to catch up with.
+    pub(crate) fn note(&mut self, change: Change) {
+        self.changes.push(change, self.nodes.len() + self.pods.len());
     }
 
     fn place(&mut self, pod: Arc<PodInfo>, node: Arc<str>, assumed: bool, notice: Notice) {
@@ -258,7 +263,7 @@ impl Cache {
                 self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
                 if notice == Notice::Taken {
                     let node = Arc::clone(self.nodes.at(index).node());
-                    self.changes.push(Change::PodAdded { index, node, pod: Arc::clone(&pod) });
+                    self.note(Change::PodAdded { index, node, pod: Arc::clone(&pod) });
                 }
             }
             None => self.ghosts.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
@@ -273,7 +278,7 @@ impl Cache {
             self.nodes.update(index, |info| info.remove_pod(uid));
             if notice == Notice::Taken {
                 let (node, pod) = (Arc::clone(self.nodes.at(index).node()), Arc::clone(&cached.pod));
-                self.changes.push(Change::PodRemoved { index, node, pod });
+                self.note(Change::PodRemoved { index, node, pod });
             }
         } else if let Some(ghost) = self.ghosts.get_mut(node) {
             ghost.remove_pod(uid);

@@ -47,8 +47,12 @@ impl Cursor {
     }
 }
 
-/// So many changes are kept. Whoever is further behind starts over: by then that costs no more.
+/// So many changes at most are kept.
 const KEPT: usize = 1 << 16;
+/// And so many for each pod and node there is. Whoever is further behind starts over: by then that costs no more.
+const KEPT_EACH: usize = 4;
+/// But so many in any case.
+const KEPT_LEAST: usize = 1024;
 
 /// The latest changes.
 #[derive(Clone, Debug)]
@@ -66,12 +70,17 @@ impl Default for ChangeLog {
 }
 
 impl ChangeLog {
-    pub(crate) fn push(&mut self, change: Change) {
-        if self.changes.len() >= self.kept {
-            self.changes.pop_front();
-        }
+    /// Notes a change where there are so many pods and nodes.
+    pub(crate) fn push(&mut self, change: Change, there_are: usize) {
+        let kept = self.kept.min(KEPT_LEAST.max(KEPT_EACH * there_are)).max(1);
+        self.changes.drain(..(self.changes.len() + 1).saturating_sub(kept));
         self.changes.push_back(change);
         self.end += 1;
+    }
+
+    /// How many changes are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
     }
 
     /// Where the log ends.
@@ -107,9 +116,9 @@ mod tests {
         let mut log = ChangeLog::default();
         let start = log.end();
         assert_eq!(log.lag(start), Some(0));
-        log.push(object("a"));
+        log.push(object("a"), KEPT);
         let middle = log.end();
-        log.push(object("b"));
+        log.push(object("b"), KEPT);
         let keys = |log: &ChangeLog, from| {
             let keys = log.since(from).map(|(_, change)| match change {
                 Change::Object { key, .. } => key.to_string(),
@@ -121,9 +130,21 @@ mod tests {
         assert_eq!(keys(&log, middle), ["b"]);
         assert_eq!(log.since(start).map(|(at, _)| at).collect::<Vec<_>>(), [start, middle]);
         for _ in 0..KEPT {
-            log.push(object("c"));
+            log.push(object("c"), KEPT);
         }
         assert_eq!((log.lag(start), log.lag(middle)), (None, None));
         assert_eq!(keys(&log, log.end()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_is_in_proportion_to_what_there_is() {
+        let mut log = ChangeLog::default();
+        let fill = |log: &mut ChangeLog, there_are| {
+            (0..2 * KEPT).for_each(|_| log.push(object("a"), there_are));
+            log.len()
+        };
+        assert_eq!(fill(&mut log, 1_000_000), KEPT);
+        assert_eq!(fill(&mut log, 1_000), 4_000, "what is too much is given back");
+        assert_eq!(fill(&mut log, 0), KEPT_LEAST);
     }
 }

@@ -76,7 +76,7 @@ impl Scheduler {
         } else {
             (AttemptResult::Error, "SchedulerError")
         };
-        self.observe_attempt(&queued, result, now);
+        self.observe_attempt(&queued, result, None, &message, now);
         let gone = matches!(kind, FailureKind::Gone);
         queued.blame(kind);
         // A pod that is gone, has been replaced, or has a node by now needs no place in the queue, and nothing is to be
@@ -148,7 +148,14 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn observe_attempt(&mut self, queued: &QueuedPod, result: AttemptResult, now: Now) {
+    pub(crate) fn observe_attempt(
+        &mut self,
+        queued: &QueuedPod,
+        result: AttemptResult,
+        node: Option<&str>,
+        message: &str,
+        now: Now,
+    ) {
         let now = self.queue.steady(now);
         let since_first_attempt = queued.initial_attempt.map(|first| now.wall.since(first));
         self.observer.observe(Observation::Attempt {
@@ -156,6 +163,8 @@ impl Scheduler {
             result,
             pod: &queued.pod,
             attempts: queued.attempts,
+            node,
+            message,
             since_first_attempt,
             after_flush: queued.flushed,
             took: Took { from: queued.began, to: self.observer.moment() },

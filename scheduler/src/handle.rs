@@ -25,7 +25,7 @@ impl Scheduler {
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
             Input::Evicted { preemption, outcomes } => self.evicted(now, preemption, &outcomes),
             Input::Tick => {}
-            Input::Drain => self.draining = true,
+            Input::Drain => self.drain(now),
         }
         self.fetch_left_behind(now);
         self.with_queue(now, super::queue::SchedulingQueue::tick);

@@ -90,6 +90,6 @@ pub enum Input {
     },
     /// Time has passed: do what is due.
     Tick,
-    /// Take no more pods; let the bindings that have begun end.
+    /// Take no more pods; turn back those on their way that Bind has not begun with, and let the others end.
     Drain,
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use supercargo_framework::Code;
+use supercargo_framework::{Code, PodInfo};
 
 use crate::observer::{Moment, Observation, Observer, Point, Took};
 use crate::profile::ProfileIndex;
@@ -14,6 +14,7 @@ pub(crate) const WATCHED_NODES: usize = 100;
 pub(crate) struct Laps<'a> {
     pub(crate) observer: &'a dyn Observer,
     profile: usize,
+    pod: &'a PodInfo,
     watches: bool,
     last: Cell<Moment>,
 }
@@ -23,15 +24,21 @@ impl<'a> Laps<'a> {
     pub(crate) fn since(
         observer: &'a dyn Observer,
         ProfileIndex(profile): ProfileIndex,
+        pod: &'a PodInfo,
         since: Moment,
         watches: bool,
     ) -> Self {
-        Self { observer, profile, watches, last: Cell::new(since) }
+        Self { observer, profile, pod, watches, last: Cell::new(since) }
     }
 
     /// The first part begins now.
-    pub(crate) fn now(observer: &'a dyn Observer, profile: ProfileIndex, watches: bool) -> Self {
-        Self::since(observer, profile, observer.moment(), watches)
+    pub(crate) fn now(
+        observer: &'a dyn Observer,
+        profile: ProfileIndex,
+        pod: &'a PodInfo,
+        watches: bool,
+    ) -> Self {
+        Self::since(observer, profile, pod, observer.moment(), watches)
     }
 
     /// What has gone on since the last part counts as none.
@@ -52,7 +59,8 @@ impl<'a> Laps<'a> {
 
     /// Tells of an extension point that took so long.
     pub(crate) fn told(&self, point: Point, status: Code, took: Took) {
-        self.observer.observe(Observation::ExtensionPoint { profile: self.profile, point, status, took });
+        let (profile, pod) = (self.profile, self.pod);
+        self.observer.observe(Observation::ExtensionPoint { profile, pod, point, status, took });
     }
 
     /// Calls a plugin.
@@ -66,7 +74,7 @@ impl<'a> Laps<'a> {
         if !self.watches {
             return call();
         }
-        timed(self.observer, point, plugin, call, status)
+        timed(self.observer, self.pod, point, plugin, call, status)
     }
 
     /// Calls a plugin for one of many nodes, of which `nth` have gone before.
@@ -85,6 +93,7 @@ impl<'a> Laps<'a> {
 /// Calls a plugin and tells how long that took.
 pub(crate) fn timed<R>(
     observer: &dyn Observer,
+    pod: &PodInfo,
     point: Point,
     plugin: &str,
     call: impl FnOnce() -> R,
@@ -93,6 +102,6 @@ pub(crate) fn timed<R>(
     let from = observer.moment();
     let answer = call();
     let took = Took { from, to: observer.moment() };
-    observer.observe(Observation::Plugin { plugin, point, status: status(&answer), took });
+    observer.observe(Observation::Plugin { pod, plugin, point, status: status(&answer), took });
     answer
 }

@@ -49,6 +49,7 @@ mod cluster_events;
 mod contain;
 mod cycle;
 mod diagnosis;
+mod drain;
 mod effect;
 mod extender;
 mod extending;

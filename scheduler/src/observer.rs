@@ -164,6 +164,17 @@ pub enum AttemptResult {
     Error,
 }
 
+impl AttemptResult {
+    /// The name in metrics and traces.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Unschedulable => "unschedulable",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// Which queue a pod went into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueueName {
@@ -195,6 +206,10 @@ pub enum Observation<'a> {
         pod: &'a PodInfo,
         /// How many attempts it has had, this one included.
         attempts: u32,
+        /// For a bound pod: its node.
+        node: Option<&'a str>,
+        /// Why it failed; empty for a bound pod.
+        message: &'a str,
         /// For a bound pod: the time since it first entered the active queue.
         since_first_attempt: Option<Duration>,
         /// Whether it was tried only because it had waited too long.
@@ -208,6 +223,8 @@ pub enum Observation<'a> {
     ExtensionPoint {
         /// The profile's place.
         profile: usize,
+        /// The pod that they ran for.
+        pod: &'a PodInfo,
         /// The point.
         point: Point,
         /// What came of it.
@@ -217,6 +234,8 @@ pub enum Observation<'a> {
     },
     /// One plugin has run: of those attempts only that are watched, but always at PostFilter.
     Plugin {
+        /// The pod that it ran for.
+        pod: &'a PodInfo,
         /// The plugin.
         plugin: &'a str,
         /// The point.

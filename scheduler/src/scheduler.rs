@@ -228,6 +228,11 @@ impl Scheduler {
         self.pending.len()
     }
 
+    /// How many changes are kept for evaluation tables to catch up with.
+    pub fn changes_kept(&self) -> usize {
+        self.cache.changes.len()
+    }
+
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()
@@ -288,7 +293,7 @@ impl Scheduler {
     /// An object of another kind is about to change, or has.
     pub(crate) fn note_object(&mut self, object: &Object) {
         let (resource, key) = (object.resource.clone(), Arc::clone(&object.key));
-        self.cache.changes.push(changes::Change::Object { resource, key });
+        self.cache.note(changes::Change::Object { resource, key });
     }
 
     pub(crate) fn anomaly(&mut self, text: &str) {

@@ -18,7 +18,7 @@ use supercargo_scheduler::record::replay;
 use crate::config::Catalog;
 use crate::demo::{DemoOptions, demo};
 use crate::feature_gates;
-use crate::flags::{FeatureOptions, Flags, LogOptions};
+use crate::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use crate::logs::LogSink;
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, load_config, run};
@@ -34,10 +34,17 @@ pub struct Cli {
     logs: LogOptions,
 }
 
+impl Cli {
+    /// Whether whoever reads the log expects JSON.
+    pub(crate) fn logs_json(&self) -> bool {
+        self.logs.logging_format == LogFormat::Json
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Schedule pods until a signal comes.
-    // Whoever takes over kube-scheduler's command line may say a flag twice: the last one counts, as there.
+    // Whoever takes over kube-scheduler's command line may say a flag twice: the last one counts, as there; lists add up.
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Run(Box<Flags>),
     /// Show and check configurations.

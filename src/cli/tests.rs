@@ -30,6 +30,7 @@ fn help_is_grouped_and_fits_on_a_terminal() {
         "Authorization flags:",
         "Leader election flags",
         "Feature flags:",
+        "Traces flags:",
         "Logs flags:",
     ] {
         assert!(help.contains(heading), "{heading} is not in\n{help}");

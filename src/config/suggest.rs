@@ -9,7 +9,7 @@ pub(super) fn field(name: &str, known: &[&str]) -> String {
 }
 
 /// A question that offers the nearest names, if any are near.
-pub(super) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     const MOST: usize = 3;
     const LONGEST: usize = 64;
     if name.len() > LONGEST {

@@ -3,11 +3,15 @@ use std::sync::Arc;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, Timestamp};
 use supercargo_scheduler::{Input, NoCalls, Notification};
+use tokio::time::timeout;
 
 use super::*;
 use crate::config::Catalog;
+use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
+use crate::owner::Message;
 use crate::run::load_config;
+use crate::testing::answering_client;
 
 /// A scheduler with a pod on its way, one that fits nowhere, and one that a gate holds.
 fn scheduler() -> Scheduler {
@@ -64,6 +68,36 @@ fn the_same_as_json_says_where_each_pod_is_and_why() {
     );
     assert_eq!(queue["unschedulablePods"][0]["firstAttemptAt"], "2026-01-01T00:00:00Z");
     assert_eq!(queue["gated"][0]["gatingPlugin"], "SchedulingGates");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_differs_twice_is_counted_every_five_minutes() {
+    let metrics = Metrics::new(&load_config(None, &Catalog::in_tree()).unwrap());
+    let (mailbox, messages) = Mailbox::new();
+    // They have heard of nothing, as if they had missed that everything is gone.
+    let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
+    let debugger = Debugger::new(informers.stores(), mailbox, Arc::clone(&metrics));
+    let scheduler = scheduler();
+    let answers = async {
+        loop {
+            for message in messages.try_iter() {
+                if let Message::Ask(question) = message {
+                    question(&scheduler);
+                }
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let both = async { tokio::join!(debugger.compare_by_itself(), answers) };
+    tokio::pin!(both);
+    for (nodes, pods) in [(1, 4), (2, 8)] {
+        assert!(timeout(COMPARE_PERIOD + 2 * LOOK_AGAIN, &mut both).await.is_err());
+        let text = metrics.encode().await;
+        for (kind, count) in [("node", nodes), ("pod", pods)] {
+            let line = format!("supercargo_cache_mismatches_total{{kind=\"{kind}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    }
 }
 
 #[test]

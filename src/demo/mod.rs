@@ -61,7 +61,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the demo to its end, or until a signal comes.
 pub async fn demo(options: DemoOptions, logs: &LogSink) -> Result<()> {
-    let stop = stop_signal()?;
+    // The terminal is to be left as it was found, however often one asks.
+    let stop = stop_signal(|| {})?;
     if io::stdout().is_terminal() {
         hang_up_stops(&stop)?;
     }

@@ -11,8 +11,8 @@ use super::value::{boolean, length};
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Authentication flags")]
 pub struct AuthenticationOptions {
-    /// How to reach the server that is asked about tokens (TokenReview). Without it: the pod's service account; where
-    /// there is none either, whoever comes with a token is anonymous.
+    /// How to reach the server that is asked about tokens (TokenReview). Without it: as the scheduler reaches its own, with
+    /// its credentials.
     #[arg(long = "authentication-kubeconfig", id = "authentication_kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Do not look up client CAs and request-header settings in the cluster (the ConfigMap
@@ -23,7 +23,7 @@ pub struct AuthenticationOptions {
         default_value = "false", default_missing_value = "true", value_parser = boolean
     )]
     pub skip_lookup: bool,
-    /// Go on when that look-up fails; whoever would have been known by it is anonymous.
+    /// Go on when that look-up fails; whoever would have been known by it is answered with 401.
     #[arg(
         long = "authentication-tolerate-lookup-failure", id = "authentication_tolerate_lookup_failure",
         value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,

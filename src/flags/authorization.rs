@@ -11,8 +11,8 @@ use super::value::length;
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Authorization flags")]
 pub struct AuthorizationOptions {
-    /// How to reach the server that is asked what is allowed (SubjectAccessReview). Without it: the pod's service
-    /// account; where there is none either, nothing is allowed but --authorization-always-allow-paths.
+    /// How to reach the server that is asked what is allowed (SubjectAccessReview). Without it: as the scheduler reaches its
+    /// own, with its credentials.
     #[arg(long = "authorization-kubeconfig", id = "authorization_kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Paths that everybody may ask for. One that ends in * stands for all that begin so.

@@ -26,7 +26,7 @@ pub struct DeprecatedOptions {
     /// --config.
     #[arg(long, value_name = "TYPE", value_parser = content_type)]
     pub kube_api_content_type: Option<MediaType>,
-    /// Serve profiles of the running process. Default: true. Ignored with --config.
+    /// Serve /debug/flags/v, which changes what is logged. Profiles there are none. Default: true. Ignored with --config.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean

@@ -13,8 +13,8 @@ use crate::feature_gates::{FeatureGates, emulated_version};
 pub struct FeatureOptions {
     /// Features to turn on or off, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`. Those there are, with
     /// their defaults, stand at the end of this help.
-    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
-    pub feature_gates: FeatureGates,
+    #[arg(long, value_name = "GATES")]
+    pub feature_gates: Vec<FeatureGates>,
     /// The version of kube-scheduler whose defaults of feature gates are taken: 1.34 to 1.37.
     #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value = "1.36")]
     pub emulated_version: Version,
@@ -33,6 +33,7 @@ impl FeatureOptions {
     }
 
     fn features(&self) -> Result<Features, FlagError> {
-        self.feature_gates.apply(self.emulated_version).map_err(FlagError::Gates)
+        let gates: FeatureGates = self.feature_gates.iter().cloned().collect();
+        gates.apply(self.emulated_version).map_err(FlagError::Gates)
     }
 }

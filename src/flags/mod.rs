@@ -15,6 +15,7 @@ mod misc;
 mod serving;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod value;
 mod without_effect;
 
@@ -30,7 +31,8 @@ pub use features::FeatureOptions;
 pub use leader_election::LeaderElectionOptions;
 pub use logs::{LogFormat, LogOptions};
 pub use misc::MiscOptions;
-pub use serving::{ServingOptions, TlsVersion};
+pub use serving::{NamedPair, ServingOptions, TlsVersion};
+pub use traces::TraceOptions;
 pub use value::FlagError;
 pub(crate) use value::length;
 pub use without_effect::WithoutEffect;
@@ -63,6 +65,9 @@ pub struct Flags {
     /// Which features are on.
     #[command(flatten)]
     pub features: FeatureOptions,
+    /// Where traces of attempts go.
+    #[command(flatten)]
+    pub traces: TraceOptions,
     /// What the configuration says better.
     #[command(flatten)]
     pub deprecated: DeprecatedOptions,

@@ -56,6 +56,10 @@ pub struct ServingOptions {
     /// safe. Those of TLS 1.3 are always offered.
     #[arg(long, value_name = "SUITES", value_delimiter = ',', value_parser = cipher_suite)]
     pub tls_cipher_suites: Vec<CipherSuite>,
+    /// A certificate and its key for clients that ask for certain names, as in `a.crt,a.key:example.com,*.example.com`; without
+    /// names, for those in the certificate. May be given several times.
+    #[arg(long, value_name = "FILES", value_parser = NamedPair::parse)]
+    pub tls_sni_cert_key: Vec<NamedPair>,
     /// The most requests at once on an HTTP/2 connection; 0 for the default.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub http2_max_streams_per_connection: u32,
@@ -70,6 +74,32 @@ pub struct ServingOptions {
 impl Default for ServingOptions {
     fn default() -> Self {
         super::defaults()
+    }
+}
+
+/// A certificate for clients that ask for certain names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPair {
+    /// The certificate, as PEM.
+    pub certificate: PathBuf,
+    /// Its key, as PEM.
+    pub key: PathBuf,
+    /// The names, with `*.` for any one label. None: those in the certificate.
+    pub names: Vec<String>,
+}
+
+impl NamedPair {
+    fn parse(text: &str) -> Result<Self, FlagError> {
+        let (files, names) = text.split_once(':').map_or((text, None), |(files, names)| (files, Some(names)));
+        let (certificate, key) = files.split_once(',').ok_or(FlagError::NamedPair)?;
+        let (certificate, key) = (certificate.trim(), key.trim());
+        let names: Vec<String> =
+            names.into_iter().flat_map(|names| names.split(',')).map(|name| name.trim().to_owned()).collect();
+        if certificate.is_empty() || key.is_empty() || key.contains(',') || names.iter().any(String::is_empty)
+        {
+            return Err(FlagError::NamedPair);
+        }
+        Ok(Self { certificate: certificate.into(), key: key.into(), names })
     }
 }
 

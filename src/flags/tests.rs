@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args as _, Command, FromArgMatches as _};
+use supercargo_framework::Feature;
 
 use super::{Flags, ServingOptions, TlsVersion};
 use crate::config::{Catalog, Config, MediaType};
@@ -52,6 +53,8 @@ fn without_flags_everything_is_upstreams_default() {
     assert_eq!(authorization.unauthorized_ttl, Duration::from_secs(10));
     assert_eq!(flags.deprecated.pod_max_in_unschedulable_pods_duration, Duration::from_mins(5));
     assert_eq!(flags.misc.config_reload_period, Duration::from_secs(10));
+    assert_eq!(flags.traces.tracing_endpoint, None);
+    assert_eq!(flags.traces.tracing_sampling_rate_per_million, 1_000_000);
 }
 
 #[test]
@@ -69,7 +72,18 @@ fn values_are_written_as_for_kube_scheduler() {
         "--secure-port",
         "10260",
         "--authentication-token-webhook-cache-ttl=1m30s",
+        "--tls-sni-cert-key=a.crt,a.key:example.com,*.example.com",
+        "--tls-sni-cert-key",
+        "b.crt,b.key",
     ]);
+    let pairs: Vec<_> = flags
+        .serving
+        .tls_sni_cert_key
+        .iter()
+        .map(|pair| (pair.key.to_str().unwrap(), &*pair.names))
+        .collect();
+    let names = ["example.com".to_owned(), "*.example.com".to_owned()];
+    assert_eq!(pairs, [("a.key", &names[..]), ("b.key", &[])]);
     assert!(flags.authentication.skip_lookup && !flags.authentication.tolerate_lookup_failure);
     assert_eq!(flags.authorization.always_allow_paths, ["/a", "/b/*", "/c"]);
     assert_eq!(flags.serving.tls_cipher_suites.len(), 2);
@@ -96,7 +110,12 @@ fn what_cannot_be_is_refused_with_what_to_say() {
             "not offered; those that can be chosen are TLS_ECDHE",
         ),
         (&["--tls-cert-file=a"], "--tls-private-key-file"),
+        (&["--tls-sni-cert-key=a.crt"], "say a certificate and its key"),
+        (&["--tls-sni-cert-key=a.crt,a.key,b"], "say a certificate and its key"),
+        (&["--tls-sni-cert-key=a.crt,a.key:"], "say a certificate and its key"),
         (&["--master=https://me:secret@10.0.0.1"], "say a URL such as"),
+        (&["--tracing-endpoint=https://me:secret@10.0.0.1"], "say a URL such as"),
+        (&["--tracing-sampling-rate-per-million=1000001"], "0..=1000000"),
         (&["--kube-api-content-type=text/plain"], "say application/vnd.kubernetes.protobuf or"),
         (&["--feature-gates=X"], "give each feature gate as Name=true"),
         (&["--leader-elct"], "--leader-elect"),
@@ -179,6 +198,40 @@ fn flags_that_mean_nothing_here_are_taken_and_remembered() {
     let flags =
         flags(&["--permit-port-sharing", "--vmodule", "a=1", "--disabled-metrics=x,y", "--vmodule=b=2"]);
     assert_eq!(flags.without_effect.given, ["disabled-metrics", "permit-port-sharing", "vmodule"]);
+}
+
+#[test]
+fn feature_gates_of_a_flag_that_is_given_twice_add_up() {
+    let line = ["--feature-gates=StorageCapacityScoring=true", "--feature-gates=VolumeLimitScaling=true,"];
+    let features = flags(&line).features.applied_to(&Catalog::in_tree()).unwrap().features;
+    assert!(
+        features.enabled(Feature::StorageCapacityScoring) && features.enabled(Feature::VolumeLimitScaling)
+    );
+}
+
+#[test]
+fn what_is_refused_of_a_server_is_not_repeated() {
+    // It may have a password in it, and what is said here ends in a log.
+    for master in ["https://me:hunter2@10.0.0.1", "hunter2 ", "https://10.0.0.1/?password=hunter2"] {
+        let error = parsed(&["--master", master]).expect_err("refused");
+        assert!(error.contains("invalid value for '--master <URL>': say a URL such as"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_is_followed_unless_the_period_is_0() {
+    let followed =
+        |line: &[&str]| flags(line).misc.followed().map(|(path, period)| (path.to_owned(), period));
+    assert_eq!(followed(&[]), None);
+    assert_eq!(followed(&["--config=a"]), Some(("a".into(), Duration::from_secs(10))));
+    assert_eq!(
+        followed(&["--config=a", "--config-reload-period=1m"]),
+        Some(("a".into(), Duration::from_mins(1)))
+    );
+    for never in ["0", "0s"] {
+        assert_eq!(followed(&["--config=a", &format!("--config-reload-period={never}")]), None);
+    }
 }
 
 #[test]

@@ -22,6 +22,11 @@ pub enum FlagError {
     /// It is no cipher suite that is served. Holds those that are.
     #[error("this cipher suite is not offered; those that can be chosen are {0}")]
     CipherSuite(String),
+    /// It is no certificate with a key and names.
+    #[error(
+        "say a certificate and its key, and names after a colon if it is not for its own: a.crt,a.key:*.example.com"
+    )]
+    NamedPair,
     /// It is no address of a server.
     #[error("say a URL such as https://10.0.0.1:6443, without a user, a password or a query")]
     Server,

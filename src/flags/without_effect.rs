@@ -19,7 +19,6 @@ const FLAGS: &[(&str, bool)] = &[
     ("permit-port-sharing", false),
     ("show-hidden-metrics-for-version", true),
     ("tls-curve-preferences", true),
-    ("tls-sni-cert-key", true),
     ("vmodule", true),
 ];
 

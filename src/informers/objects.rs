@@ -134,15 +134,29 @@ impl Informers {
         }
     }
 
+    /// Waits until the handler of this kind has seen what exists. Of one that is not served nothing does.
+    pub(crate) async fn known(&self, kind: &Text) {
+        let registration = self.others.lock().get(kind).cloned();
+        if let Some(registration) = registration {
+            registration.synced().await;
+        }
+    }
+
+    /// Has a kind watched, unless it is.
     fn watch(&self, mailbox: &Mailbox, kind: ObjectKind) {
-        let name = kind.resource().to_string();
+        let name = kind.resource().clone();
+        let mut others = self.others.lock();
+        if others.contains_key(&name) {
+            return;
+        }
         let informer =
             self.factory.informer_for(std::sync::Arc::new(kind), |parts| parts.build(Indexers::default()));
         self.observed.add(&informer);
         let handler: Forward<Object> = Forward { mailbox: mailbox.clone(), input: Input::Object };
-        if let Err(error) = informer.add_event_handler(handler, HandlerOptions::named(name)) {
+        match informer.add_event_handler(handler, HandlerOptions::named(name.to_string())) {
+            Ok(registration) => drop(others.insert(name, registration)),
             // Only an informer that has ended takes no handler, and then we are about to end.
-            tracing::warn!(%error, "cannot hear of objects");
+            Err(error) => tracing::warn!(%error, "cannot hear of objects"),
         }
     }
 }

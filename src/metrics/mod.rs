@@ -28,6 +28,7 @@ pub(crate) use self::scrape::Sources;
 use self::series::{Series, only};
 pub use self::text::CONTENT_TYPE;
 use self::text::Text;
+pub(crate) use self::value::Counter;
 use crate::config::Config;
 
 /// The release of kube-scheduler that is followed.
@@ -46,6 +47,12 @@ impl Metrics {
     pub fn new(config: &Config) -> Arc<Self> {
         let series = Arc::new(Series::new());
         only(&series.config_generation).set(1.0);
+        only(&series.config_successful).set(1.0);
+        // These are there before anything is counted: where a series begins with 1, Prometheus sees no increase.
+        for kind in ["node", "pod"] {
+            series.cache_mismatches.with(&[kind]);
+            series.lost_races.with(&[kind]);
+        }
         Arc::new(Self { series, features: config.features.clone(), sources: Mutex::new(None) })
     }
 
@@ -75,9 +82,19 @@ impl Metrics {
         only(&self.series.config_failures).increment();
     }
 
+    /// Whether the configuration file says what is in force, as far as it has been read.
+    pub fn config_successful(&self, is_successful: bool) {
+        only(&self.series.config_successful).set(f64::from(u8::from(is_successful)));
+    }
+
     /// The comparer found a difference between what the informer and what the scheduler knows of a `node` or a `pod`.
     pub fn cache_mismatch(&self, kind: &str) {
         self.series.cache_mismatches.with(&[kind]).increment();
+    }
+
+    /// Counts spans of traces that are dropped for this reason.
+    pub(crate) fn trace_spans_dropped(&self, reason: &str) -> Arc<Counter> {
+        self.series.trace_spans_dropped.with(&[reason])
     }
 
     /// What `/metrics` serves, as [`CONTENT_TYPE`]. Asks the scheduler between two cycles.

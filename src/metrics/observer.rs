@@ -141,12 +141,7 @@ impl MetricsObserver {
 
     fn attempt(&self, profile: usize, result: AttemptResult, took: Took) {
         let Some(profile) = self.profiles.get(profile) else { return };
-        let (place, result) = match result {
-            AttemptResult::Scheduled => (0, "scheduled"),
-            AttemptResult::Unschedulable => (1, "unschedulable"),
-            AttemptResult::Error => (2, "error"),
-        };
-        let labels = [result, &*profile.name];
+        let (place, labels) = (result as usize, [result.as_str(), &*profile.name]);
         profile.attempts.with(place, || self.series.attempts.with(&labels), Counter::increment);
         let look_up = || self.series.attempt_duration.with(&labels);
         profile.attempt_duration.with(place, look_up, |histogram| histogram.observe(seconds(took)));
@@ -260,10 +255,10 @@ impl Observer for MetricsObserver {
                 }
             }
             Observation::Algorithm(took) => self.algorithm.observe(seconds(*took)),
-            Observation::ExtensionPoint { profile, point, status, took } => {
+            Observation::ExtensionPoint { profile, point, status, took, .. } => {
                 self.extension_point(*profile, *point, *status, *took);
             }
-            Observation::Plugin { plugin, point, status, took } => {
+            Observation::Plugin { plugin, point, status, took, .. } => {
                 self.plugin(plugin, *point, *status, *took);
             }
             Observation::PluginFailed { plugin, point } => self.plugin_failed(plugin, *point),

@@ -1,21 +1,32 @@
-//! `/metrics/resources`: what each pod asks for.
+//! `/metrics/resources`: what each pod asks for, and what it may use at most.
 
 use supercargo_framework::PodInfo;
 use supercargo_framework::resource::Resource;
 
-use super::spec::POD_REQUEST;
+use super::spec::{POD_LIMIT, POD_REQUEST, Spec};
 use super::text::Text;
 
-/// Writes what these pods ask for; amounts of 0 are left out.
-pub(super) fn write<'a>(text: &mut Text, pods: impl IntoIterator<Item = &'a PodInfo>) {
-    text.family(&POD_REQUEST);
+/// Writes what these pods ask for and are limited to; amounts of 0 are left out.
+pub(super) fn write<'a>(text: &mut Text, pods: impl IntoIterator<Item = &'a PodInfo> + Clone) {
+    write_family(text, &POD_REQUEST, pods.clone(), |pod| Some(&pod.requests().resource));
+    write_family(text, &POD_LIMIT, pods, |pod| pod.spec.limits.as_deref());
+}
+
+fn write_family<'a>(
+    text: &mut Text,
+    spec: &Spec,
+    pods: impl IntoIterator<Item = &'a PodInfo>,
+    amounts: impl Fn(&'a PodInfo) -> Option<&'a Resource>,
+) {
+    text.family(spec);
     for pod in pods {
+        let Some(amounts) = amounts(pod) else { continue };
         let priority = pod.priority.to_string();
         let node = pod.node_name.as_deref().unwrap_or_default();
-        each_amount(&pod.requests().resource, |resource, unit, amount| {
+        each_amount(amounts, |resource, unit, amount| {
             let scheduler = &*pod.spec.scheduler_name;
             let labels = [&*pod.namespace, &*pod.name, node, scheduler, &*priority, resource, unit];
-            text.sample(&POD_REQUEST, &labels, amount);
+            text.sample(spec, &labels, amount);
         });
     }
 }
@@ -58,6 +69,7 @@ mod tests {
                 .request("cpu", "1500m")
                 .request("example.com/gpu", "2")
                 .request("hugepages-2Mi", "4Mi")
+                .limit("cpu", "2")
                 .build(),
             pod("asks-for-nothing").build(),
         ];
@@ -65,14 +77,17 @@ mod tests {
         write(&mut text, &pods);
         let text = text.finish();
         let series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(series.len(), 3, "{text}");
-        for (resource, unit, amount) in [
-            ("cpu", "cores", "1.5"),
-            ("example.com/gpu", "integer", "2"),
-            ("hugepages-2Mi", "bytes", "4194304"),
+        assert_eq!(series.len(), 4, "{text}");
+        for (family, resource, unit, amount) in [
+            ("request", "cpu", "cores", "1.5"),
+            ("request", "example.com/gpu", "integer", "2"),
+            ("request", "hugepages-2Mi", "bytes", "4194304"),
+            ("limit", "cpu", "cores", "2"),
         ] {
+            let beginning = format!("kube_pod_resource_{family}{{");
             let end = format!("resource=\"{resource}\",unit=\"{unit}\"}} {amount}");
-            assert!(series.iter().any(|line| line.ends_with(&end)), "{end}\n{text}");
+            let is_it = |line: &&str| line.starts_with(&beginning) && line.ends_with(&end);
+            assert!(series.iter().any(is_it), "{beginning}…{end}\n{text}");
         }
     }
 }

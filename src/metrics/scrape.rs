@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
 use kube_informers::InformerMetrics;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Figures, Rule, Scheduler};
+use tokio::time::{Instant, timeout};
 
 use super::requests::Requests;
 use super::spec;
@@ -16,6 +17,10 @@ use crate::backlog::Backlog;
 use crate::informers::Observed;
 use crate::owner::Mailbox;
 use crate::window::Figures as Requesting;
+
+/// The scheduler's answer is not waited for any longer: a scrape ends after ten seconds by default, and the rest is wanted most when
+/// the scheduler hangs.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whom to ask.
 #[derive(Clone)]
@@ -49,12 +54,16 @@ impl Sources {
             let rules = Rule::ALL.map(|rule| (rule, scheduler.applied(rule)));
             (Instant::now(), scheduler.figures(), rules)
         };
-        if let Some((looked, figures, rules)) = self.mailbox.ask(look).await {
-            text.family(&spec::MAILBOX_DELAY);
-            text.sample(&spec::MAILBOX_DELAY, &[], looked.duration_since(asked).as_secs_f64());
-            write_queue(text, &figures);
-            write_cache(text, &figures);
-            write_tables(text, &figures, &rules);
+        match timeout(ANSWER_TIMEOUT, self.mailbox.ask(look)).await {
+            Ok(Some((looked, figures, rules))) => {
+                write_delay(text, looked.duration_since(asked));
+                write_queue(text, &figures);
+                write_cache(text, &figures);
+                write_tables(text, &figures, &rules);
+            }
+            // It has ended.
+            Ok(None) => {}
+            Err(_) => write_delay(text, asked.elapsed()),
         }
     }
 
@@ -67,6 +76,11 @@ impl Sources {
             }
         }
     }
+}
+
+fn write_delay(text: &mut Text, delay: Duration) {
+    text.family(&spec::MAILBOX_DELAY);
+    text.sample(&spec::MAILBOX_DELAY, &[], delay.as_secs_f64());
 }
 
 fn write_queue(text: &mut Text, figures: &Figures) {

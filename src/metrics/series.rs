@@ -53,7 +53,9 @@ series! {
     plugin_failures: Counter = PLUGIN_FAILURES,
     config_generation: Gauge = CONFIG_GENERATION,
     config_failures: Counter = CONFIG_FAILURES,
+    config_successful: Gauge = CONFIG_SUCCESSFUL,
     cache_mismatches: Counter = CACHE_MISMATCHES,
+    trace_spans_dropped: Counter = TRACE_SPANS_DROPPED,
 }
 
 /// The one series of a family without labels.

@@ -163,6 +163,9 @@ families! {
     POD_REQUEST = gauge("kube_pod_resource_request",
         &["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"],
         "What a pod asks for, as it counts for scheduling. On /metrics/resources.");
+    POD_LIMIT = gauge("kube_pod_resource_limit",
+        &["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"],
+        "What a pod may use at most, where that is limited. On /metrics/resources.");
     BUILD_INFO = gauge("supercargo_build_info", &["version", "baseline"],
         "1, with the version of supercargo and the release of kube-scheduler that it follows.");
     INFORMER_OBJECTS = gauge("supercargo_informer_objects", &["resource"], "Objects that an informer holds.");
@@ -208,8 +211,12 @@ families! {
         "How many configurations have been in force: 1 from the start, one more with each reload.");
     CONFIG_FAILURES = counter("supercargo_config_reload_failures_total", &[],
         "Changed configurations that were refused; the last good one stays in force.");
+    CONFIG_SUCCESSFUL = gauge("supercargo_config_last_reload_successful", &[],
+        "1, or 0 for as long as the configuration file says something that was refused.");
     CACHE_MISMATCHES = counter("supercargo_cache_mismatches_total", &["kind"],
         "Differences that the comparer found between the informers and the scheduler, of pods and of nodes.");
+    TRACE_SPANS_DROPPED = counter("supercargo_trace_spans_dropped_total", &["reason"],
+        "Spans of traces that reached no collector: of attempts that never ended (unfinished), as too many waited (queue_full), or as it did not take them (not_taken).");
 }
 
 #[cfg(test)]

@@ -7,9 +7,13 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
-use super::Metrics;
+use super::{Metrics, Requests, Sources};
+use crate::backlog::Backlog;
 use crate::config::{Catalog, Config};
+use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
+use crate::owner::Mailbox;
+use crate::testing::answering_client;
 
 /// A scheduler whose bindings succeed.
 struct Bench {
@@ -137,16 +141,46 @@ async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
+    let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap());
+    // Nobody reads what is left there.
+    let (mailbox, _messages) = Mailbox::new();
+    let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
+    metrics.ask(Sources {
+        informers: informers.observed(),
+        requests: Requests::to("server"),
+        clients: Vec::new(),
+        backlog: Backlog::new(mailbox.clone()),
+        events_lost: Arc::default(),
+        mailbox,
+    });
+    let text = metrics.encode().await;
+    assert_lines(&text, &["supercargo_binding_backlog 0", "supercargo_config_generation 1"]);
+    assert!(text.contains("\nsupercargo_mailbox_delay_seconds 5"), "{text}");
+    assert!(!text.contains("scheduler_pending_pods{"), "{text}");
+}
+
 #[tokio::test]
 async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config);
     let text = metrics.encode().await;
     assert!(!text.contains("leader_election_master_status") && metrics.resources().await.is_empty());
-    assert_lines(&text, &["supercargo_config_generation 1", "supercargo_config_reload_failures_total 0"]);
+    assert_lines(
+        &text,
+        &[
+            "supercargo_config_generation 1",
+            "supercargo_config_reload_failures_total 0",
+            "supercargo_config_last_reload_successful 1",
+            r#"supercargo_cache_mismatches_total{kind="node"} 0"#,
+            r#"supercargo_lost_races_total{kind="pod"} 0"#,
+        ],
+    );
     metrics.leads("supercargo", false);
     metrics.config_reloaded();
     metrics.config_refused();
+    metrics.config_successful(false);
     metrics.cache_mismatch("pod");
     assert_lines(
         &metrics.encode().await,
@@ -154,6 +188,7 @@ async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
             r#"leader_election_master_status{name="supercargo"} 0"#,
             "supercargo_config_generation 2",
             "supercargo_config_reload_failures_total 1",
+            "supercargo_config_last_reload_successful 0",
             r#"supercargo_cache_mismatches_total{kind="pod"} 1"#,
             r#"kubernetes_feature_enabled{name="SchedulerPopFromBackoffQ",stage="BETA"} 1"#,
         ],

@@ -25,6 +25,11 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// So many more.
+    pub(crate) fn add(&self, count: usize) {
+        self.0.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
     /// How many there were.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

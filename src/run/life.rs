@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use futures::future::OptionFuture;
+use futures::future::{Fuse, OptionFuture};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use supercargo_framework::Text;
@@ -34,6 +34,7 @@ use crate::debugger::Debugger;
 use crate::election::{Candidacy, Elector, Fence, Leadership, Loss, hostname};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
+use crate::flags::TraceOptions;
 use crate::footprint::Surveyor;
 use crate::informers::{self, Informers};
 use crate::metrics::{Metrics, Sources};
@@ -41,17 +42,24 @@ use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
+use crate::pulse::Pulse;
 use crate::reload::{Generation, Reload};
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
+use crate::traces::{Traced, traced};
 use crate::wire::{NodeKind, PodKind};
 
 /// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long events and status patches may take to be written after that.
+/// How long events, status patches and traces may take to be sent after that.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take until all is known of a kind that only a changed configuration needs.
+const KIND_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long it may take to give up the lease.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Something that goes on beside the rest; whether it has broken down can be asked again and again.
+pub(super) type Task = Fuse<JoinHandle<()>>;
 
 /// A scheduler, put together.
 pub(super) struct Life {
@@ -64,12 +72,15 @@ pub(super) struct Life {
     candidacy: Option<Candidacy>,
     /// Whether nothing is watched before this scheduler leads.
     is_delayed: bool,
-    events: JoinHandle<()>,
-    statuses: JoinHandle<()>,
+    events: Task,
+    statuses: Task,
+    /// Unless nothing is traced.
+    traces: Option<JoinHandle<()>>,
     /// Cancelled when every handler has seen what exists.
     synced: CancellationToken,
     debugger: Debugger,
     surveyor: Surveyor,
+    pulse: Pulse,
     generations: watch::Sender<Generation>,
     metrics: Arc<Metrics>,
     _stop: StopOnDrop,
@@ -92,6 +103,7 @@ impl Life {
         clock: Box<dyn Clock>,
         record: Option<&Path>,
         metrics: Arc<Metrics>,
+        traces: &TraceOptions,
     ) -> Result<Self> {
         let Clients { server, watch, write, events, election, requests } = clients;
         let names: BTreeSet<_> =
@@ -105,6 +117,7 @@ impl Life {
         let api = api(write).behind(fence.clone());
 
         let observer = metrics.observer(Box::new(LogObserver));
+        let Traced { observer, sending: traces } = traced(traces, &metrics, observer)?;
         let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
         let resources = scheduler.resources();
         let driver = driver(scheduler, record)?;
@@ -117,7 +130,8 @@ impl Life {
         let extenders = HttpExtenders::new(&config.extenders).await?;
         let kinds = kinds(config, &extenders);
         let runtime = tokio::runtime::Handle::current();
-        let calls = Box::new(extenders.calls(runtime.clone()));
+        let pulse = Pulse::new(extenders.longest_call());
+        let calls = Box::new(extenders.calls(runtime.clone(), pulse.clone()));
         let shell = Shell {
             runtime,
             binder: Binder::new(api.clone(), mailbox.clone(), extenders),
@@ -143,7 +157,7 @@ impl Life {
         });
         let surveyor = Surveyor::new(mailbox.clone(), &informers, &shell.recorder, &shell.patches);
         let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
-        let owner = Owner::new(driver, messages, shell, calls, clock);
+        let owner = Owner::new(driver, messages, shell, calls, clock, pulse.clone());
         let (generations, _) = watch::channel(Generation::first(Arc::new(config.clone())));
         Ok(Self {
             informers,
@@ -152,13 +166,15 @@ impl Life {
             synced: CancellationToken::new(),
             debugger,
             surveyor,
+            pulse,
             generations,
             metrics,
             owner: tokio::task::spawn_blocking(move || owner.run()),
             candidacy,
             is_delayed: config.delay_cache_until_active,
-            events: tokio::spawn(events.run()),
-            statuses: tokio::spawn(statuses.run()),
+            events: tokio::spawn(events.run()).fuse(),
+            statuses: tokio::spawn(statuses.run()).fuse(),
+            traces,
             _stop: stop,
         })
     }
@@ -170,6 +186,7 @@ impl Life {
             synced: self.synced.clone(),
             debugger: self.debugger.clone(),
             surveyor: self.surveyor.clone(),
+            pulse: self.pulse.clone(),
             generations: self.generations.subscribe(),
         }
     }
@@ -183,8 +200,11 @@ impl Life {
             owner,
             candidacy,
             is_delayed,
+            events,
+            statuses,
             synced,
             debugger,
+            pulse,
             generations,
             metrics,
             ..
@@ -222,6 +242,10 @@ impl Life {
                 owner_result(ended)?;
                 bail!("the scheduler ended unasked");
             }
+            // Whoever leads and does not schedule must let others.
+            stalled = pulse.given_up() => Err(stalled.into()),
+            failure = broken("the writer of events", events) => Err(failure),
+            failure = broken("the writer of conditions", statuses) => Err(failure),
             loss = lost(candidacy) => {
                 // Nothing that is under way may begin a request any more: the fence is closed.
                 mailbox.post(Message::Stop);
@@ -248,7 +272,7 @@ impl Life {
             }
         }
         let deadline = Instant::now() + FLUSH_TIMEOUT;
-        let is_patched = timeout_at(deadline, self.statuses).await.is_ok();
+        let is_patched = matches!(timeout_at(deadline, self.statuses).await, Ok(Ok(())));
         // Whoever leads next begins at once. What might still come from here could meet what it does; then it has to wait until
         // the lease ends by itself.
         if is_drained
@@ -258,9 +282,14 @@ impl Life {
         {
             tracing::warn!("the lease was not given up within {} s", RELEASE_TIMEOUT.as_secs());
         }
-        let is_told = timeout_at(deadline, self.events).await.is_ok();
+        let is_told = matches!(timeout_at(deadline, self.events).await, Ok(Ok(())));
         if !(is_patched && is_told) {
             tracing::warn!("events and conditions were not all written within {} s", FLUSH_TIMEOUT.as_secs());
+        }
+        if let Some(traces) = self.traces
+            && !matches!(timeout_at(deadline, traces).await, Ok(Ok(())))
+        {
+            tracing::warn!("traces were not all sent within {} s", FLUSH_TIMEOUT.as_secs());
         }
         tracing::info!("stopped");
         Ok(())
@@ -276,15 +305,14 @@ async fn follow(
     generations: &watch::Sender<Generation>,
     stop: &CancellationToken,
 ) {
-    let reload = Reload { path, load, period, mailbox: mailbox.clone(), generations: generations.clone() };
+    let (patience, generations) = (KIND_TIMEOUT, generations.clone());
+    let reload = Reload { path, load, period, patience, mailbox: mailbox.clone(), generations };
     let (sender, mut not_served) = mpsc::unbounded_channel();
-    let watch = |kinds: Vec<Text>| {
-        let sender = &sender;
-        async move {
-            // The other end is kept for as long as this.
-            let _ = sender.send(informers.watch_objects(mailbox, &kinds, stop).await);
-            informers.synced(stop).await;
-        }
+    let sender = &sender;
+    let watch = |kind: Text| async move {
+        // The other end is kept for as long as this.
+        let _ = sender.send(informers.watch_objects(mailbox, std::slice::from_ref(&kind), stop).await);
+        informers.known(&kind).await;
     };
     let follow = reload.follow(text, resources.iter().cloned().collect(), watch);
     let watch_once_served = async {
@@ -314,6 +342,7 @@ async fn report(
         let now = generations.borrow_and_update().clone();
         (last.number..now.number).for_each(|_| metrics.config_reloaded());
         (last.failures..now.failures).for_each(|_| metrics.config_refused());
+        metrics.config_successful(now.is_current);
         last = now;
         tokio::select! {
             () = changed(leadership.as_mut()) => {}
@@ -337,6 +366,14 @@ async fn lost(candidacy: &mut Option<Candidacy>) -> Loss {
     match candidacy {
         Some(candidacy) => candidacy.lost().await,
         None => pending().await,
+    }
+}
+
+/// Resolves when a task has broken down, if ever. One that ends in order has nothing left to do, and others hear why.
+pub(super) async fn broken(what: &str, task: &mut Task) -> anyhow::Error {
+    match task.await {
+        Ok(()) => pending().await,
+        Err(error) => anyhow::Error::new(error).context(format!("{what} broke down")),
     }
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use futures::FutureExt as _;
+use futures::future::OptionFuture;
 use kube::Client;
 use kube::client::ClientBuilder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -18,14 +20,14 @@ use crate::api::{ConnectError, client, connect_to};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Catalog, ClientConnection, Config};
 use crate::election::hostname;
-use crate::flags::Flags;
+use crate::flags::{Flags, TraceOptions};
 use crate::logs::LogLevel;
 use crate::metrics::{Counting, Metrics, Requests};
 use crate::rate_limit::RateLimiter;
 use crate::serve::{Server, Setup};
 use crate::transport::Transport;
 
-use life::{Followed, Life};
+use life::{Followed, Life, broken};
 
 /// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
 const WATCH_SILENCE: Duration = Duration::from_mins(3);
@@ -90,11 +92,11 @@ pub fn load_config(path: Option<&Path>, catalog: &Catalog) -> Result<Config> {
 /// scheduler leads.
 pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
-    let signalled = stop_signal()?;
+    let signalled = stop_signal(end_at_once)?;
     let RunOptions { flags, log_level } = options;
-    let followed = flags.misc.config.as_ref().filter(|_| !flags.misc.config_reload_period.is_zero());
+    let followed = flags.misc.followed();
     // Before it is read for good, so that no change between the two is missed.
-    let text = followed.and_then(|path| std::fs::read(path).ok());
+    let text = followed.and_then(|(path, _)| std::fs::read(path).ok());
     let config = flags.configuration(catalog)?;
     let kubeconfig = config.client_connection.kubeconfig.as_deref();
     let connection = tokio::select! {
@@ -113,19 +115,23 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     let metrics = Metrics::new(&config);
     let clock = Box::new(SystemClock::default());
     let record = flags.misc.record.as_deref();
-    let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics)).await?;
-    let followed = followed.map(|path| {
+    let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
+    let followed = followed.map(|(path, period)| {
         let (flags, catalog) = (flags.clone(), catalog.clone());
-        let (path, period) = (path.clone(), flags.misc.config_reload_period);
+        let path = path.to_owned();
         Followed { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
     });
     let closing = CancellationToken::new();
     let _close = closing.clone().drop_guard();
-    let serving = server.map(|server| {
+    let mut serving = server.map(|server| {
         let endpoints = life.facts().endpoints(metrics, flags.clone(), log_level, signalled.clone());
-        tokio::spawn(server.serve(endpoints, closing.clone()))
+        tokio::spawn(server.serve(endpoints, closing.clone())).fuse()
     });
-    life.run(followed, &signalled).await?;
+    let not_served = OptionFuture::from(serving.as_mut().map(|serving| broken("the server", serving)));
+    tokio::select! {
+        ended = life.run(followed, &signalled) => ended?,
+        Some(failure) = not_served => return Err(failure),
+    }
     life.wind_down().await?;
     closing.cancel();
     if let Some(serving) = serving {
@@ -166,7 +172,7 @@ pub async fn schedule_measured(
     metrics: Arc<Metrics>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let mut life = Life::new(config, clients, clock, record, metrics).await?;
+    let mut life = Life::new(config, clients, clock, record, metrics, &TraceOptions::default()).await?;
     life.run(None, stop).await?;
     life.wind_down().await
 }
@@ -208,20 +214,32 @@ fn host(url: &http::Uri) -> &str {
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// A token that SIGTERM or SIGINT cancels.
-pub(crate) fn stop_signal() -> Result<CancellationToken> {
+/// Ends the process where it is: whoever asks twice does not want to wait until bindings have ended.
+fn end_at_once() {
+    tracing::warn!("a second signal: ending at once");
+    std::process::exit(1);
+}
+
+/// A token that SIGTERM or SIGINT cancels. A second one of them is `insisted`.
+pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let signalled = stop.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        either(&mut terminate, &mut interrupt).await;
         signalled.cancel();
+        either(&mut terminate, &mut interrupt).await;
+        insisted();
     });
     Ok(stop)
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::flags::Flags;
 use crate::footprint::Surveyor;
 use crate::logs::LogLevel;
 use crate::metrics::Metrics;
+use crate::pulse::Pulse;
 use crate::reload::Generation;
 use crate::serve::{Checks, Endpoints, JsonPage, Probe};
 
@@ -27,6 +28,7 @@ pub(super) struct Facts {
     pub(super) synced: CancellationToken,
     pub(super) debugger: Debugger,
     pub(super) surveyor: Surveyor,
+    pub(super) pulse: Pulse,
     pub(super) generations: watch::Receiver<Generation>,
 }
 
@@ -39,12 +41,13 @@ impl Facts {
         log_level: LogLevel,
         stop: CancellationToken,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, surveyor, generations } = self;
+        let Self { leadership, synced, debugger, surveyor, pulse, generations } = self;
+        // It does not change: a changed file that says otherwise is refused.
         let profiling = generations.borrow().config.enable_profiling;
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
         Endpoints {
-            checks: checks(leadership, synced, stop),
+            checks: checks(leadership, synced, &pulse, stop),
             metrics: Arc::new(move || {
                 let metrics = Arc::clone(&metrics);
                 async move { metrics.encode().await }.boxed()
@@ -78,13 +81,15 @@ impl Facts {
     }
 }
 
-/// kube-scheduler's checks.
+/// kube-scheduler's checks, and `scheduler`: whether its thread goes on. There is no use for that in `/readyz`: only a restart helps.
 fn checks(
     leadership: Option<watch::Receiver<Leadership>>,
     synced: CancellationToken,
+    pulse: &Pulse,
     stop: CancellationToken,
 ) -> Checks {
     let mut checks = Checks::default();
+    checks.livez.add("ping", || Ok(()));
     if let Some(leadership) = leadership {
         let elects = |probe: &mut Probe| {
             let leadership = leadership.clone();
@@ -93,6 +98,12 @@ fn checks(
         };
         elects(&mut checks.healthz);
         elects(&mut checks.readyz);
+    } else {
+        checks.healthz.add("ping", || Ok(()));
+    }
+    for probe in [&mut checks.livez, &mut checks.healthz] {
+        let pulse = pulse.clone();
+        probe.add("scheduler", move || pulse.check(Instant::now()).map_err(|stalled| stalled.to_string()));
     }
     let well = |is_well: bool, problem: &str| if is_well { Ok(()) } else { Err(problem.to_owned()) };
     checks.readyz.add("shutdown", move || well(!stop.is_cancelled(), "process is shutting down"));

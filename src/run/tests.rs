@@ -156,6 +156,18 @@ async fn who_loses_the_lease_ends_with_an_error_and_binds_no_more() {
     assert_eq!(holder(&server).await, "another");
 }
 
+#[tokio::test]
+async fn a_task_that_breaks_down_is_told_of_and_one_that_ends_is_not() {
+    let mut task = tokio::spawn(async { panic!("on purpose") }).fuse();
+    let failure = format!("{:#}", broken("the writer of events", &mut task).await);
+    assert!(failure.starts_with("the writer of events broke down: "), "{failure}");
+    assert!(failure.contains("on purpose"), "{failure}");
+    let mut task = tokio::spawn(async {}).fuse();
+    tokio::task::yield_now().await;
+    assert!(broken("the server", &mut task).now_or_never().is_none());
+    assert!(broken("the server", &mut task).now_or_never().is_none(), "it may be asked again");
+}
+
 #[test]
 fn a_password_in_the_address_is_not_logged() {
     for (url, expected) in [

@@ -1,4 +1,4 @@
-//! The certificate to serve with.
+//! A certificate to serve with.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer};
-use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::ServeError;
@@ -136,6 +137,29 @@ impl Serving {
         Ok(Self { files, now: RwLock::new((pair, certified)) })
     }
 
+    /// Reads these files.
+    pub(super) fn read(certificate: &Path, key: &Path) -> Result<Self, ServeError> {
+        let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
+        let pair = files.read()?;
+        let certified = certified(&pair, Some(&files))?;
+        Ok(Self { files: Some(files), now: RwLock::new((pair, certified)) })
+    }
+
+    /// What is served now.
+    pub(super) fn current(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.now.read().1)
+    }
+
+    /// Whether the certificate says that it is this name's.
+    pub(super) fn is_made_out_to(&self, name: &str) -> bool {
+        let current = self.current();
+        let certificate = current.cert.first().and_then(|first| ParsedCertificate::try_from(first).ok());
+        let name = ServerName::try_from(name).ok();
+        certificate
+            .zip(name)
+            .is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
+    }
+
     /// Takes what the files have now, if it has changed and is a pair; else everything stays as it was.
     pub(super) fn reload(&self) -> Result<(), ServeError> {
         let Some(files) = &self.files else { return Ok(()) };
@@ -159,12 +183,6 @@ impl std::fmt::Debug for Serving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not the key.
         f.debug_struct("Serving").field("files", &self.files).finish_non_exhaustive()
-    }
-}
-
-impl ResolvesServerCert for Serving {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.now.read().1))
     }
 }
 

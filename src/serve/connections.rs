@@ -11,19 +11,18 @@ use http::Request;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// So many connections at most; the next ones wait until one ends.
-const MOST_CONNECTIONS: usize = 1000;
+use super::activity::Activity;
+use super::places::Places;
+
 /// How long a client may take to agree on TLS, or to answer a ping.
 const PEER_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection on which nothing happens is closed, after as long as Go leaves it. It is also what the head of a request may take:
@@ -54,6 +53,7 @@ pub(super) struct Connections<A> {
     pub(super) tls: Arc<ServerConfig>,
     /// Requests at once on an HTTP/2 connection; 0 for the default.
     pub(super) streams: u32,
+    pub(super) places: Places,
     pub(super) answer: Arc<A>,
 }
 
@@ -61,23 +61,22 @@ impl<A: Answer> Connections<A> {
     /// Serves until `stop`, and then what is under way.
     pub(super) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let connections = Arc::new(self);
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let mut open = JoinSet::new();
         let accept = async || {
-            // It is never closed.
-            let place = Arc::clone(&places).acquire_owned().await;
-            (listener.accept().await, place)
+            let room = connections.places.room().await;
+            (listener.accept().await, room)
         };
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(_) = open.join_next() => {}
-                (accepted, place) = accept() => match accepted {
+                (accepted, room) = accept() => match accepted {
                     Ok((stream, _)) => {
                         let (connections, stop) = (Arc::clone(&connections), stop.clone());
+                        let place = connections.places.take(room);
                         open.spawn(async move {
-                            connections.serve_one(stream, stop).await;
-                            drop(place);
+                            let serving = connections.serve_one(stream, &place.activity, stop);
+                            place.leave.run_until_cancelled(serving).await;
                         });
                     }
                     Err(error) => {
@@ -91,7 +90,7 @@ impl<A: Answer> Connections<A> {
         while open.join_next().await.is_some() {}
     }
 
-    async fn serve_one(&self, stream: TcpStream, stop: CancellationToken) {
+    async fn serve_one(&self, stream: TcpStream, activity: &Activity, stop: CancellationToken) {
         let Ok(Ok(stream)) = timeout(PEER_TIMEOUT, self.handshake(stream)).await else {
             // Probes by TCP, scanners, and clients that do not believe the certificate. Of the last the server is told.
             tracing::debug!("a client did not agree on TLS");
@@ -105,7 +104,6 @@ impl<A: Answer> Connections<A> {
             .iter()
             .map(|one| one.clone().into_owned())
             .collect();
-        let activity = Activity::default();
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
             let (answer, chain, busy) = (Arc::clone(&self.answer), Arc::clone(&chain), activity.begin());
             async move {
@@ -120,7 +118,7 @@ impl<A: Answer> Connections<A> {
         let is_over = async {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = activity.idle() => {}
+                () = activity.idle(IDLE_TIMEOUT) => {}
             }
         };
         tokio::select! {
@@ -159,63 +157,5 @@ impl<A: Answer> Connections<A> {
             .max_header_list_size(MOST_HEAD)
             .max_concurrent_streams(if self.streams == 0 { STREAMS } else { self.streams });
         builder
-    }
-}
-
-/// What happens on a connection.
-#[derive(Clone, Default)]
-struct Activity {
-    counted: Arc<Mutex<Counted>>,
-    /// A request has ended.
-    ended: Arc<Notify>,
-}
-
-struct Counted {
-    under_way: usize,
-    last: Instant,
-}
-
-impl Default for Counted {
-    fn default() -> Self {
-        Self { under_way: 0, last: Instant::now() }
-    }
-}
-
-/// A request that is under way for as long as this is there.
-struct Busy(Activity);
-
-impl Activity {
-    fn begin(&self) -> Busy {
-        self.counted.lock().under_way += 1;
-        Busy(self.clone())
-    }
-
-    /// Waits until there has been nothing to do for as long as a connection may be idle.
-    async fn idle(&self) {
-        loop {
-            self.done().await;
-            let until = self.counted.lock().last + IDLE_TIMEOUT;
-            sleep_until(until).await;
-            let counted = self.counted.lock();
-            if counted.under_way == 0 && counted.last + IDLE_TIMEOUT <= Instant::now() {
-                return;
-            }
-        }
-    }
-
-    /// Waits until no request is under way.
-    async fn done(&self) {
-        while self.counted.lock().under_way > 0 {
-            self.ended.notified().await;
-        }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let mut counted = self.0.counted.lock();
-        counted.under_way -= 1;
-        counted.last = Instant::now();
-        self.0.ended.notify_one();
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! Nothing here waits for the scheduler but what asks it something, and nothing of the scheduler waits for anything here.
 
+mod activity;
 mod answers;
 mod authenticator;
 mod authorizer;
@@ -17,8 +18,10 @@ mod certificate;
 mod connections;
 mod gate;
 mod health;
+mod places;
 mod review;
 mod routes;
+mod sni;
 mod statusz;
 #[cfg(test)]
 mod testing;
@@ -48,12 +51,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::authenticator::Authenticator;
 use self::authorizer::Authorizer;
-use self::certificate::Serving;
 use self::connections::{Answer, Connections};
 use self::gate::Gate;
 pub use self::health::{Check, Checks, Probe};
+use self::places::Places;
 use self::review::Reviewer;
 pub use self::routes::{Endpoints, JsonPage, TextPage};
+use self::sni::Certificates;
 pub use self::trust::LookupError;
 use self::trust::Trust;
 use crate::api::{Api, ConnectError, connect};
@@ -61,6 +65,8 @@ use crate::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use crate::rate_limit::RateLimiter;
 use crate::transport::Transport;
 
+/// So many connections at most.
+const MOST_CONNECTIONS: usize = 1000;
 /// How often files are looked at.
 const FILES_PERIOD: Duration = Duration::from_secs(5);
 /// How often the cluster is asked whose certificates it believes. The kubelet takes as long to bring a changed Secret.
@@ -140,7 +146,7 @@ pub struct Server {
     address: SocketAddr,
     tls: Arc<ServerConfig>,
     streams: u32,
-    certificate: Arc<Serving>,
+    certificates: Arc<Certificates>,
     trust: Arc<Trust>,
     identities: Arc<Reviewer>,
     gate: Gate,
@@ -179,8 +185,8 @@ impl Server {
         let configured = SocketAddr::new(serving.bind_address, serving.secure_port);
         let address =
             listener.local_addr().map_err(|source| ServeError::Listen { address: configured, source })?;
-        let certificate = Arc::new(Serving::new(serving, hostname)?);
-        let tls = Arc::new(tls::config(serving, Arc::clone(&certificate)).map_err(ServeError::Tls)?);
+        let certificates = Arc::new(Certificates::new(serving, hostname)?);
+        let tls = Arc::new(tls::config(serving, Arc::clone(&certificates)).map_err(ServeError::Tls)?);
         let identities = Arc::new(Reviewer::new(identities, "authentication"));
         let trust = Arc::new(Trust::new(authentication)?);
         if trust.needs_lookup() && !authentication.tolerate_lookup_failure {
@@ -192,7 +198,7 @@ impl Server {
             authorizer: Authorizer::new(authorization, Reviewer::new(permissions, "authorization")),
         };
         let streams = serving.http2_max_streams_per_connection;
-        Ok(Self { listener, address, tls, streams, certificate, trust, identities, gate })
+        Ok(Self { listener, address, tls, streams, certificates, trust, identities, gate })
     }
 
     /// Where it listens.
@@ -204,8 +210,9 @@ impl Server {
     pub async fn serve(self, endpoints: Endpoints, stop: CancellationToken) {
         tracing::info!(address = %self.address, "serving securely");
         let answer = Arc::new(Served { gate: self.gate, routes: endpoints.into_routes() });
-        let connections = Connections { tls: self.tls, streams: self.streams, answer };
-        let current = keep_current(&self.certificate, &self.trust, &self.identities);
+        let places = Places::new(MOST_CONNECTIONS);
+        let connections = Connections { tls: self.tls, streams: self.streams, places, answer };
+        let current = keep_current(&self.certificates, &self.trust, &self.identities);
         let serving = connections.serve(self.listener, stop);
         tokio::pin!(serving);
         tokio::select! {
@@ -234,14 +241,19 @@ async fn way(
 }
 
 /// Follows the files, and what the cluster says of its authorities.
-async fn keep_current(certificate: &Serving, trust: &Trust, reviewer: &Reviewer) -> std::convert::Infallible {
+async fn keep_current(
+    certificates: &Certificates,
+    trust: &Trust,
+    reviewer: &Reviewer,
+) -> std::convert::Infallible {
     let (mut files, mut lookups) = (interval(FILES_PERIOD), interval(LOOKUP_PERIOD));
-    let (mut on_files, mut on_lookup) = (Complaint::default(), Complaint::default());
+    let [mut on_certificate, mut on_authorities, mut on_lookup] = [(); 3].map(|()| Complaint::default());
     loop {
         tokio::select! {
             _ = files.tick() => {
-                let result = certificate.reload().and_then(|()| trust.read_files());
-                on_files.about(result, "cannot take over what has changed; serving as before");
+                // Who renews them may be another for each: one that is broken keeps none of the others.
+                on_certificate.about(certificates.reload(), "cannot take over what has changed; serving as before");
+                on_authorities.about(trust.read_files(), "cannot take over what has changed; believing as before");
             }
             _ = lookups.tick(), if trust.needs_lookup() => {
                 let result = trust.lookup(reviewer).await;

@@ -33,7 +33,9 @@ const GUARDED: &[&str] = &[
     "/statusz",
     "/debug/cache",
     "/debug/flags/v",
+    "/debug/footprint",
     "/debug/pprof/heap",
+    "/debug/queue",
     "/healthz/ping",
     "/readyz/shutdown",
     "/nothing",
@@ -328,12 +330,75 @@ async fn an_address_that_is_taken_is_named_and_port_0_serves_nothing() {
     assert!(error.contains("extension-apiserver-authentication"), "{error}");
 }
 
+/// Answers everybody.
+struct Open;
+
+impl Answer for Open {
+    async fn answer(&self, _: Request<Body>, _: &[CertificateDer<'static>]) -> Response {
+        Response::new(Body::empty())
+    }
+}
+
+#[tokio::test]
+async fn strangers_who_only_hold_connections_keep_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ServingOptions { cert_dir: Some(folder.path().to_owned()), ..ServingOptions::default() };
+    let certificate = Arc::new(Certificates::new(&options, "host").unwrap());
+    let tls = Arc::new(tls::config(&options, certificate).unwrap());
+    let connections = Connections { tls, streams: 0, places: Places::new(3), answer: Arc::new(Open) };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(connections.serve(listener, CancellationToken::new()));
+    let mut strangers = Vec::new();
+    for _ in 0..10 {
+        strangers.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    let client = client(&fs::read(folder.path().join("kube-scheduler.crt")).unwrap());
+    let request = Request::get(format!("https://{address}/livez")).body(Full::default()).unwrap();
+    // Sooner than whoever agrees on nothing is sent away for that.
+    let answered = tokio::time::timeout(Duration::from_secs(10), client.request(request)).await.unwrap();
+    assert_eq!(answered.unwrap().status(), 200);
+    served.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_files_that_change_a_broken_one_keeps_none_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let options = ServingOptions { cert_dir: Some(folder.path().to_owned()), ..ServingOptions::default() };
+    let certificate = Certificates::new(&options, "host").unwrap();
+    let (first, second) = (testing::Authority::new(), testing::Authority::new());
+    let mut authentication = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
+    authentication.client_ca_file = Some(file("clients.crt"));
+    authentication.request_header.client_ca_file = Some(file("proxies.crt"));
+    for name in ["clients.crt", "proxies.crt"] {
+        fs::write(file(name), &first.pem).unwrap();
+    }
+    let trust = Trust::new(&authentication).unwrap();
+    let reviewer = Reviewer::new(testing::Server::default().api(), "authentication");
+    let follow = async || {
+        let following = keep_current(&certificate, &trust, &reviewer);
+        assert!(tokio::time::timeout(FILES_PERIOD, following).await.is_err());
+    };
+
+    fs::write(file("kube-scheduler.crt"), "broken").unwrap();
+    fs::write(file("clients.crt"), &second.pem).unwrap();
+    follow().await;
+    trust.clients().unwrap().verify(&second.client("jane")).unwrap();
+
+    fs::write(file("clients.crt"), "broken").unwrap();
+    fs::write(file("proxies.crt"), &second.pem).unwrap();
+    follow().await;
+    trust.clients().unwrap().verify(&second.client("jane")).unwrap();
+    assert!(trust.proxies().unwrap().user(&second.client("proxy"), &HeaderMap::new()).unwrap().is_none());
+}
+
 #[tokio::test]
 async fn a_certificate_that_changes_is_served_to_new_connections() {
     let bed = Bed::new().await;
     let other = tempfile::tempdir().unwrap();
     let options = ServingOptions { cert_dir: Some(other.path().to_owned()), ..ServingOptions::default() };
-    Serving::new(&options, "host").unwrap();
+    Certificates::new(&options, "host").unwrap();
     for file in ["kube-scheduler.key", "kube-scheduler.crt"] {
         fs::copy(other.path().join(file), bed.folder.path().join(file)).unwrap();
     }

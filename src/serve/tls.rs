@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{
     SignatureScheme, SupportedProtocolVersion, version,
 };
 
-use super::certificate::Serving;
+use super::sni::Certificates;
 use crate::flags::{ServingOptions, TlsVersion};
 
 /// Everything cryptographic, as it comes.
@@ -21,13 +21,16 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// How clients are spoken to.
-pub(super) fn config(options: &ServingOptions, certificate: Arc<Serving>) -> Result<ServerConfig, Error> {
+pub(super) fn config(
+    options: &ServingOptions,
+    certificates: Arc<Certificates>,
+) -> Result<ServerConfig, Error> {
     let provider = offering(&options.tls_cipher_suites);
     let anyone = Arc::new(Anyone { provider: Arc::clone(&provider) });
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(options.tls_min_version))?
         .with_client_cert_verifier(anyone)
-        .with_cert_resolver(certificate);
+        .with_cert_resolver(certificates);
     let protocols: &[&[u8]] =
         if options.disable_http2_serving { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -104,5 +107,73 @@ impl ClientCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+
+    const AES_128: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    const AES_256: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384;
+    const OF_TLS13: CipherSuite = CipherSuite::TLS13_AES_128_GCM_SHA256;
+
+    /// What is agreed on with a client that speaks this version only, and these cipher suites.
+    async fn agreed(
+        options: ServingOptions,
+        version: &'static SupportedProtocolVersion,
+        suites: &[CipherSuite],
+    ) -> io::Result<(Option<ProtocolVersion>, Option<CipherSuite>)> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ServingOptions { cert_dir: Some(folder.path().to_owned()), ..options };
+        let certificates = Arc::new(Certificates::new(&options, "host").unwrap());
+        let pem = std::fs::read(folder.path().join("kube-scheduler.crt")).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
+        let mut provider = ring::default_provider();
+        provider.cipher_suites.retain(|suite| suites.contains(&suite.suite()));
+        let client = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let server = TlsAcceptor::from(Arc::new(config(&options, certificates).unwrap()));
+        let client = TlsConnector::from(Arc::new(client));
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let name = ServerName::try_from("localhost").unwrap();
+        let (accepted, connected) = tokio::join!(server.accept(far), client.connect(name, near));
+        let accepted = accepted?;
+        connected?;
+        let session = accepted.get_ref().1;
+        Ok((session.protocol_version(), session.negotiated_cipher_suite().map(|suite| suite.suite())))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_only_speaks_tls_12_is_refused_where_13_is_the_oldest() {
+        let oldest = |tls_min_version| ServingOptions { tls_min_version, ..ServingOptions::default() };
+        let (tls12, tls13) = (Some(ProtocolVersion::TLSv1_2), Some(ProtocolVersion::TLSv1_3));
+        for oldest in [oldest(TlsVersion::Tls12), oldest(TlsVersion::Tls13)] {
+            assert_eq!(agreed(oldest, &version::TLS13, &[OF_TLS13]).await.unwrap().0, tls13);
+        }
+        let served = agreed(oldest(TlsVersion::Tls12), &version::TLS12, &[AES_128]).await.unwrap();
+        assert_eq!(served.0, tls12);
+        assert!(agreed(oldest(TlsVersion::Tls13), &version::TLS12, &[AES_128]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_cipher_suite_that_is_not_listed_is_refused() {
+        let listed = || ServingOptions { tls_cipher_suites: vec![AES_256], ..ServingOptions::default() };
+        let served = agreed(listed(), &version::TLS12, &[AES_128, AES_256]).await.unwrap();
+        assert_eq!(served.1, Some(AES_256));
+        assert!(agreed(listed(), &version::TLS12, &[AES_128]).await.is_err());
+        let served = agreed(listed(), &version::TLS13, &[OF_TLS13]).await.unwrap();
+        assert_eq!(served.1, Some(OF_TLS13), "those of TLS 1.3 are always offered");
     }
 }

@@ -148,6 +148,14 @@ impl Source {
             None => Self::Cluster,
         }
     }
+
+    /// Reads the file, if it is one, and has it believed.
+    fn read(&self, believe: impl FnOnce(&str) -> Result<(), String>) -> Result<(), ServeError> {
+        let Self::File(path) = self else { return Ok(()) };
+        let pem = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        pem.and_then(|pem| believe(&pem))
+            .map_err(|problem| ServeError::ClientAuthority { path: path.clone(), problem })
+    }
 }
 
 /// Who is believed now. What cannot be read any more stays as it was.
@@ -189,23 +197,11 @@ impl Trust {
         [&self.clients_from, &self.proxies_from].contains(&&Source::Cluster)
     }
 
-    /// Reads the files again.
+    /// Reads the files again: both, also where one is broken.
     pub(super) fn read_files(&self) -> Result<(), ServeError> {
-        let read = |path: &Path| {
-            let error = |problem| ServeError::ClientAuthority { path: path.to_owned(), problem };
-            std::fs::read_to_string(path).map_err(|problem| error(problem.to_string()))
-        };
-        let named = |path: &Path| {
-            let path = path.to_owned();
-            move |problem| ServeError::ClientAuthority { path, problem }
-        };
-        if let Source::File(path) = &self.clients_from {
-            self.believe_clients(&read(path)?).map_err(named(path))?;
-        }
-        if let Source::File(path) = &self.proxies_from {
-            self.believe_proxies(&read(path)?, &self.headers).map_err(named(path))?;
-        }
-        Ok(())
+        let clients = self.clients_from.read(|pem| self.believe_clients(pem));
+        let proxies = self.proxies_from.read(|pem| self.believe_proxies(pem, &self.headers));
+        clients.and(proxies)
     }
 
     /// Asks the cluster again.

@@ -124,7 +124,7 @@ fn a_command_line_that_cannot_be_is_refused_with_a_suggestion() {
     for (args, message) in [
         (&["run", "--secure-prt=1"][..], "--secure-port"),
         (&["run", "now"], "unexpected argument 'now'"),
-        (&["run", "--feature-gates=Nonsense=true"], "unrecognized feature gate: Nonsense"),
+        (&["run", "--feature-gates=AllBetas=true"], "unrecognized feature gate: AllBetas; did you mean"),
         (
             &["run", "--leader-elect-lease-duration=1s"],
             "leaseDuration (1s) must be longer than renewDeadline (10s)",

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{FakeApi, Supercargo, config, node, output};
 
@@ -49,6 +49,18 @@ fn a_malformed_configuration_names_file_line_column_and_field() {
     }
     let other_kind = file(folder.path(), "pod.yaml", "apiVersion: v1\nkind: Pod\n");
     assert!(error_of(&["run", "--config", &other_kind]).contains("must be KubeSchedulerConfiguration"));
+}
+
+#[test]
+fn a_log_in_json_ends_with_the_error_in_json() {
+    let output = output(&["run", "--logging-format=json", "--config", "nowhere.yaml"]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!((output.status.code(), &last["level"]), (Some(1), &json!("ERROR")), "{log}");
+    assert!(last["message"].as_str().unwrap().contains("nowhere.yaml"), "{log}");
+    for line in log.lines() {
+        serde_json::from_str::<Value>(line).unwrap();
+    }
 }
 
 #[test]

@@ -22,7 +22,9 @@ const GUARDED: &[&str] = &[
     "/statusz",
     "/debug/cache",
     "/debug/flags/v",
+    "/debug/footprint",
     "/debug/pprof/heap",
+    "/debug/queue",
     "/healthz/ping",
     "/livez/ping",
     "/readyz/shutdown",
@@ -140,6 +142,14 @@ fn a_scheduler_serves_all_of_it_and_logs_nothing_secret() {
     let Some(bed) = bed_or_skip() else { return };
     let (token, admin) = (bed.account("logged"), bed.plane.token("admin").unwrap());
     let (supercargo, client) = bed.process("supercargo");
+    let statusz = client.get("/statusz", Some(admin)).body;
+    let served = statusz.lines().find_map(|line| line.strip_prefix("Paths: ")).unwrap();
+    for path in served.split_whitespace() {
+        assert!(
+            GUARDED.contains(&path) || OPEN.contains(&path),
+            "nobody asks for {path} without being allowed to"
+        );
+    }
     for path in GUARDED {
         assert_eq!(client.get(path, None).status, 401, "{path}");
         let is_there = !["/", "/nothing", "/debug/pprof/heap"].contains(path);

@@ -16,6 +16,7 @@ mod operations;
 mod outage;
 mod permissions;
 mod pressure;
+mod refused;
 mod replay;
 mod restart;
 mod scheduling;

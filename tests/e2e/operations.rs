@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings};
 use tempfile::TempDir;
 
-use crate::support::{Cluster, Supercargo, config, eventually, node, node_of, pod};
+use crate::support::{Cluster, Extender, Supercargo, config, eventually, node, node_of, pod};
 
 /// An API server in memory, with a node, and a folder for files.
 struct Bed {
@@ -100,4 +101,50 @@ fn sigusr2_compares_the_cache_with_the_informers_and_dumps_it() {
     supercargo.wait_for_line(&["Scheduled Pods(number: 1):"]);
     assert!(!supercargo.log().contains("Cache mismatch"), "{}", supercargo.log_tail());
     supercargo.stop();
+}
+
+/// What is said of a span, as text.
+fn said<'a>(span: &'a Value, key: &str) -> &'a str {
+    let mut attributes = span["attributes"].as_array().unwrap().iter();
+    let attribute = attributes.find(|attribute| attribute["key"] == key);
+    attribute.and_then(|attribute| attribute["value"]["stringValue"].as_str()).unwrap_or_default()
+}
+
+/// When a span began and ended, in nanoseconds.
+fn times(span: &Value) -> (u64, u64) {
+    let [from, to] = ["startTimeUnixNano", "endTimeUnixNano"].map(|field| span[field].as_str().unwrap());
+    (from.parse().unwrap(), to.parse().unwrap())
+}
+
+#[test]
+fn a_collector_gets_the_attempt_that_bound_a_pod_with_its_extension_points() {
+    let bed = Bed::new();
+    // It answers as a collector that takes everything.
+    let collector = Extender::start(|_, _| (200, json!({})));
+    let endpoint = format!("--tracing-endpoint={}", collector.url());
+    let supercargo = Supercargo::start(&bed.kubeconfig(), Some(&config(&["first"])), &[&endpoint]);
+    supercargo.wait_until_scheduling();
+    bed.cluster.create(&pod("small").by("first").build());
+    bed.wait_until_bound(&supercargo, "small");
+    // What is left is sent before it ends.
+    supercargo.stop();
+
+    let requests = collector.calls("traces");
+    let spans: Vec<&Value> = requests
+        .iter()
+        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap())
+        .collect();
+    let root = *spans.iter().find(|span| span["name"] == "scheduling attempt").unwrap();
+    assert_eq!((said(root, "k8s.pod.name"), said(root, "k8s.node.name")), ("small", "n1"));
+    assert_eq!((said(root, "supercargo.profile"), said(root, "supercargo.result")), ("first", "scheduled"));
+    let uid = bed.cluster.pod("default", "small")["metadata"]["uid"].clone();
+    assert_eq!(said(root, "k8s.pod.uid"), uid);
+    let (began, ended) = times(root);
+    assert!(began < ended);
+    for point in ["Filter", "Score", "Bind"] {
+        let is_it = |span: &&&Value| span["name"] == point && span["parentSpanId"] == root["spanId"];
+        let span = *spans.iter().find(is_it).unwrap_or_else(|| panic!("no {point} in {spans:#?}"));
+        let (from, to) = times(span);
+        assert!(began <= from && from <= to && to <= ended, "{point}: {span:#?}");
+    }
 }

@@ -57,6 +57,20 @@ fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
 }
 
 #[test]
+fn who_asks_twice_does_not_wait_for_bindings() {
+    for second in ["TERM", "INT"] {
+        let api = FakeApi::start();
+        let mut supercargo = binding_under_way(&api);
+        supercargo.terminate();
+        supercargo.wait_for_log("stopping: letting bindings under way end");
+        supercargo.signal(second);
+        // Shorter than the patience with bindings.
+        let status = supercargo.wait(Duration::from_secs(10));
+        assert_eq!(status.code(), Some(1), "{}", supercargo.log());
+    }
+}
+
+#[test]
 fn a_log_that_nobody_reads_any_more_does_not_keep_it() {
     let api = FakeApi::start();
     api.set_node(node("n1", &[], &[("cpu", "1")]));

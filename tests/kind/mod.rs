@@ -36,26 +36,30 @@ impl Bench {
         Self { folder }
     }
 
-    fn run(&self, args: &[&str], fail_at: &str) -> Output {
+    /// The script, with nothing of whoever runs the tests.
+    fn script(&self, args: &[&str]) -> Command {
         let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
         let image = image();
         let version = image.rsplit(':').next().unwrap();
-        Command::new("bash")
+        let mut script = Command::new("bash");
+        script
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kind/run.sh"))
             .args(args)
             .env("PATH", path)
             .env("CALLS", self.folder.path().join("calls"))
             .env("VERSION", version)
-            .env("FAIL_AT", fail_at)
             .env("LOGS", self.folder.path().join("logs"))
             .env("TMPDIR", self.folder.path())
             .env_remove("KIND_CLUSTER")
             .env_remove("KIND_NODE_IMAGE")
             .env_remove("OVERLAY")
             .env_remove("KEEP")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        script
+    }
+
+    fn run(&self, args: &[&str], fail_at: &str) -> Output {
+        self.script(args).env("FAIL_AT", fail_at).output().unwrap()
     }
 
     /// What was called, in order; the script's folder for its kubeconfig is called FOLDER.
@@ -125,6 +129,18 @@ fn the_suite_runs_against_the_cluster_that_was_made_after_what_was_built_is_inst
     let mut said = said.iter();
     for step in steps {
         assert!(said.any(|command| command.starts_with(&step)), "{step} is not there, or not in its place");
+    }
+}
+
+#[test]
+fn only_an_overlay_that_such_a_cluster_can_run_is_installed() {
+    let dry = |overlay: &str| Bench::new().script(&["--dry-run"]).env("OVERLAY", overlay).output().unwrap();
+    let ha = commands(&dry("ha"));
+    assert!(ha.contains(&"kubectl apply --kustomize manifests/overlays/ha".to_owned()), "{ha:#?}");
+    for overlay in ["monitoring", "only-scheduler", "../base"] {
+        let refused = dry(overlay);
+        assert_eq!((refused.status.code(), commands(&refused)), (Some(2), Vec::new()), "{overlay}");
+        assert_eq!(text(&refused.stderr), format!("OVERLAY is {overlay}, and should be kind or ha\n"));
     }
 }
 

@@ -7,7 +7,7 @@
 #
 # KIND_CLUSTER      what to call the cluster, which must not exist yet; else supercargo-test
 # KIND_NODE_IMAGE   the nodes' image, and so the version of Kubernetes; else kind's own
-# OVERLAY           what is installed, of manifests/overlays; else kind: two replicas
+# OVERLAY           what is installed, of manifests/overlays: kind or ha; else kind
 # LOGS              a folder for what is collected when something fails; else a new one in the system's place for such
 # KEEP=1            leave the cluster there in the end
 set -euo pipefail
@@ -15,6 +15,11 @@ cd "$(dirname "$0")/../.."
 
 cluster=${KIND_CLUSTER:-supercargo-test}
 overlay=manifests/overlays/${OVERLAY:-kind}
+case ${OVERLAY:-kind} in
+    kind | ha) ;;
+    # The others want what is not there: the Prometheus operator, a second control-plane node.
+    *) echo "OVERLAY is $OVERLAY, and should be kind or ha" >&2; exit 2 ;;
+esac
 namespace=supercargo-system
 image=$(sed -n 's/^ *image: //p' manifests/install.yaml)
 version=${image##*:}

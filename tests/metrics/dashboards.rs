@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
+use supercargo::config::{Catalog, Config};
+use supercargo::metrics::Metrics;
 use supercargo::metrics::spec::{ALL, Kind};
 
 use super::promql::{Selector, read};
@@ -117,11 +119,24 @@ fn unknown(expression: &str, recorded: &BTreeSet<&str>) -> Vec<String> {
     found
 }
 
+fn all<'a>(value: &'a Value, key: &str) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    texts(value, key, &mut found);
+    found
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&file("dashboard.json")).unwrap()
+}
+
+fn rules() -> Value {
+    serde_saphyr::from_str(&file("rules.yaml")).unwrap()
+}
+
 #[test]
 fn the_dashboard_reads_series_that_there_are() {
-    let dashboard: Value = serde_json::from_str(&file("dashboard.json")).unwrap();
-    let mut expressions = Vec::new();
-    texts(&dashboard, "expr", &mut expressions);
+    let dashboard = dashboard();
+    let expressions = all(&dashboard, "expr");
     assert!(expressions.len() > 20, "{}", expressions.len());
     let found: Vec<_> = expressions.iter().flat_map(|it| unknown(it, &BTreeSet::new())).collect();
     assert!(found.is_empty(), "{found:#?}");
@@ -131,13 +146,42 @@ fn the_dashboard_reads_series_that_there_are() {
 
 #[test]
 fn rules_read_series_that_there_are() {
-    let rules: Value = serde_saphyr::from_str(&file("rules.yaml")).unwrap();
-    let (mut expressions, mut recorded, mut alerts) = (Vec::new(), Vec::new(), Vec::new());
-    texts(&rules, "expr", &mut expressions);
-    texts(&rules, "record", &mut recorded);
-    texts(&rules, "alert", &mut alerts);
+    let rules = rules();
+    let (expressions, recorded, alerts) = (all(&rules, "expr"), all(&rules, "record"), all(&rules, "alert"));
     assert!(recorded.len() + alerts.len() == expressions.len() && alerts.len() >= 5);
     let recorded = recorded.into_iter().collect();
     let found: Vec<_> = expressions.iter().flat_map(|it| unknown(it, &recorded)).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// What a replica that stands by has as well as the one that leads: every pod that waits is in its queue.
+const OF_EACH_REPLICA: &[&str] =
+    &["scheduler_pending_pods", "scheduler_queue_incoming_pods_total", "scheduler_unschedulable_pods"];
+
+#[test]
+fn queues_of_replicas_that_stand_by_do_not_count() {
+    let (dashboard, rules) = (dashboard(), rules());
+    let expressions = [all(&dashboard, "expr"), all(&rules, "expr")].concat();
+    for family in OF_EACH_REPLICA {
+        let reading: Vec<_> = expressions.iter().filter(|it| it.contains(family)).collect();
+        assert!(!reading.is_empty(), "nobody reads {family}");
+        for expression in reading {
+            let (_, without) = expression.split_once(" unless on (instance) ").expect(expression);
+            assert!(without.starts_with("leader_election_master_status{job="), "{expression}");
+            assert!(without.contains("\"} == 0"), "{expression}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_alerts_watch_for_an_increase_is_there_before_there_is_one() {
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    let text = Metrics::new(&config).encode().await;
+    let rules = rules();
+    let increases = all(&rules, "expr").into_iter().filter_map(|it| it.split_once("increase("));
+    let watched: BTreeSet<&str> = increases.filter_map(|(_, series)| series.split('{').next()).collect();
+    assert!(watched.contains("supercargo_cache_mismatches_total"), "{watched:?}");
+    for name in watched {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name} begins with its first increase");
+    }
 }

@@ -6,19 +6,24 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use supercargo_controlplane::{Program, Release, assets_or_skip};
 
-use super::overlays::{Objects, by_name, kustomize};
+use super::overlays::{Objects, by_name, kustomize, only};
 use crate::rbac::manifests::{self, text};
 
 fn chart() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/charts/supercargo"))
 }
 
-/// What Helm makes of the chart for a release, or why it does not; `None` where Helm's packages cannot be had.
+/// What Helm makes of the chart for a release in the usual namespace, or why it does not; `None` where Helm's packages cannot
+/// be had.
 fn render(release: &str, values: &Value) -> Option<Result<Objects, String>> {
+    render_in("supercargo-system", release, values)
+}
+
+fn render_in(namespace: &str, release: &str, values: &Value) -> Option<Result<Objects, String>> {
     let program = assets_or_skip()?.path(Program::Helm).unwrap();
     let mut helm = Command::new(program)
         .arg(chart())
-        .args([release, "supercargo-system", Release::Baseline.version()])
+        .args([release, namespace, Release::Baseline.version()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -88,11 +93,44 @@ fn the_files_of_values_make_the_overlays_of_their_names() {
     }
 }
 
+/// Everything in an object by which it finds others.
+fn selectors(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, field)| match name.as_str() {
+                "matchLabels" => vec![field],
+                // A Service's has no more to it.
+                "selector" if field["matchLabels"].is_null() => vec![field],
+                _ => selectors(field),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(selectors).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the object of a kind among `own` finds what it looks for among `other`: pods, and a ServiceMonitor Services.
+fn finds(own: &Objects, kind: &str, other: &Objects) -> Vec<bool> {
+    let labels = match kind {
+        "ServiceMonitor" => &only(other, "Service")["metadata"]["labels"],
+        _ => &only(other, "Deployment")["spec"]["template"]["metadata"]["labels"],
+    };
+    let selects = |selector: &Value| {
+        let pairs = selector.as_object().unwrap();
+        assert!(!pairs.is_empty(), "{kind} selects everything");
+        pairs.iter().all(|(name, value)| labels[name] == *value)
+    };
+    selectors(&only(own, kind)["spec"]).into_iter().map(selects).collect()
+}
+
 #[test]
 fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
-    let Some(first) = render("supercargo", &json!({})) else { return };
+    let mut all = values("values-ha.yaml");
+    all["serviceMonitor"] = json!({"enabled": true});
+    let Some(first) = render("supercargo", &all) else { return };
     let first = first.unwrap();
-    let second = render("batch", &json!({})).unwrap().unwrap();
+    let second = render("batch", &all).unwrap().unwrap();
     assert!(first.keys().all(|name| !second.contains_key(name)), "{:?}", second.keys());
     let object = |name: &str| second.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", second.keys()));
     let config = object("ConfigMap supercargo-system/batch-supercargo-config");
@@ -100,12 +138,25 @@ fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
     assert_eq!(config["leaderElection"]["resourceName"], "batch-supercargo");
     let role = object("Role kube-system/batch-supercargo");
     assert_eq!(role["rules"][1]["resourceNames"], json!(["batch-supercargo"]));
-    let selector = |objects: &Objects, name: &str| objects[name]["spec"]["selector"]["matchLabels"].clone();
-    let labels = selector(&second, "Deployment supercargo-system/batch-supercargo");
-    assert_eq!(labels["app.kubernetes.io/instance"], "batch-supercargo");
-    let first_pod =
-        &first["Deployment supercargo-system/supercargo"]["spec"]["template"]["metadata"]["labels"];
-    assert!(first_pod["app.kubernetes.io/instance"].is_null());
+    // The Deployment's own selector, and what keeps replicas apart in two ways.
+    for (kind, count) in
+        [("Deployment", 3), ("PodDisruptionBudget", 1), ("Service", 1), ("ServiceMonitor", 1)]
+    {
+        for (own, other) in [(&first, &second), (&second, &first)] {
+            assert_eq!(finds(own, kind, own), vec![true; count], "{kind} and its own");
+            assert_eq!(finds(own, kind, other), vec![false; count], "{kind} and the other release's");
+        }
+    }
+}
+
+#[test]
+fn among_the_clusters_own_pods_nothing_bounds_how_many_are_critical() {
+    let quota = |namespace: &str| {
+        let objects = render_in(namespace, "supercargo", &json!({}))?.unwrap();
+        Some(objects.values().any(|object| object["kind"] == "ResourceQuota"))
+    };
+    let Some(elsewhere) = quota("supercargo-system") else { return };
+    assert_eq!((elsewhere, quota("kube-system")), (true, Some(false)));
 }
 
 #[test]
@@ -169,10 +220,11 @@ fn every_value_of_the_pod_reaches_it() {
 
 #[test]
 fn without_an_election_there_is_no_role_for_a_lease() {
-    let values = json!({"leaderElection": {"leaderElect": false}});
+    let values = json!({"leaderElection": {"leaderElect": false}, "flowSchema": {"enabled": true}});
     let Some(objects) = render("supercargo", &values) else { return };
     let objects = objects.unwrap();
     assert!(!objects.contains_key("Role kube-system/supercargo"));
+    assert!(!objects.contains_key("FlowSchema /supercargo-leader-election"));
     let config = text(&objects["ConfigMap supercargo-system/supercargo-config"]["data"]["config.yaml"]);
     let config: Value = serde_saphyr::from_str(config).unwrap();
     assert_eq!(config["leaderElection"], values["leaderElection"]);

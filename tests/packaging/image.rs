@@ -206,6 +206,9 @@ fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() 
     let image = file.last();
     assert_eq!(image.base, "scratch");
     assert!(image.has("COPY", "--from=build /build/supercargo /supercargo"));
+    // Where rustls looks for whom to trust.
+    let authorities = "/etc/ssl/certs/ca-certificates.crt";
+    assert!(image.has("COPY", &format!("--from=build {authorities} {authorities}")));
     assert!(!image.instructions.iter().any(|instruction| instruction.name == "RUN"));
 
     let pod = manifests::scheduler_pod();
@@ -213,6 +216,15 @@ fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() 
     let user = format!("{}:{}", security["runAsUser"], security["runAsGroup"]);
     assert_eq!(image.only("USER").unwrap().rest, user);
     assert!(!user.starts_with('0'));
+}
+
+#[test]
+fn the_list_of_what_the_image_is_made_of_has_the_crates_of_the_program() {
+    let file = dockerfile();
+    // Scanned is the context, if the stage that becomes the image says so.
+    assert!(file.last().has("ARG", "BUILDKIT_SBOM_SCAN_CONTEXT=true"));
+    let [before, _] = copied(&file);
+    assert!(before.contains("Cargo.lock"), "{before:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use supercargo_controlplane::{
 };
 
 use crate::rbac::manifests::{self, collection, text};
+use crate::tidy::items;
 
 /// The folders below `manifests/overlays`.
 pub(super) const OVERLAYS: &[&str] = &["ha", "kind", "monitoring", "only-scheduler"];
@@ -31,7 +32,7 @@ pub(super) fn by_name(objects: impl IntoIterator<Item = Value>) -> Objects {
 }
 
 /// The object of a kind among these, which have one of each.
-fn only<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
+pub(super) fn only<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
     let mut found = objects.values().filter(|object| object["kind"] == kind);
     let object = found.next().unwrap_or_else(|| panic!("no {kind}"));
     assert!(found.next().is_none(), "more than one {kind}");
@@ -110,6 +111,43 @@ fn where_there_are_two_replicas_one_can_go_and_updates_go_through() {
         let surge = &spec["strategy"]["rollingUpdate"]["maxSurge"];
         assert_eq!(apart["matchLabelKeys"], json!(["pod-template-hash"]), "{overlay}");
         assert_eq!(*surge, i32::from(pod["hostNetwork"] != true), "{overlay}");
+    }
+}
+
+#[test]
+fn where_replicas_elect_a_busy_server_serves_their_requests_for_the_lease_first() {
+    for overlay in ["ha", "kind", "only-scheduler"] {
+        let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
+        let flow = &only(&objects, "FlowSchema")["spec"];
+        // Before that of all service accounts, which the server has by itself.
+        assert!(flow["matchingPrecedence"].as_u64().is_some_and(|it| it < 9000), "{overlay}");
+        let (rule, role) = (&flow["rules"][0], only(&objects, "Role"));
+        let (account, bound) =
+            (&rule["subjects"][0]["serviceAccount"], &only(&objects, "ClusterRoleBinding")["subjects"][0]);
+        for field in ["name", "namespace"] {
+            assert_eq!(account[field], bound[field], "{overlay}");
+        }
+        let requests = &rule["resourceRules"][0];
+        assert_eq!(requests["namespaces"], json!([role["metadata"]["namespace"]]), "{overlay}");
+        for verb in items(&requests["verbs"]) {
+            let allows = |rule: &Value| {
+                rule["resources"] == requests["resources"] && items(&rule["verbs"]).any(|own| own == verb)
+            };
+            assert!(items(&role["rules"]).any(allows), "{overlay}: {verb} is not allowed");
+        }
+    }
+}
+
+#[test]
+fn no_overlay_tolerates_what_it_does_not_name() {
+    for overlay in OVERLAYS {
+        let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
+        let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
+        // NoExecute is to drive it away: a node that is lost must not keep it.
+        for toleration in pod["tolerations"].as_array().into_iter().flatten() {
+            assert!(toleration["key"].is_string(), "{overlay}: {toleration}");
+            assert_eq!(toleration["effect"], "NoSchedule", "{overlay}: {toleration}");
+        }
     }
 }
 

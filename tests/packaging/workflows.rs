@@ -33,8 +33,13 @@ fn jobs(workflow: &Value) -> impl Iterator<Item = (&String, &Value)> {
     workflow["jobs"].as_object().expect("jobs by name").iter()
 }
 
+/// The workflow of this repository that a job is, instead of steps of its own.
+fn called(job: &Value) -> Option<&str> {
+    job["uses"].as_str().map(|path| path.strip_prefix("./.github/workflows/").expect("a workflow of ours"))
+}
+
 fn steps(workflow: &Value) -> impl Iterator<Item = &Value> {
-    jobs(workflow).flat_map(|(_, job)| items(&job["steps"]))
+    jobs(workflow).flat_map(|(_, job)| job["steps"].as_array().into_iter().flatten())
 }
 
 /// Whether bash would read this.
@@ -57,7 +62,7 @@ fn every_job_ends_in_time_on_a_named_runner_with_permissions_of_its_own() {
         let workflow = workflow(name);
         let top = workflow["permissions"].as_object().unwrap_or_else(|| panic!("{name} has no permissions"));
         assert!(top.values().all(|right| right == "read"), "{name}: {top:?}");
-        for (job, what) in jobs(&workflow) {
+        for (job, what) in jobs(&workflow).filter(|(_, what)| called(what).is_none()) {
             assert!(what["timeout-minutes"].is_u64(), "{name}: {job} may run for ever");
             let runner = text(&what["runs-on"]);
             assert!(
@@ -76,7 +81,8 @@ fn every_action_is_named_by_its_commit_with_its_version_beside_it() {
     for name in WORKFLOWS {
         let source = fs::read_to_string(folder().join(name)).unwrap();
         let mut used = 0;
-        for line in source.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, line)| line) {
+        let lines = source.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, line)| line);
+        for line in lines.filter(|line| !line.starts_with("./")) {
             let (action, version) =
                 line.split_once(" # v").unwrap_or_else(|| panic!("{name}: {line}: which version?"));
             let (_, commit) =
@@ -142,6 +148,44 @@ fn what_is_published_is_what_the_manifests_name() {
     }
 }
 
+#[test]
+fn a_workflow_that_another_calls_is_there_to_be_called_and_gets_no_more_than_it_asks_for() {
+    let mut count = 0;
+    for name in WORKFLOWS {
+        for (job, what) in jobs(&workflow(name)) {
+            let Some(called) = called(what) else { continue };
+            let called = workflow(called);
+            assert!(called["on"].as_object().unwrap().contains_key("workflow_call"), "{name}: {job}");
+            assert_eq!(what["permissions"], called["permissions"], "{name}: {job}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 1);
+}
+
+/// The jobs that have to have ended well before one begins.
+fn needs<'a>(workflow: &'a Value, job: &str) -> BTreeSet<&'a str> {
+    let needed = &workflow["jobs"][job]["needs"];
+    let several = needed.as_array().into_iter().flatten().map(text);
+    let direct = needed.as_str().into_iter().chain(several);
+    direct.flat_map(|job| needs(workflow, job).into_iter().chain([job])).collect()
+}
+
+#[test]
+fn nothing_is_published_that_ci_has_not_passed_and_only_from_where_the_manifests_say() {
+    let release = workflow("release.yml");
+    assert_eq!(called(&release["jobs"]["ci"]), Some("ci.yml"));
+    let writes = |job: &Value| job["permissions"].as_object().unwrap().values().any(|right| right == "write");
+    let publishing: Vec<&String> =
+        jobs(&release).filter(|(_, what)| writes(what)).map(|(job, _)| job).collect();
+    assert_eq!(publishing, ["image", "release"]);
+    for job in publishing {
+        assert_eq!(needs(&release, job).intersection(&["check", "ci"].into()).count(), 2, "{job}");
+    }
+    let repository = text(&release["env"]["IMAGE"]).trim_start_matches("ghcr.io/");
+    assert_eq!(release["jobs"]["check"]["if"], format!("github.repository == '{repository}'"));
+}
+
 /// What a script says, or what it complains of.
 fn run(script: &str, argument: &str) -> Result<String, String> {
     let output = Command::new(root().join(script)).arg(argument).output().unwrap();
@@ -161,8 +205,11 @@ fn only_the_tag_of_this_version_is_released() {
 
 #[test]
 fn the_notes_of_a_release_are_its_part_of_the_changelog() {
-    let notes = run(".ci/notes", "Unreleased").unwrap();
-    assert!(notes.starts_with("* `supercargo run`"), "{notes}");
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    // What is not released yet, or what was released last.
+    let newest = changelog.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
+    let notes = run(".ci/notes", newest).unwrap();
+    assert!(notes.starts_with("* "), "{notes}");
     assert!(!notes.contains("\n## "), "{notes}");
     let error = run(".ci/notes", "99.0.0").unwrap_err();
     assert_eq!(error, "CHANGELOG.md has nothing under \"## 99.0.0\"");

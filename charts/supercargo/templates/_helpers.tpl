@@ -9,13 +9,11 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The labels of everything, by which its pods are found, too. A release of another name than the chart can be told apart. */}}
+{{/* The labels of everything, by which its pods are found, too. The last one says of which release: others may be beside it. */}}
 {{- define "supercargo.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/component: scheduler
-{{- if ne (include "supercargo.fullname" .) .Chart.Name }}
 app.kubernetes.io/instance: {{ include "supercargo.fullname" . }}
-{{- end }}
 {{- end -}}
 
 {{- define "supercargo.serviceAccountName" -}}

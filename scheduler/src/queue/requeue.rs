@@ -222,8 +222,8 @@ fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
     let from = observer.moment();
     let status = ask_pre_enqueue(cx, entry, observer.watches_plugins());
     let took = Took { from, to: observer.moment() };
-    let profile = entry.profile.0;
-    observer.observe(Observation::ExtensionPoint { profile, point: Point::PreEnqueue, status, took });
+    let (profile, pod) = (entry.profile.0, &*entry.pod);
+    observer.observe(Observation::ExtensionPoint { profile, pod, point: Point::PreEnqueue, status, took });
     status == Code::Success
 }
 
@@ -237,7 +237,10 @@ fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, watches: bool) -
     for Named { name, plugin } in first.chain(rest) {
         let call = || plugin.pre_enqueue(&cx.for_plugins(), &entry.pod).code();
         let answer = contained("PreEnqueue", name, || {
-            if watches { timed(cx.observer, Point::PreEnqueue, name, call, |code| *code) } else { call() }
+            if !watches {
+                return call();
+            }
+            timed(cx.observer, &entry.pod, Point::PreEnqueue, name, call, |code| *code)
         });
         let code = answer.unwrap_or_else(|panic| {
             cx.panic = Some(panic);

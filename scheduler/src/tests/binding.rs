@@ -446,3 +446,31 @@ fn draining_takes_no_more_pods_and_lets_bindings_end() {
     bed.bound("a", BindOutcome::Bound);
     assert!(bed.scheduler.is_drained());
 }
+
+#[test]
+fn draining_turns_a_pod_back_that_permit_holds_and_says_nothing_of_it() {
+    let log = Log::default();
+    let mut bed = tried(vec![holder("H", 600), reserver("R", &log)]);
+    bed.said();
+    bed.handle(Input::Drain);
+    assert!(bed.scheduler.is_drained(), "nobody waits for ten minutes");
+    assert_eq!((bed.said(), log.take()), (Vec::new(), vec!["R unreserve".to_owned()]));
+    assert_eq!((bed.node_of("a"), bed.place("a")), (None, Some(Place::Active)));
+    assert!(!bed.cycle(), "it is the next scheduler's");
+}
+
+#[test]
+fn draining_makes_prebind_give_up_and_says_nothing_of_the_pod() {
+    for status in [Status::error("cancelled").by("A"), Status::success()] {
+        let log = Log::default();
+        let mut bed = tried(vec![preparer("A", Flight::Alone), reserver("R", &log)]);
+        bed.said();
+        bed.handle(Input::Drain);
+        assert_eq!(bed.said(), ["a cancel"]);
+        assert!(!bed.scheduler.is_drained(), "a request of it may be under way");
+        bed.pre_bound("a", status);
+        assert!(bed.scheduler.is_drained());
+        assert_eq!((bed.said(), log.take()), (Vec::new(), vec!["R unreserve".to_owned()]));
+        assert_eq!((bed.node_of("a"), bed.place("a")), (None, Some(Place::Active)));
+    }
+}

@@ -8,6 +8,7 @@ use kube::client::Body;
 use kube_informers::testing::settle;
 use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
+use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_framework::Text;
 use supercargo_framework::objects::{Body as ObjectBody, resources};
 use supercargo_scheduler::{Input, Notification};
@@ -142,6 +143,32 @@ async fn a_kind_that_is_not_served_holds_nothing_up_and_is_watched_once_it_is() 
     let ((), ()) = timeout(Duration::from_mins(5), async { tokio::join!(late, come) }).await.unwrap();
     sleep(Duration::from_secs(5)).await;
     assert_eq!(told(&messages), ["added widgets.v1.example.com default/w"]);
+    informers.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_listed_holds_up_no_other_and_is_watched_once_however_often_it_is_wanted() {
+    let (server, link) = (ApiServer::default(), Link::default());
+    for verb in ["list", "watch"] {
+        let services =
+            Matcher { verb: verb.to_owned(), resource: "services".to_owned(), ..Matcher::default() };
+        server.faults().add(Rule::new(services, Fault::Reset));
+    }
+    let (informers, mailbox, messages) = start(&server, &link);
+    let stop = CancellationToken::new();
+    let wanted = [resources::SERVICE, resources::NAMESPACE];
+    assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await, []);
+    informers.known(&resources::NAMESPACE).await;
+    assert!(timeout(Duration::from_mins(1), informers.known(&resources::SERVICE)).await.is_err());
+
+    assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await, []);
+    server.faults().clear();
+    informers.known(&resources::SERVICE).await;
+    told(&messages);
+    let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}});
+    send(&server, Method::POST, "/api/v1/namespaces/default/services", &service).await;
+    settle().await;
+    assert_eq!(told(&messages), ["added Service default/web"]);
     informers.shut_down().await;
 }
 

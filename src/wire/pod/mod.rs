@@ -122,7 +122,8 @@ impl Shared {
         required("metadata.namespace", &metadata.namespace)?;
         required("metadata.uid", &metadata.uid)?;
         let inputs = requests::counted(self.common.request_inputs(pod)?, &self.features);
-        let shared_spec = self.common.pod_spec(spec, &inputs, &self.features);
+        let limits = self.common.limits(spec)?;
+        let shared_spec = PodSpec { limits, ..self.common.pod_spec(spec, &inputs, &self.features) };
         let status_requests = requests::with_status(&inputs, &shared_spec.requests);
         let gates = spec.scheduling_gates.iter();
         Ok(PodInfo {

@@ -1,13 +1,14 @@
-//! What a pod asks for.
+//! What a pod asks for, and what it may use at most.
 
 use std::collections::HashMap;
 
 use supercargo_framework::requests::{
     ContainerRequests, ContainerStatusRequests, PodRequests, RequestInputs, RequestOptions,
 };
+use supercargo_framework::resource::Resource;
 use supercargo_framework::{Feature, Features};
 
-use super::slim::{Container, Pod, Status};
+use super::slim::{Container, Pod, Spec, Status};
 use crate::wire::error::Misfit;
 use crate::wire::interners::Interners;
 use crate::wire::json::{Obj, Pairs};
@@ -112,6 +113,42 @@ impl Interners {
                         .resource_list(requests, format_args!("spec.{list}[{i}].resources.requests"))?,
                     restartable: container.is_sidecar(),
                     status: report.transpose()?,
+                })
+            })
+            .collect()
+    }
+
+    /// What the pod may use at most, where anything says so.
+    pub(super) fn limits(&mut self, spec: &Spec<'_>) -> Result<Option<Box<Resource>>, Misfit> {
+        let mut containers = spec.containers.iter().chain(&*spec.init_containers);
+        if !spec.resources.have_limits() && !containers.any(|container| container.resources.have_limits()) {
+            return Ok(None);
+        }
+        let pod_level = self.resource_list(&spec.resources.limits, format_args!("spec.resources.limits"))?;
+        let inputs = RequestInputs {
+            init_containers: self.container_limits("initContainers", &spec.init_containers)?,
+            containers: self.container_limits("containers", &spec.containers)?,
+            pod_level: Some(pod_level),
+            overhead: self.resource_list(&spec.overhead, format_args!("spec.overhead"))?,
+            ..RequestInputs::default()
+        };
+        Ok(Some(inputs.limits()).filter(|limits| !limits.is_zero()).map(Box::new))
+    }
+
+    fn container_limits(
+        &mut self,
+        list: &str,
+        containers: &[Obj<Container<'_>>],
+    ) -> Result<Vec<ContainerRequests>, Misfit> {
+        let containers = containers.iter().enumerate();
+        containers
+            .map(|(i, container)| {
+                let limits = &container.resources.limits;
+                Ok(ContainerRequests {
+                    requests: self
+                        .resource_list(limits, format_args!("spec.{list}[{i}].resources.limits"))?,
+                    restartable: container.is_sidecar(),
+                    status: None,
                 })
             })
             .collect()

@@ -176,15 +176,24 @@ pub(super) struct ContainerPort<'a> {
 
 message!(ContainerPort { 2 => host_port, 4 => protocol, 5 => host_ip });
 
-/// Requests only: on admission the API server gives a container that has a limit and no request its limit as request.
+/// Scheduling reads the requests only: on admission the API server gives a container that has a limit and no request its limit as
+/// request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Resources<'a> {
     #[serde(borrow)]
+    pub(super) limits: Pairs<'a>,
+    #[serde(borrow)]
     pub(super) requests: Pairs<'a>,
 }
 
-message!(Resources { 2 => requests as quantities });
+impl Resources<'_> {
+    pub(super) fn have_limits(&self) -> bool {
+        !self.limits.0.is_empty()
+    }
+}
+
+message!(Resources { 1 => limits as quantities, 2 => requests as quantities });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

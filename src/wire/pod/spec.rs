@@ -16,7 +16,7 @@ use crate::wire::interners::Interners;
 use crate::wire::json::Obj;
 
 impl Interners {
-    /// The spec, and how much it asks for.
+    /// The spec, and how much it asks for; without its limits.
     pub(super) fn pod_spec(
         &mut self,
         spec: &Spec<'_>,
@@ -41,6 +41,8 @@ impl Interners {
             image_containers: spec.init_containers.len() + spec.containers.len(),
             container_requests: requests::without_pod_level(inputs, &requests).map(Box::new),
             requests,
+            // They can be wrong, and whoever calls this says what becomes of that.
+            limits: None,
             unsupported: unsupported.into(),
         }
     }

@@ -218,8 +218,28 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         image_containers: init_containers.len() + spec.containers.len(),
         container_requests: (container_requests != requests).then(|| Box::new(container_requests)),
         requests,
+        limits: limits(spec),
         unsupported: unsupported(spec, faulty),
     }
+}
+
+fn limits(spec: &k8s::PodSpec) -> Option<Box<Resource>> {
+    let of = |resources: Option<&k8s::ResourceRequirements>| {
+        resource_list(resources.and_then(|resources| resources.limits.as_ref()))
+    };
+    let of_container = |container: &k8s::Container| ContainerRequests {
+        requests: of(container.resources.as_ref()),
+        restartable: is_sidecar(container),
+        status: None,
+    };
+    let inputs = RequestInputs {
+        containers: spec.containers.iter().map(of_container).collect(),
+        init_containers: spec.init_containers.iter().flatten().map(of_container).collect(),
+        pod_level: Some(of(spec.resources.as_ref())),
+        overhead: resource_list(spec.overhead.as_ref()),
+        ..Default::default()
+    };
+    Some(inputs.limits()).filter(|limits| !limits.is_zero()).map(Box::new)
 }
 
 fn unsupported(spec: &k8s::PodSpec, faulty: Vec<String>) -> Box<[Arc<str>]> {

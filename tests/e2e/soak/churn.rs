@@ -212,6 +212,11 @@ impl Churn {
         }
     }
 
+    /// How many of the pods a scheduler could place, had each the cluster to itself.
+    pub(super) fn pods_that_fit(&self) -> usize {
+        usize::try_from(self.pods / KINDS_OF_PODS * (KINDS_OF_PODS - KINDS_WITHOUT_PLACE)).unwrap()
+    }
+
     /// Whether there was some of everything.
     pub(super) fn has_had_all(&self) -> bool {
         self.pods > 2 * KINDS_OF_PODS && self.objects > 0 && self.flaps > 0 && self.removals > 0
@@ -227,6 +232,8 @@ impl fmt::Display for Churn {
 
 /// In how many ways pods differ beside their names, labels and annotations.
 const KINDS_OF_PODS: u64 = 10;
+/// And of how many ways no node is right, or none is looked for.
+const KINDS_WITHOUT_PLACE: u64 = 3;
 
 /// The pod of a number.
 fn pod(number: u64) -> Value {

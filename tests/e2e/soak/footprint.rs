@@ -41,6 +41,13 @@ impl Gauges {
     }
 }
 
+impl Footprint {
+    /// Whether anything is to be written yet.
+    pub(super) fn is_at_work(&self) -> bool {
+        ["bindings", "statusWrites", "eventWrites"].iter().any(|name| self.counts[*name] > 0)
+    }
+}
+
 impl fmt::Display for Footprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} MiB", self.memory >> 20)?;
@@ -56,9 +63,8 @@ fn memory(pid: u32) -> u64 {
     kib << 10
 }
 
-/// So many of the latest changes are kept for evaluation tables, with the pods that came and went, and so many distinct values
-/// may each of these hold.
-const CHANGES: u64 = 1 << 16;
+/// So many of the latest changes are kept, however small the cluster, and so many distinct values may each of them hold.
+const CHANGES: u64 = 1024;
 const VALUES: u64 = 2;
 
 /// How many of a thing there may be in the end, when there were so many in the beginning.
@@ -66,6 +72,7 @@ fn allowed(name: &str, base: u64) -> u64 {
     match name {
         // The beginning comes too soon after the first warnings.
         "eventSeries" => 0,
+        "changes" => CHANGES,
         // Values are dropped when their number has doubled, or after so many questions.
         "internedOfPods" | "internedOfNodes" => base + base / 5 + 64 + VALUES * CHANGES,
         // Nodes come back in another order.
@@ -74,10 +81,9 @@ fn allowed(name: &str, base: u64) -> u64 {
     }
 }
 
-/// What there is more of in the end than in the beginning, beyond what is allowed; `warnings` says whether they must be forgotten.
-pub(super) fn surplus(base: &Footprint, end: &Footprint, warnings: bool) -> Vec<String> {
-    let names = base.counts.keys().filter(|name| warnings || *name != "eventSeries");
-    let counts = names.filter_map(|name| {
+/// What there is more of in the end than in the beginning, beyond what is allowed.
+pub(super) fn surplus(base: &Footprint, end: &Footprint) -> Vec<String> {
+    let counts = base.counts.keys().filter_map(|name| {
         let (before, after) = (base.counts[name], end.counts.get(name).copied());
         let allowed = allowed(name, before);
         (after.is_none_or(|after| after > allowed)).then(|| {
@@ -107,6 +113,7 @@ mod tests {
     fn one_thing_too_many_is_found_whatever_it_is() {
         let base = [
             ("cachedPods", 100),
+            ("changes", 300),
             ("eventSeries", 9),
             ("internedOfPods", 1000),
             ("queuedPods", 0),
@@ -115,18 +122,18 @@ mod tests {
         let before = footprint(&base, 100 << 20);
         let mut after = before.clone();
         after.counts.insert("eventSeries".to_owned(), 0);
-        assert_eq!(surplus(&before, &after, true), Vec::<String>::new());
+        assert_eq!(surplus(&before, &after), Vec::<String>::new());
         for (name, _) in base {
             let mut leaky = after.clone();
             let allowed = allowed(name, before.counts[name]);
             leaky.counts.insert(name.to_owned(), allowed + 1);
-            let found = surplus(&before, &leaky, true);
+            let found = surplus(&before, &leaky);
             assert!(found.len() == 1 && found[0].starts_with(name), "{found:?}");
             leaky.counts.remove(name);
-            assert_eq!(surplus(&before, &leaky, true).len(), 1, "{name} is no longer told");
+            assert_eq!(surplus(&before, &leaky).len(), 1, "{name} is no longer told");
         }
         after.memory = 142 << 20;
-        let found = surplus(&before, &after, true);
+        let found = surplus(&before, &after);
         assert!(found.len() == 1 && found[0].starts_with("memory"), "{found:?}");
     }
 

@@ -40,6 +40,9 @@ impl Trouble {
             || Matcher { verb: "create".into(), subresource: "binding".into(), ..Matcher::default() };
         let too_many = || Fault::Answer(Status::too_many_requests("the soak wants it so", 1));
         let faults = self.server.faults();
+        // One after the other: of what nobody has met by now there would only be more and more. A scheduler that is refused sends one
+        // request a second, and would do nothing else than be refused.
+        faults.clear();
         match kind {
             0 => drop(faults.add(Rule::new(Matcher::default(), too_many()).times(AT_A_TIME))),
             1 => drop(faults.add(Rule::new(bindings(), too_many()).times(AT_A_TIME))),

@@ -1,0 +1,128 @@
+//! Collectors that answer as told, by a paused clock.
+
+use supercargo_framework::Code;
+use supercargo_framework::pod::PodKey;
+use supercargo_scheduler::{AttemptResult, Moment, Point, Took};
+use tokio::time::Instant;
+
+use super::*;
+use crate::testing::{Requests, answering_client};
+use crate::traces::parts::{Part, Parts};
+
+/// An attempt that makes so many spans.
+fn attempt(spans: usize) -> Attempt {
+    let took = Took { from: Moment(0), to: Moment(1) };
+    let mut parts = Parts::default();
+    for _ in 1..spans {
+        parts.add_point(Part { point: Point::Filter, status: Code::Success, took });
+    }
+    Attempt {
+        pod: PodKey { namespace: "ns".into(), name: "p".into() },
+        uid: "u".into(),
+        profile: "mine".into(),
+        number: 1,
+        result: AttemptResult::Scheduled,
+        node: None,
+        message: "".into(),
+        took,
+        parts,
+        epoch: 0,
+    }
+}
+
+/// An exporter, and whom it sends to.
+struct Bed {
+    exporter: Exporter,
+    sender: mpsc::Sender<Attempt>,
+    requests: Requests,
+    not_taken: Arc<Counter>,
+}
+
+/// A collector that answers with these statuses in turn, and with 200 after that.
+fn bed(statuses: Vec<u16>) -> Bed {
+    let (client, requests) = answering_client(statuses);
+    let (sender, attempts) = mpsc::channel(1000);
+    let not_taken = Arc::<Counter>::default();
+    let exporter = Exporter::new(client.into(), "host", attempts, Arc::clone(&not_taken));
+    Bed { exporter, sender, requests, not_taken }
+}
+
+/// How many spans each request had.
+fn sizes(requests: &Requests) -> Vec<usize> {
+    let spans = |(method, path, body): (String, String, serde_json::Value)| {
+        assert_eq!((&*method, &*path), ("POST", "/v1/traces"));
+        let spans = body.pointer("/resourceSpans/0/scopeSpans/0/spans").unwrap();
+        spans.as_array().unwrap().len()
+    };
+    requests.all().into_iter().map(spans).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn spans_go_in_batches_and_what_is_left_goes_when_nobody_observes_any_more() {
+    let Bed { exporter, sender, requests, not_taken } = bed(Vec::new());
+    for _ in 0..100 {
+        sender.send(attempt(12)).await.unwrap();
+    }
+    drop(sender);
+    exporter.run().await;
+    assert_eq!(sizes(&requests).iter().sum::<usize>(), 1200);
+    assert!(sizes(&requests).iter().all(|size| *size <= BATCH), "{:?}", sizes(&requests));
+    assert_eq!(not_taken.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_does_not_wait_long_for_others() {
+    let Bed { exporter, sender, requests, .. } = bed(Vec::new());
+    let task = tokio::spawn(exporter.run());
+    let began = Instant::now();
+    sender.send(attempt(3)).await.unwrap();
+    while requests.all().is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(began.elapsed() <= PERIOD + Duration::from_millis(20), "{:?}", began.elapsed());
+    assert_eq!(sizes(&requests), [3]);
+    drop(sender);
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_collector_is_asked_again_with_the_same_spans() {
+    let Bed { exporter, sender, requests, not_taken } = bed(vec![503, 429, 502, 504]);
+    sender.send(attempt(2)).await.unwrap();
+    drop(sender);
+    let began = Instant::now();
+    exporter.run().await;
+    assert_eq!(began.elapsed(), PAUSES.iter().sum::<Duration>());
+    let bodies = requests.all();
+    assert_eq!(bodies.len(), 5);
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]));
+    assert_eq!(not_taken.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_collector_does_not_take_is_dropped_and_counted() {
+    for (statuses, expected) in [(vec![400], 2), (vec![503; 5], 6)] {
+        let Bed { exporter, sender, requests, not_taken } = bed(statuses);
+        sender.send(attempt(BATCH)).await.unwrap();
+        sender.send(attempt(1)).await.unwrap();
+        drop(sender);
+        exporter.run().await;
+        assert_eq!(requests.all().len(), expected);
+        assert_eq!(not_taken.get(), BATCH as u64);
+        assert_eq!(sizes(&requests).last(), Some(&1));
+    }
+}
+
+#[test]
+fn a_collector_says_when_to_come_back_within_reason() {
+    let wait = |value: &str| {
+        let answer = Response::builder().status(503).header("retry-after", value).body(Bytes::new());
+        match judge(answer.unwrap()) {
+            Err(Failure::Passing(_, wait)) => wait,
+            _ => panic!("it passes"),
+        }
+    };
+    assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+    assert_eq!(wait("86400"), Some(LONGEST_RETRY_AFTER));
+    assert_eq!(wait("Wed, 21 Oct 2026 07:28:00 GMT"), None);
+}

@@ -1,0 +1,149 @@
+//! Notes what attempts go through. On the scheduler's thread: it formats nothing and waits for nothing.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use supercargo_framework::Uid;
+use supercargo_scheduler::{Moment, Observation, ObservedProfile, Observer, Point};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::Drops;
+use super::attempt::Attempt;
+use super::parts::Part;
+use super::under_way::UnderWay;
+
+/// A million, of which so many are traced.
+const ALL: u32 = 1_000_000;
+/// So many pods fill one of two generations of attempts that have not ended. Twice as many is the most that is kept.
+const GENERATION: usize = 5_000;
+
+/// Notes, and passes on.
+pub(super) struct TracingObserver {
+    inner: Box<dyn Observer>,
+    sample: Sample,
+    profiles: Vec<Arc<str>>,
+    under_way: RefCell<UnderWay>,
+    attempts: mpsc::Sender<Attempt>,
+    drops: Drops,
+    /// What time it is. Asked once for each attempt.
+    wall: fn() -> SystemTime,
+}
+
+/// The pods that are traced. Chosen by pod, not by attempt: of one that is looked at nothing is missing, and nothing need be
+/// kept of the others.
+struct Sample {
+    keys: RandomState,
+    per_million: u32,
+}
+
+impl Sample {
+    fn has(&self, pod: &Uid) -> bool {
+        self.per_million >= ALL || self.keys.hash_one(pod) % u64::from(ALL) < u64::from(self.per_million)
+    }
+}
+
+impl TracingObserver {
+    pub(super) fn new(
+        inner: Box<dyn Observer>,
+        per_million: u32,
+        attempts: mpsc::Sender<Attempt>,
+        drops: Drops,
+    ) -> Self {
+        let under_way = UnderWay::new(GENERATION, Arc::clone(&drops.unfinished));
+        Self {
+            inner,
+            sample: Sample { keys: RandomState::new(), per_million },
+            profiles: Vec::new(),
+            under_way: RefCell::new(under_way),
+            attempts,
+            drops,
+            wall: SystemTime::now,
+        }
+    }
+
+    /// The same by another clock.
+    #[cfg(test)]
+    pub(super) fn with_wall(self, wall: fn() -> SystemTime) -> Self {
+        Self { wall, ..self }
+    }
+
+    fn note(&self, observation: &Observation<'_>) {
+        match *observation {
+            Observation::ExtensionPoint { pod, point, status, took, .. }
+                if is_traced(point) && self.sample.has(&pod.uid) =>
+            {
+                self.under_way.borrow_mut().of(&pod.uid).add_point(Part { point, status, took });
+            }
+            Observation::Plugin { pod, plugin, point, status, took }
+                if is_traced(point) && self.sample.has(&pod.uid) =>
+            {
+                self.under_way.borrow_mut().of(&pod.uid).add_plugin(plugin, Part { point, status, took });
+            }
+            Observation::Attempt { profile, result, pod, attempts, node, message, took, .. }
+                if self.sample.has(&pod.uid) =>
+            {
+                let mut parts = self.under_way.borrow_mut().take(&pod.uid);
+                self.drops.unfinished.add(parts.forget_before(took.from));
+                self.hand_over(Attempt {
+                    pod: pod.key(),
+                    uid: pod.uid.clone(),
+                    profile: self.profiles.get(profile).cloned().unwrap_or_default(),
+                    number: attempts,
+                    result,
+                    node: node.map(Box::from),
+                    message: message.into(),
+                    took,
+                    parts,
+                    epoch: self.epoch(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn hand_over(&self, attempt: Attempt) {
+        if let Err(TrySendError::Full(attempt) | TrySendError::Closed(attempt)) =
+            self.attempts.try_send(attempt)
+        {
+            self.drops.queue_full.add(attempt.span_count());
+        }
+    }
+
+    /// When moments began to be counted, by the wall clock of this very moment: if that has been set since, no trace is torn.
+    fn epoch(&self) -> u64 {
+        let now = (self.wall)().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        now.saturating_sub(self.inner.moment().0)
+    }
+}
+
+/// PreEnqueue comes before there is an attempt, PostBind after it has ended.
+fn is_traced(point: Point) -> bool {
+    !matches!(point, Point::PreEnqueue | Point::PostBind)
+}
+
+impl Observer for TracingObserver {
+    fn observe(&self, observation: Observation<'_>) {
+        self.note(&observation);
+        self.inner.observe(observation);
+    }
+
+    fn profiles(&mut self, profiles: &[ObservedProfile]) {
+        self.profiles = profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
+        self.inner.profiles(profiles);
+    }
+
+    fn moment(&self) -> Moment {
+        self.inner.moment()
+    }
+
+    fn watches_plugins(&self) -> bool {
+        self.inner.watches_plugins()
+    }
+}
+
+#[cfg(test)]
+mod tests;
