@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::uri::Scheme;
 use http::{Method, Request, StatusCode, Uri, header};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
@@ -87,7 +88,17 @@ pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Resu
     // The client's own retries would hide failures from the reflectors, and repeat a bind whose fate is unknown.
     config.default_retry = false;
     config.disable_compression = true;
-    Ok(config)
+    Ok(without_needless_trust(config))
+}
+
+/// Where no certificate is checked the system is not asked whom it trusts: in an image it may trust nobody, and that would be an
+/// error.
+pub(crate) fn without_needless_trust(mut config: Config) -> Config {
+    let checks = config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs;
+    if !checks && config.root_cert.is_none() {
+        config.root_cert = Some(Vec::new());
+    }
+    config
 }
 
 fn kubeconfig_error(path: &Path, source: KubeconfigError) -> ConnectError {
@@ -429,6 +440,22 @@ mod tests {
     async fn a_missing_kubeconfig_is_named() {
         let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await.unwrap_err();
         assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_system_is_asked_for_authorities_only_where_they_are_needed() {
+        let asked = |config: Config| config.root_cert.is_none();
+        let server = |url: &str| Config::new(url.parse().unwrap());
+        let plain: Uri = "http://127.0.0.1:1".parse().unwrap();
+        assert!(!asked(connect_to(Some(&plain), None).await.unwrap()));
+        let secure: Uri = "https://127.0.0.1:1".parse().unwrap();
+        assert!(asked(connect_to(Some(&secure), None).await.unwrap()));
+        let mut unchecked = server("https://127.0.0.1:1");
+        unchecked.accept_invalid_certs = true;
+        assert!(!asked(without_needless_trust(unchecked)));
+        let mut given = server("http://127.0.0.1:1");
+        given.root_cert = Some(vec![vec![1]]);
+        assert_eq!(without_needless_trust(given).root_cert, Some(vec![vec![1]]));
     }
 
     fn call() -> Call<'static> {

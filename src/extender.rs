@@ -18,7 +18,7 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use tokio::runtime::Handle;
 
-use crate::api::full_text;
+use crate::api::{self, full_text, without_needless_trust};
 use crate::config::{ExtenderConfig, ExtenderTls};
 use crate::pulse::Pulse;
 use crate::transport::is_connection_refused;
@@ -200,7 +200,7 @@ fn cause(error: &kube::Error, uri: &Uri) -> String {
 }
 
 async fn client(extender: &ExtenderConfig) -> Result<Client> {
-    Ok(crate::api::client(connection(extender).await?)?)
+    Ok(api::client(connection(extender).await?)?)
 }
 
 async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
@@ -213,11 +213,7 @@ async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
     connection.default_retry = false;
     connection.disable_compression = true;
     connection.proxy_url = None;
-    // Where nobody is to be trusted, the system is not asked whom it trusts: it may know nobody, and that would be an error.
-    if connection.root_cert.is_none() && (scheme == "http" || connection.accept_invalid_certs) {
-        connection.root_cert = Some(Vec::new());
-    }
-    Ok(connection)
+    Ok(without_needless_trust(connection))
 }
 
 /// The connection as a kubeconfig has it: certificates are read, decoded and checked there. As upstream has it, with

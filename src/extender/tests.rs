@@ -30,18 +30,6 @@ fn configured(url_prefix: &str) -> ExtenderConfig {
     }
 }
 
-#[tokio::test]
-async fn the_system_is_asked_for_authorities_only_where_they_are_needed() {
-    let plain = configured("http://127.0.0.1:1");
-    let unchecked = ExtenderConfig { enable_https: true, ..configured("https://127.0.0.1:1") };
-    for config in [plain, unchecked] {
-        let connection = connection(&config).await.unwrap();
-        assert_eq!(connection.root_cert, Some(Vec::new()), "{}", config.url_prefix);
-    }
-    let checked = configured("https://127.0.0.1:1");
-    assert_eq!(connection(&checked).await.unwrap().root_cert, None);
-}
-
 fn spec() -> ExtenderSpec {
     ExtenderSpec { name: "x".into(), ..ExtenderSpec::default() }
 }

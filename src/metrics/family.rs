@@ -44,6 +44,11 @@ impl<V: Value> Family<V> {
         }
     }
 
+    /// Forgets all series. Who keeps one counts for nobody from now on.
+    pub(crate) fn clear(&self) {
+        self.children.lock().clear();
+    }
+
     /// Writes all that there is, if there is any.
     pub(crate) fn write(&self, text: &mut Text) {
         let children = self.children.lock();

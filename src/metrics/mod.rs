@@ -22,13 +22,14 @@ use supercargo_framework::{Feature, Features};
 use supercargo_scheduler::Observer;
 use tokio::runtime::Handle;
 
+pub(crate) use self::family::Family;
 use self::observer::MetricsObserver;
 pub(crate) use self::requests::{Counting, Requests};
 pub(crate) use self::scrape::Sources;
 use self::series::{Series, only};
 pub use self::text::CONTENT_TYPE;
-use self::text::Text;
-pub(crate) use self::value::Counter;
+pub(crate) use self::text::Text;
+pub(crate) use self::value::{Counter, Gauge};
 use crate::config::Config;
 
 /// The release of kube-scheduler that is followed.

@@ -166,6 +166,10 @@ families! {
     POD_LIMIT = gauge("kube_pod_resource_limit",
         &["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"],
         "What a pod may use at most, where that is limited. On /metrics/resources.");
+    HEALTHCHECK = gauge("kubernetes_healthcheck", &["name", "type"],
+        "Whether a health check was well when it was last asked for: 1 or 0. On /metrics/slis.");
+    HEALTHCHECKS = counter("kubernetes_healthchecks_total", &["name", "type", "status"],
+        "What health checks have said: success or error. On /metrics/slis.");
     BUILD_INFO = gauge("supercargo_build_info", &["version", "baseline"],
         "1, with the version of supercargo and the release of kube-scheduler that it follows.");
     INFORMER_OBJECTS = gauge("supercargo_informer_objects", &["resource"], "Objects that an informer holds.");

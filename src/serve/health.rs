@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::StatusCode;
 
+use super::slis::Slis;
 use super::text::{plain, plain_line};
 
 /// Whether something is well; else what is wrong with it. It must not wait for anything.
@@ -43,19 +44,24 @@ impl Probe {
     }
 
     /// What the probe says. `query` has what follows the `?`, as pairs: `verbose`, and checks to leave out as `exclude`.
-    pub(super) fn all(&self, name: &str, query: &[(String, String)]) -> Response {
+    pub(super) fn all(&self, name: &str, query: &[(String, String)], slis: &Slis) -> Response {
         let of = |key: &'static str| query.iter().filter(move |(name, _)| name == key);
         let mut excluded: BTreeSet<&str> = of("exclude").map(|(_, check)| check.as_str()).collect();
         let (mut report, mut failures) = (String::new(), Vec::new());
         for (check, run) in self.checks() {
             let line = if excluded.remove(check) {
                 format!("[+]{check} excluded: ok")
-            } else if let Err(problem) = run() {
-                failures.push(format!("{check}: {problem}"));
-                // Everybody may ask this; what is wrong is for those who may ask for the check itself.
-                format!("[-]{check} failed: reason withheld")
             } else {
-                format!("[+]{check} ok")
+                let said = run();
+                slis.observe(check, name, said.is_ok());
+                match said {
+                    Ok(()) => format!("[+]{check} ok"),
+                    Err(problem) => {
+                        failures.push(format!("{check}: {problem}"));
+                        // Everybody may ask this; what is wrong is for those who may ask for the check itself.
+                        format!("[-]{check} failed: reason withheld")
+                    }
+                }
             };
             report.push_str(&line);
             report.push('\n');
@@ -111,9 +117,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_speaks_as_upstream_does() {
-        let mut probe = Probe::default();
+        let (mut probe, slis) = (Probe::default(), Slis::default());
         assert_eq!(
-            said(probe.all("livez", &query("verbose"))).await,
+            said(probe.all("livez", &query("verbose"), &slis)).await,
             (200, "[+]ping ok\nlivez check passed\n".into())
         );
         probe.add("shutdown", || Ok(()));
@@ -130,7 +136,8 @@ mod tests {
                  warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n",
             ),
         ] {
-            assert_eq!(said(probe.all("readyz", &query(asked))).await, (status, text.to_owned()), "{asked}");
+            let all = said(probe.all("readyz", &query(asked), &slis)).await;
+            assert_eq!(all, (status, text.to_owned()), "{asked}");
         }
         assert_eq!(said(probe.one("shutdown").unwrap()).await, (200, "ok".into()));
         let one = said(probe.one("sched-handler-sync").unwrap()).await;

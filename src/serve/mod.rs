@@ -21,6 +21,7 @@ mod health;
 mod places;
 mod review;
 mod routes;
+mod slis;
 mod sni;
 mod statusz;
 #[cfg(test)]

@@ -13,12 +13,12 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::health::{Checks, Probe};
+use super::slis::{self, Slis};
 use super::statusz::Statusz;
 use super::text::{self, answer, json, not_found, plain, plain_line};
 use crate::logs::LogLevel;
+use crate::metrics::CONTENT_TYPE;
 
-/// The text format of Prometheus.
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The largest body of a request, in bytes: a log level.
 const MOST_BODY: usize = 4096;
 
@@ -52,16 +52,18 @@ impl Endpoints {
     pub(super) fn into_routes(self) -> Router {
         let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, emulated_version } =
             self;
+        let slis = Arc::new(Slis::default());
         let mut routes = Router::new()
             .route("/metrics", text_page(metrics))
             .route("/metrics/resources", text_page(resource_metrics))
+            .route("/metrics/slis", slis::page(Arc::clone(&slis)))
             .route("/configz", get(async move || json(&serde_json::json!({"componentconfig": configz()}))))
             .route("/flagz", get(async move || text::zpage("flags", &flagz())))
             .route("/debug/pprof/{*profile}", get(no_profiles))
             .route("/debug/pprof", get(no_profiles))
-            .merge(probe("healthz", checks.healthz))
-            .merge(probe("livez", checks.livez))
-            .merge(probe("readyz", checks.readyz));
+            .merge(probe("healthz", checks.healthz, &slis))
+            .merge(probe("livez", checks.livez, &slis))
+            .merge(probe("readyz", checks.readyz, &slis));
         let mut paths: Vec<&str> =
             vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
         paths.extend(debug.keys());
@@ -82,13 +84,13 @@ impl Endpoints {
 }
 
 fn text_page(page: TextPage) -> MethodRouter {
-    get(async move || answer(StatusCode::OK, METRICS, page().await))
+    get(async move || answer(StatusCode::OK, CONTENT_TYPE, page().await))
 }
 
-fn probe(name: &'static str, probe: Probe) -> Router {
+fn probe(name: &'static str, probe: Probe, slis: &Arc<Slis>) -> Router {
     let probe = Arc::new(probe);
-    let all = Arc::clone(&probe);
-    let all = async move |Query(query): Query<Vec<(String, String)>>| all.all(name, &query);
+    let (all, slis) = (Arc::clone(&probe), Arc::clone(slis));
+    let all = async move |Query(query): Query<Vec<(String, String)>>| all.all(name, &query, &slis);
     let one = async move |Path(check): Path<String>| probe.one(&check).unwrap_or_else(not_found);
     // A `/` at the end is none of the path, as upstream has it.
     Router::new()

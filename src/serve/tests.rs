@@ -28,6 +28,7 @@ const GUARDED: &[&str] = &[
     "/",
     "/metrics",
     "/metrics/resources",
+    "/metrics/slis",
     "/configz",
     "/flagz",
     "/statusz",
@@ -48,7 +49,7 @@ fn reviews(review: &Value) -> (u16, Value) {
     }
     let spec = &review["spec"];
     let verb = spec["nonResourceAttributes"]["verb"].as_str().unwrap_or_default();
-    access_review(spec["user"] == "writer" || spec["user"] == "reader" && verb != "put", "")
+    access_review(spec["user"] == "writer" || spec["user"] == "reader" && verb == "get", "")
 }
 
 struct Bed {
@@ -230,6 +231,36 @@ async fn each_path_says_what_it_is_for() {
         assert_eq!(bed.get("/readyz", None).await.status, 500);
         assert_eq!(bed.get("/livez", None).await.status, 200);
     }
+}
+
+#[tokio::test]
+async fn what_the_health_checks_said_is_counted_until_somebody_starts_over() {
+    let bed = Bed::new().await;
+    let slis = async || bed.get("/metrics/slis", Some("reader")).await.body;
+    assert_eq!(slis().await, "");
+    for path in ["/readyz", "/readyz?exclude=shutdown", "/readyz/shutdown", "/livez", "/livez"] {
+        bed.get(path, Some("reader")).await;
+    }
+    bed.is_well.store(false, Ordering::SeqCst);
+    bed.get("/readyz", None).await;
+    let said: Vec<String> =
+        slis().await.lines().filter(|line| !line.starts_with("# HELP")).map(str::to_owned).collect();
+    assert_eq!(
+        said,
+        [
+            "# TYPE kubernetes_healthcheck gauge",
+            r#"kubernetes_healthcheck{name="ping",type="livez"} 1"#,
+            r#"kubernetes_healthcheck{name="shutdown",type="readyz"} 0"#,
+            "# TYPE kubernetes_healthchecks_total counter",
+            r#"kubernetes_healthchecks_total{name="ping",type="livez",status="success"} 2"#,
+            r#"kubernetes_healthchecks_total{name="shutdown",type="readyz",status="error"} 1"#,
+            r#"kubernetes_healthchecks_total{name="shutdown",type="readyz",status="success"} 1"#,
+        ]
+    );
+    assert_eq!(bed.request(Method::DELETE, "/metrics/slis", Some("reader"), "").await.status, 403);
+    let reset = bed.request(Method::DELETE, "/metrics/slis", Some("writer"), "").await;
+    assert_eq!((reset.status.as_u16(), reset.body.as_str()), (200, "metrics reset\n"));
+    assert_eq!(slis().await, "");
 }
 
 #[tokio::test]

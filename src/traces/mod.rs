@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use http::Uri;
-use http::uri::Scheme;
 use supercargo_scheduler::Observer;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use self::exporter::Exporter;
 use self::observer::TracingObserver;
+use crate::api::without_needless_trust;
 use crate::election::hostname;
 use crate::flags::TraceOptions;
 use crate::metrics::{Counter, Metrics};
@@ -62,13 +62,9 @@ pub(crate) fn traced(
     Ok(Traced { observer, sending: Some(tokio::spawn(exporter.run())) })
 }
 
-/// The way to a collector. Whom to trust is the system's to say; without TLS it is not asked, as an image may have nothing.
+/// The way to a collector. Whom to trust is the system's to say.
 fn transport(endpoint: &Uri) -> Result<Transport, kube::Error> {
-    let mut connection = kube::Config::new(endpoint.clone());
-    if endpoint.scheme() == Some(&Scheme::HTTP) {
-        connection.root_cert = Some(Vec::new());
-    }
-    Transport::connect(&connection)
+    Transport::connect(&without_needless_trust(kube::Config::new(endpoint.clone())))
 }
 
 /// Spans that reach no collector, by why.

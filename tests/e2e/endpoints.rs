@@ -17,6 +17,7 @@ const GUARDED: &[&str] = &[
     "/",
     "/metrics",
     "/metrics/resources",
+    "/metrics/slis",
     "/configz",
     "/flagz",
     "/statusz",

@@ -28,8 +28,6 @@ use footprint::{Footprint, Gauges, surplus};
 use trouble::Trouble;
 
 const TEST: &str = "soak";
-/// Between two kinds of trouble.
-const PEACE: Duration = Duration::from_secs(2);
 /// How long the cluster may take to be what it was: pods of a node that is gone are collected after 40 s.
 const TIDYING: Duration = Duration::from_mins(3);
 /// When the last warning is forgotten.
@@ -154,7 +152,9 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
     let is_bad =
         |line: &&str| ["panicked", "Cache mismatch", " ERROR "].iter().any(|word| line.contains(word));
     assert_eq!(lines.find(is_bad), None);
-    assert!(subject.bound() > churn.pods_that_fit() / 2, "{churn}: only {} were bound", subject.bound());
+    // Bouts of trouble, and the waits that follow them, take a third of the time; a slow machine takes more.
+    assert!(subject.bound() > churn.pods_that_fit() / 4, "{churn}: only {} were bound", subject.bound());
+    churn.see_one_more_bound(TIDYING).await;
     assert!(churn.has_had_all() && trouble.has_been_had(), "{churn}; {trouble}: too little came and went");
     block_in_place(|| subject.supercargo.stop());
 }
@@ -171,17 +171,15 @@ async fn live(
     let mut beat = interval(churn::BEAT);
     // What comes late is not made up for.
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut told, mut peace) = (Instant::now(), Instant::now());
+    let mut told = Instant::now();
     while Instant::now() < end {
         beat.tick().await;
         churn.go_on().await;
-        if peace.elapsed() > PEACE {
-            peace = Instant::now();
-            trouble.make();
-        }
+        trouble.go_on();
         if told.elapsed() > Duration::from_mins(1) {
             told = Instant::now();
-            say(TEST, began, &format!("{churn}; {trouble}; {}", subject.gauges.read().await));
+            let (footprint, bound) = (subject.gauges.read().await, subject.bound());
+            say(TEST, began, &format!("{churn}; {trouble}; {bound} bound; {footprint}"));
         }
     }
     trouble.end();

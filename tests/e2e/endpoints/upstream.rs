@@ -34,6 +34,16 @@ fn told(answered: &Answered) -> (u16, &str, &str, Value) {
     (answered.status, answered.header("content-type"), answered.header("cache-control"), body)
 }
 
+/// What the health checks said last, but for the one that only ours has.
+fn health_checks(of: &Https, token: &str) -> Vec<String> {
+    let text = of.get("/metrics/slis", Some(token)).body;
+    let lines = text.lines().filter(|line| line.starts_with("kubernetes_healthcheck{"));
+    let lines: Vec<String> =
+        lines.filter(|line| !line.contains("name=\"scheduler\"")).map(str::to_owned).collect();
+    assert!(!lines.is_empty(), "{text}");
+    lines
+}
+
 #[test]
 fn kube_scheduler_gives_the_same_answers() {
     let Some(bed) = bed_or_skip() else { return };
@@ -58,6 +68,7 @@ fn kube_scheduler_gives_the_same_answers() {
     for path in ["/healthz?verbose", "/livez?verbose"] {
         assert!(ours.get(path, None).body.contains("[+]scheduler ok\n"), "{path}");
     }
+    assert_eq!(health_checks(&ours, &reader), health_checks(&theirs, &reader));
     for path in ["/livez/ping", "/readyz/shutdown", "/readyz/nothing", "/nothing"] {
         let (ours, theirs) = (ours.get(path, Some(&reader)), theirs.get(path, Some(&reader)));
         assert_eq!((ours.status, &ours.body), (theirs.status, &theirs.body), "{path}");
@@ -68,7 +79,7 @@ fn kube_scheduler_gives_the_same_answers() {
             assert_eq!(told(&ours), told(&theirs), "{path}");
         }
     }
-    for path in ["/metrics", "/metrics/resources"] {
+    for path in ["/metrics", "/metrics/resources", "/metrics/slis"] {
         let (ours, theirs) = (ours.get(path, Some(&reader)), theirs.get(path, Some(&reader)));
         assert_eq!((ours.status, theirs.status), (200, 200), "{path}");
         let format = |answered: &Answered| {

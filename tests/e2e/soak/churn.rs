@@ -212,6 +212,19 @@ impl Churn {
         }
     }
 
+    /// Whether another pod finds its place: nothing has come to a standstill.
+    pub(super) async fn see_one_more_bound(&mut self, within: Duration) {
+        self.pods = self.pods.next_multiple_of(KINDS_OF_PODS) + KINDS_OF_PODS - 1;
+        let pod = pod(self.pods);
+        let path = format!("{PODS_PATH}/{}", name_of(&pod));
+        insist(&self.client, "POST", PODS_PATH, Some(&pod)).await;
+        let began = Instant::now();
+        while node_of(&insist(&self.client, "GET", &path, None).await).is_none() {
+            assert!(began.elapsed() < within, "{path} is not bound");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// How many of the pods a scheduler could place, had each the cluster to itself.
     pub(super) fn pods_that_fit(&self) -> usize {
         usize::try_from(self.pods / KINDS_OF_PODS * (KINDS_OF_PODS - KINDS_WITHOUT_PLACE)).unwrap()

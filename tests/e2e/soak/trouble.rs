@@ -1,6 +1,7 @@
 //! What goes wrong with the API server meanwhile: it refuses, answers badly, cuts watches, forgets, and is started anew.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use supercargo_apiserver::ApiServer;
@@ -9,6 +10,11 @@ use supercargo_apiserver::status::Status;
 
 /// So many requests at a time go wrong.
 const AT_A_TIME: u64 = 20;
+/// How long each kind of trouble has.
+const TURN: Duration = Duration::from_secs(2);
+/// So many turns of so many have trouble: half a minute of three. An informer's waits grow with each failure, as client-go's do, and
+/// start over only after two minutes without one: were there no peace, nobody would see what comes.
+const BOUT: (u64, u64) = (15, 90);
 
 /// Makes trouble of one kind after the other.
 pub(super) struct Trouble {
@@ -16,6 +22,8 @@ pub(super) struct Trouble {
     /// How often there was some of each kind.
     had: [u64; KINDS.len()],
     next: usize,
+    turns: u64,
+    turn_began: Option<Instant>,
 }
 
 const KINDS: [&str; 7] =
@@ -26,11 +34,25 @@ const WATCHED: [&str; 4] = ["pods", "nodes", "namespaces", "poddisruptionbudgets
 
 impl Trouble {
     pub(super) fn new(server: ApiServer) -> Self {
-        Self { server, had: [0; KINDS.len()], next: 0 }
+        Self { server, had: [0; KINDS.len()], next: 0, turns: 0, turn_began: None }
+    }
+
+    /// Makes some, or none, as it is time for.
+    pub(super) fn go_on(&mut self) {
+        if self.turn_began.is_some_and(|began| began.elapsed() < TURN) {
+            return;
+        }
+        self.turn_began = Some(Instant::now());
+        if self.turns % BOUT.1 < BOUT.0 {
+            self.make();
+        } else {
+            self.end();
+        }
+        self.turns += 1;
     }
 
     /// Makes the next kind of trouble.
-    pub(super) fn make(&mut self) {
+    fn make(&mut self) {
         let kind = self.next % KINDS.len();
         let round = self.next / KINDS.len();
         self.next += 1;

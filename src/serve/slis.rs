@@ -1,0 +1,54 @@
+//! `/metrics/slis`: what the health checks have said, as kube-scheduler tells it.
+//!
+//! Only who asks a whole probe is counted, and only checks that were not left out, as upstream has it.
+
+use std::sync::Arc;
+
+use axum::routing::{MethodRouter, get};
+use http::StatusCode;
+
+use super::text::{answer, plain_line};
+use crate::metrics::spec::{HEALTHCHECK, HEALTHCHECKS};
+use crate::metrics::{CONTENT_TYPE, Counter, Family, Gauge, Text};
+
+/// What each check said last, and how often it said what.
+pub(super) struct Slis {
+    last: Family<Gauge>,
+    counts: Family<Counter>,
+}
+
+impl Default for Slis {
+    fn default() -> Self {
+        Self { last: Family::new(&HEALTHCHECK), counts: Family::new(&HEALTHCHECKS) }
+    }
+}
+
+impl Slis {
+    /// A check of a probe has said that it is well, or not.
+    pub(super) fn observe(&self, check: &str, probe: &str, is_well: bool) {
+        self.last.with(&[check, probe]).set(if is_well { 1.0 } else { 0.0 });
+        let status = if is_well { "success" } else { "error" };
+        self.counts.with(&[check, probe, status]).increment();
+    }
+
+    fn text(&self) -> String {
+        let mut text = Text::default();
+        self.last.write(&mut text);
+        self.counts.write(&mut text);
+        text.finish()
+    }
+
+    fn reset(&self) {
+        self.last.clear();
+        self.counts.clear();
+    }
+}
+
+/// GET says it, DELETE starts over.
+pub(super) fn page(slis: Arc<Slis>) -> MethodRouter {
+    let resetting = Arc::clone(&slis);
+    get(async move || answer(StatusCode::OK, CONTENT_TYPE, slis.text())).delete(async move || {
+        resetting.reset();
+        plain_line(StatusCode::OK, "metrics reset".to_owned())
+    })
+}
