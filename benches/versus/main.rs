@@ -148,7 +148,7 @@ impl Args {
     fn shrink(&mut self) {
         self.workloads.retain(|name| name == "SchedulingPodAntiAffinity");
         (self.nodes, self.pods) = (Some(self.nodes.unwrap_or(60)), Some(self.pods.unwrap_or(30)));
-        (self.size, self.rounds, self.settle, self.events_after) = (Size::Large, 1, 1, 1);
+        (self.size, self.rounds, self.settle, self.events_after) = (Size::Large, 1, 1, 5);
         self.in_flight = vec![16];
     }
 

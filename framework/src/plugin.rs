@@ -304,6 +304,11 @@ pub trait PreScorePlugin: Send + Sync + 'static {
         nodes: &[NodeIndex],
     ) -> Status;
 
+    /// Whether PreScore would skip, where that is known without the nodes and at little cost: then it need not be called.
+    fn skips(&self, _cx: &Context<'_>, _pod: &PodInfo) -> bool {
+        false
+    }
+
     /// Whether what PreScore does depends on which nodes are feasible. If not, it may be called with none.
     fn depends_on_nodes(&self) -> bool {
         true

@@ -292,7 +292,12 @@ impl History<'_> {
         let score = match &points.pre_score {
             Some(plugin) => {
                 let nodes = if plugin.depends_on_nodes() { &feasible[..] } else { &[] };
+                let skips = plugin.skips(&cx, pod);
                 match plugin.pre_score(&cx, &mut state, pod, nodes) {
+                    status if skips => {
+                        assert!(status.is_skip(), "it said that it would skip: {status:?}");
+                        Part::Skipped
+                    }
                     status if status.is_skip() => Part::Skipped,
                     status if status.is_success() => Part::Asked,
                     status => Part::Rejected(status),

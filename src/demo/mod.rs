@@ -55,7 +55,7 @@ use watch::Shared;
 /// Between two pictures.
 const FRAME: Duration = Duration::from_millis(50);
 /// When for so long nothing has changed, and nothing is undecided, it is over. Longer than the first backoff of a pod.
-const QUIET: Duration = Duration::from_millis(1500);
+const QUIET: Duration = Duration::from_millis(2500);
 /// When for so long nothing has changed although something is undecided, something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
 

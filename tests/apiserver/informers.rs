@@ -30,8 +30,9 @@ const CHANGES: usize = 100_000;
 /// How often per phase something goes wrong.
 const TROUBLES: usize = 4;
 
-/// How long a client may take to catch up: client-go waits for half a minute after some failures.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a client may take to catch up: client-go waits for half a minute after some failures, and for up to twice as long
+/// with its jitter.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What goes wrong in a phase.
 #[derive(Clone, Copy, Debug)]

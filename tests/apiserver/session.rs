@@ -40,7 +40,8 @@ pub(super) struct Session {
 struct Step {
     /// Runs to its end.
     run: Option<String>,
-    /// Runs until `lines` lines are there, while the steps after it go on: see `end`.
+    /// Runs while the steps after it go on: see `end`. They wait until it has said `lines` lines, so that it has seen what
+    /// was there before them.
     start: Option<String>,
     /// The command line that was started, of which the lines are waited for now.
     end: Option<String>,
@@ -83,6 +84,8 @@ pub(super) struct Outcome {
 struct Running {
     child: Child,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
+    /// What has been read of that, and how many lines those are.
+    said: (String, usize),
 }
 
 impl Session {
@@ -132,7 +135,9 @@ impl Session {
             let (line, ended) = match (&step.run, &step.start, &step.end) {
                 (Some(line), _, _) => (line, finish(command(line), step.input.as_deref()).await),
                 (_, Some(line), _) => {
-                    running.insert(line, Running::start(command(line)));
+                    let mut started = Running::start(command(line));
+                    started.hear(step.lines).await;
+                    running.insert(line, started);
                     continue;
                 }
                 (_, _, Some(line)) => {
@@ -228,26 +233,32 @@ impl Running {
     fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        Self { child, lines }
+        Self { child, lines, said: (String::new(), 0) }
+    }
+
+    /// Waits until the command has said so much in all.
+    async fn hear(&mut self, count: usize) {
+        let (said, heard) = &mut self.said;
+        while *heard < count {
+            let line = timeout(PATIENCE, self.lines.next_line()).await;
+            match line {
+                Ok(Ok(Some(line))) => *said += &(line + "\n"),
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => panic!("read what kubectl says: {error}"),
+                Err(_) => {
+                    *said += "says nothing more\n";
+                    break;
+                }
+            }
+            *heard += 1;
+        }
     }
 
     /// Waits until the command has said so much, then ends it if it has not ended itself.
     async fn lines(mut self, count: usize) -> Ended {
-        let mut stdout = String::new();
-        for _ in 0..count {
-            let line = timeout(PATIENCE, self.lines.next_line()).await;
-            match line {
-                Ok(Ok(Some(line))) => stdout += &(line + "\n"),
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) => panic!("read what kubectl says: {error}"),
-                Err(_) => {
-                    stdout += "says nothing more\n";
-                    break;
-                }
-            }
-        }
+        self.hear(count).await;
         self.child.kill().await.unwrap();
-        Ended { code: 0, stdout, stderr: String::new() }
+        Ended { code: 0, stdout: self.said.0, stderr: String::new() }
     }
 }
 

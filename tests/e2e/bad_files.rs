@@ -139,5 +139,5 @@ fn a_server_that_nobody_reaches_is_complained_about_and_waited_for() {
     supercargo.wait_for_line(&["WARN", "nodes", "refused"]);
     assert!(supercargo.is_running());
     supercargo.terminate();
-    assert_eq!(supercargo.wait(Duration::from_secs(5)).code(), Some(0), "{}", supercargo.log());
+    assert_eq!(supercargo.wait(Duration::from_secs(20)).code(), Some(0), "{}", supercargo.log());
 }

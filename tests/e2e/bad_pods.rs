@@ -8,7 +8,7 @@ use supercargo_controlplane::shared_or_skip;
 use crate::support::{Cluster, Supercargo, config, node, pod};
 
 /// How long a small pod may take that comes right after a monster. Debug builds and busy machines included.
-const STALL: Duration = Duration::from_secs(5);
+const STALL: Duration = Duration::from_secs(10);
 
 /// Creates a small pod and returns how long it takes until it is bound.
 fn time_to_bind(cluster: &Cluster, ns: &str, name: &str, label: (&str, &str)) -> Duration {

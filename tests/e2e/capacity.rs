@@ -112,7 +112,7 @@ fn five_hundred_nodes_fill_up_beside_kube_scheduler_and_none_is_overcommitted() 
     cluster.create_all(&wanted);
     say(TEST, started, &format!("{} pods are there", wanted.len()));
     let unbound = "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3D";
-    supercargo.eventually("every pod is bound", Duration::from_secs(90), || {
+    supercargo.eventually("every pod is bound", Duration::from_mins(4), || {
         cluster.list(unbound).is_empty().then_some(())
     });
     say(TEST, started, "every pod is bound");

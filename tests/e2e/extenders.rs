@@ -18,7 +18,7 @@ const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const GPU: &str = "example.com/gpu";
 const NAMED: &str = "example.com/named";
 /// How long a call may take.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An extender that does what the pod's name asks for. It binds as a cluster's admin.
 fn extender(plane: &ControlPlane) -> Extender {
@@ -48,7 +48,8 @@ fn extender(plane: &ControlPlane) -> Extender {
             ("filter", "angry") => json!({ "Error": "no pods today" }),
             ("filter", "broken") => return (500, json!({})),
             ("filter", "slow") => {
-                thread::sleep(TIMEOUT + Duration::from_secs(1));
+                // So long that nobody who looks at his clock a little late hears the answer after all.
+                thread::sleep(TIMEOUT + Duration::from_secs(10));
                 keep(&NODES)
             }
             ("names", "named") => keep(&["n3"]),

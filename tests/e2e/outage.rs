@@ -29,7 +29,7 @@ fn after_an_outage_of_20_s_everything_pending_is_bound_and_nothing_twice() {
     let supercargo = Supercargo::start(&kubeconfig, None, &["--record", &record]);
     let assigned = || supercargo.log().matches("Successfully assigned").count();
     supercargo
-        .eventually("some pods are bound", Duration::from_secs(30), || (assigned() >= 50).then_some(()));
+        .eventually("some pods are bound", Duration::from_secs(90), || (assigned() >= 50).then_some(()));
     plane.kill_apiserver();
     let bound_before = assigned();
     say(TEST, started, &format!("the API server is gone, with {bound_before} of {BEFORE} pods bound"));
@@ -39,7 +39,7 @@ fn after_an_outage_of_20_s_everything_pending_is_bound_and_nothing_twice() {
     say(TEST, started, "the API server is back");
 
     cluster.create_all(&pods("after", AFTER));
-    supercargo.eventually("every pod is bound", Duration::from_secs(90), || {
+    supercargo.eventually("every pod is bound", Duration::from_mins(3), || {
         let pods = cluster.pods("default");
         (pods.len() == BEFORE + AFTER && pods.iter().all(|pod| node_of(pod).is_some())).then_some(())
     });

@@ -15,7 +15,7 @@ const IN_FLIGHT: usize = 128;
 /// Starts a scheduler and waits until it has bound so many pods.
 fn start_and_bind(plane: &ControlPlane, count: usize) -> Supercargo {
     let supercargo = Supercargo::start(&plane.kubeconfig("supercargo").unwrap(), None, &[]);
-    supercargo.eventually("some pods are bound", Duration::from_secs(30), || {
+    supercargo.eventually("some pods are bound", Duration::from_secs(90), || {
         (supercargo.log().matches("Successfully assigned").count() >= count).then_some(())
     });
     supercargo
@@ -57,7 +57,7 @@ fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twic
     assert_eq!(unsaid, 0, "events were not written");
 
     let last = Supercargo::on_as(&plane, "supercargo", None);
-    last.eventually("every pod is bound", Duration::from_mins(1), || unbound().is_empty().then_some(()));
+    last.eventually("every pod is bound", Duration::from_mins(3), || unbound().is_empty().then_some(()));
     say(TEST, started, "every pod is bound");
     let pods = cluster.pods("default");
     for node in &nodes {

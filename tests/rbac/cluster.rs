@@ -10,7 +10,7 @@ use supercargo_controlplane::{ControlPlane, Method, Options, assets_or_skip};
 use super::manifests::{self, collection, text};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The control plane of this module's tests, or `None` where there can be none. It is not the shared one, because its API
 /// server does not stream lists: that is where the permission to list is needed.

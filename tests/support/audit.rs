@@ -17,7 +17,7 @@ impl Bindings {
     pub(crate) fn of_each_once(plane: &ControlPlane, pods: &[Value], unseen: usize) -> Self {
         let complete = || Some(Self::of(plane)).filter(|bindings| bindings.unseen(pods) <= unseen);
         // An event is written just after the answer.
-        let bindings = eventually("the audit log is complete", Duration::from_secs(10), complete, || {
+        let bindings = eventually("the audit log is complete", Duration::from_mins(1), complete, || {
             format!("it lacks {} bindings", Self::of(plane).unseen(pods))
         });
         for pod in pods {

@@ -121,7 +121,7 @@ impl Supercargo {
             let found = lines.find(|line| words.iter().all(|word| line.contains(word)));
             found.map(str::to_owned)
         };
-        self.eventually(&format!("a log line with {words:?}"), Duration::from_secs(30), find)
+        self.eventually(&format!("a log line with {words:?}"), Duration::from_secs(90), find)
     }
 
     pub(crate) fn wait_for_log(&self, text: &str) {

@@ -284,6 +284,10 @@ impl PreScorePlugin for PodTopologySpread {
         state.write(Shared(Arc::new(prepared)));
         Status::success()
     }
+
+    fn skips(&self, cx: &Context<'_>, pod: &PodInfo) -> bool {
+        self.constraints(cx, pod, false).is_empty()
+    }
 }
 
 impl ScorePlugin for PodTopologySpread {

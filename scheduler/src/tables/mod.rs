@@ -51,6 +51,8 @@ use crate::profile::{Judge, Profile, ProfileIndex};
 
 /// So many bytes of tables and columns are kept, unless told otherwise.
 const DEFAULT_LIMIT: usize = 256 << 20;
+/// Between two counts of all tables and columns there are at least so many cycles.
+const MIN_CYCLES_BETWEEN_COUNTS: usize = 64;
 /// So many signatures are remembered as not worth a table.
 const MOST_REFUSED: usize = 4096;
 
@@ -106,6 +108,8 @@ pub(crate) struct Tables {
     limit: usize,
     /// What was counted last, and what was made since; columns may be in it several times.
     bytes_at_most: usize,
+    /// When all are counted again.
+    count_at: u64,
     clock: u64,
     stats: TableStats,
     /// Room for signatures.
@@ -154,6 +158,7 @@ impl Tables {
             rules: Rules::default(),
             limit: if limit == 0 { DEFAULT_LIMIT } else { limit },
             bytes_at_most: 0,
+            count_at: 0,
             clock: 0,
             stats: TableStats::default(),
             signer: Signer::default(),
@@ -296,10 +301,12 @@ impl Tables {
 
     /// Gives back what has not been used for longest, a quarter at a time, when there is too much.
     fn evict(&mut self) {
-        // Counting costs as much as there are tables, so it is not done every time.
-        if self.bytes_at_most <= self.limit && !self.clock.is_multiple_of(64) {
+        // Counting takes longer the more tables there are, and is done the less often.
+        if self.bytes_at_most <= self.limit && self.clock < self.count_at {
             return;
         }
+        let tables: usize = self.profiles.iter().map(|of_profile| of_profile.tables.len()).sum();
+        self.count_at = self.clock + tables.max(MIN_CYCLES_BETWEEN_COUNTS) as u64;
         self.bytes_at_most = self.bytes();
         if self.bytes_at_most <= self.limit {
             return;

@@ -24,6 +24,8 @@ pub(super) struct Own {
     /// By node, whether the plugin takes it to be feasible.
     told: Vec<bool>,
     again: Again,
+    /// Whether the plugin skips, whatever nodes are feasible, and so is told of none.
+    skips: bool,
     is_stale: bool,
 }
 
@@ -37,6 +39,7 @@ impl Own {
             reads: Reads::default(),
             told: Vec::new(),
             again: Again::default(),
+            skips: false,
             is_stale: true,
         }
     }
@@ -129,7 +132,7 @@ impl Own {
         feasible: impl Fn(NodeIndex) -> bool,
         candidates: impl Iterator<Item = NodeIndex>,
     ) -> Result<Asked, Refusal> {
-        if !self.is_stale {
+        if !self.is_stale && !self.skips {
             for index in candidates {
                 self.tell(view, judge, index, feasible(index));
             }
@@ -176,14 +179,20 @@ impl Own {
         let Some(plugin) = &judge.pre_score else { return Ok(()) };
         (self.again, self.scores, self.reads) = (Again::default(), None, Reads::default());
         self.state = filter_state.clone();
+        self.told.clear();
+        view.running.set("PreScore", judge.name);
+        self.skips = plugin.skips(view.cx, view.pod);
+        if self.skips {
+            self.reads.note_of_all(view.cx.take_reads())?;
+            self.is_stale = false;
+            return Ok(());
+        }
         let nodes: Vec<NodeIndex> =
             view.nodes.order().iter().copied().filter(|index| feasible(*index)).collect();
-        self.told.clear();
         self.told.resize(view.nodes.columns().len(), false);
         for index in &nodes {
             self.told[index.0 as usize] = true;
         }
-        view.running.set("PreScore", judge.name);
         let status = plugin.pre_score(view.cx, &mut self.state, view.pod, &nodes);
         self.reads.note_of_all(view.cx.take_reads())?;
         if !status.is_success() && !status.is_skip() {

@@ -15,7 +15,10 @@ use crate::process::{self, Process};
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// How long it may take to say so; a program that is not upstream's says something else, or nothing.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The same for kwok, which never says so.
+const SILENCE_OF_KWOK: Duration = Duration::from_secs(5);
 
 /// What Kubernetes' own programs say when they have understood their configuration.
 const STARTS: &str = "Starting";
@@ -38,6 +41,7 @@ impl Component {
     /// says that it starts, because a busy machine may take long to load it.
     pub(crate) fn settle(&self) -> Result<()> {
         let started = Instant::now();
+        let silence = if self.program == Program::Kwok { SILENCE_OF_KWOK } else { SILENCE };
         let mut starts = None;
         loop {
             thread::sleep(Duration::from_millis(50));
@@ -48,7 +52,7 @@ impl Component {
             if starts.is_none() && fs::read_to_string(&self.log).is_ok_and(|log| log.contains(STARTS)) {
                 starts = Some(Instant::now());
             }
-            if starts.is_some_and(|since| since.elapsed() > SETTLE) || started.elapsed() > SILENCE {
+            if starts.is_some_and(|since| since.elapsed() > SETTLE) || started.elapsed() > silence {
                 return Ok(());
             }
         }
