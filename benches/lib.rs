@@ -3,6 +3,7 @@
 //! `cargo bench -p supercargo-benches`. Machines are noisy: compare ratios of one run, or two baselines of one machine
 //! (`-- --save-baseline before`, `-- --baseline before`), never a lone time.
 
+mod args;
 pub mod check;
 pub mod figure;
 pub mod plan;
@@ -19,6 +20,7 @@ use supercargo_scheduler::{
     Effect, Input, NoCalls, Notification, Observer, Options, PluginLists, ProfileSpec, Scheduler,
 };
 
+pub use args::{FilterArgs, Output, RunArgs};
 pub use progress::{Progress, grouped};
 
 /// A scheduler, and the time.

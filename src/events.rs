@@ -18,7 +18,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::json;
-use supercargo_framework::{Text, Uid};
+use supercargo_framework::{ResourceVersion, Text, Uid};
 use supercargo_scheduler::{EventType, PodEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ const LOSS_TOLD: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     uid: Uid,
-    resource_version: Arc<str>,
+    resource_version: ResourceVersion,
     reason: Text,
     action: Text,
 }
@@ -212,7 +212,7 @@ impl Writer {
         let now = Timestamp::now();
         let key = Key {
             uid: event.uid.clone(),
-            resource_version: Arc::clone(&event.resource_version),
+            resource_version: event.resource_version.clone(),
             reason: event.reason.clone(),
             action: event.action.clone(),
         };

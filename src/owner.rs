@@ -249,6 +249,8 @@ impl<C: CarryOut> Owner<C> {
         for _ in 0..MESSAGES_PER_CYCLE {
             // The shell can always leave messages, so the only reason for none is that there is none.
             let Ok(message) = self.messages.try_recv() else { break };
+            // Each is a step: a thousand changes that each concern all pods that wait may take long, and are no standstill.
+            self.pulse.beat();
             self.take(message)?;
         }
         Ok(())
@@ -423,6 +425,31 @@ mod tests {
         mailbox.post(Message::Stop);
         owner.join().unwrap().unwrap();
         assert!(is_well_in_a_minute(), "it has ended");
+    }
+
+    #[test]
+    fn each_message_of_many_is_a_step() {
+        let config = load_config(None, &Catalog::in_tree()).unwrap();
+        let pulse = Pulse::new(Duration::ZERO);
+        let (bindings, _bindings) = mpsc::channel();
+        let hands = Hands { bindings, has_room: Arc::default() };
+        let (mailbox, owner) = start(&config, hands, pulse.clone());
+        let _stop = StopOnDrop(mailbox.clone());
+        let (release, released) = mpsc::channel::<()>();
+        mailbox.post(Message::Ask(Box::new(move |_| released.recv().unwrap())));
+        let (tell, told) = mpsc::channel();
+        for _ in 0..3 {
+            let (pulse, tell) = (pulse.clone(), tell.clone());
+            mailbox.post(Message::Ask(Box::new(move |_| {
+                tell.send(pulse.step()).unwrap();
+                thread::sleep(Duration::from_millis(5));
+            })));
+        }
+        release.send(()).unwrap();
+        let steps: Vec<u64> = told.iter().take(3).collect();
+        assert!(steps.is_sorted_by(|one, next| one < next), "{steps:?}");
+        mailbox.post(Message::Stop);
+        owner.join().unwrap().unwrap();
     }
 
     #[test]

@@ -71,6 +71,12 @@ impl Pulse {
         }
     }
 
+    /// When the step under way began.
+    #[cfg(test)]
+    pub(crate) fn step(&self) -> u64 {
+        self.step.load(Ordering::Relaxed)
+    }
+
     /// How long the step under way has taken.
     fn still(&self, now: Instant) -> Duration {
         match self.step.load(Ordering::Relaxed) {

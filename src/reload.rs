@@ -87,6 +87,8 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         watch: impl Fn(Text) -> W,
     ) {
         let mut seen = read;
+        // What is known to be wrong with that which is tried again.
+        let mut told = None;
         let mut ticks = interval_at(tokio::time::Instant::now() + self.period, self.period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -96,22 +98,21 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
             if seen.as_ref() == Some(&text) {
                 continue;
             }
-            seen = Some(text);
-            match self.reload(&mut watched, &watch).await {
-                Ok(()) => {}
-                Err(error) => {
-                    if matches!(error, ReloadError::Unknown(_)) {
-                        // What is missing may come without a change of the file.
-                        seen = None;
-                    }
-                    self.generations.send_modify(|generation| {
-                        generation.failures += 1;
-                        generation.is_current = false;
-                    });
-                    let file = self.path.display();
-                    tracing::error!("{file} has changed and is not taken over: {}", full_text(&error));
-                }
+            let result = self.reload(&mut watched, &watch).await;
+            // What is missing may come without a change of the file.
+            let is_tried_again = matches!(result, Err(ReloadError::Unknown(_)));
+            let problem = result.err().map(|error| (text.clone(), full_text(&error)));
+            seen = (!is_tried_again).then_some(text);
+            if let Some((_, what)) = &problem
+                && problem != told
+            {
+                self.generations.send_modify(|generation| {
+                    generation.failures += 1;
+                    generation.is_current = false;
+                });
+                tracing::error!("{} has changed and is not taken over: {what}", self.path.display());
             }
+            told = problem;
         }
     }
 
@@ -327,7 +328,11 @@ mod tests {
         let mut bed = Bed::unable_to_list(WITHOUT_VOLUMES, Arc::clone(&unheard));
         let refused = bed.write("profiles: [{}]").await;
         assert_eq!(refused.number, 1);
-        bed.generations.wait_for(|generation| generation.failures > 1).await.unwrap();
+        // It is tried again and again, and told once.
+        let missing = unheard.lock().clone().unwrap();
+        let tries = |kinds: &Vec<Text>| kinds.iter().filter(|kind| **kind == missing).count();
+        bed.watched.wait_for(|kinds| tries(kinds) > 3).await.unwrap();
+        assert_eq!(bed.generations.borrow().failures, 1);
         // As when a role is mended: the file says what it said.
         *unheard.lock() = None;
         bed.generations.wait_for(|generation| generation.number == 2).await.unwrap();

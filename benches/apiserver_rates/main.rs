@@ -14,10 +14,10 @@ mod work;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen, Settings};
-use supercargo_benches::{Progress, grouped};
+use supercargo_benches::{FilterArgs, Output, Progress, RunArgs, grouped};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::runtime::Runtime;
 
@@ -46,27 +46,10 @@ struct Args {
     /// Leave the real server out
     #[arg(long)]
     alone: bool,
-    /// What the result is written as
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    /// Run everything once with little, to see that it works
-    #[arg(long)]
-    test: bool,
-    /// Run only if the name of this benchmark holds this text
-    filter: Option<String>,
-    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
-    #[arg(long, hide = true)]
-    bench: bool,
-    #[arg(long, hide = true)]
-    save_baseline: Option<String>,
-    #[arg(long, hide = true)]
-    baseline: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// How long the server in memory takes for a large cluster.
@@ -80,7 +63,7 @@ struct Load {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if args.filter.as_ref().is_some_and(|filter| !"apiserver_rates".contains(filter.as_str())) {
+    if args.filter.leaves_out("apiserver_rates") {
         return Ok(());
     }
     let runtime = Runtime::new()?;
@@ -95,7 +78,7 @@ fn main() -> Result<()> {
         columns.push(runtime.block_on(column(&target, scale, progress))?);
     }
     progress.clear();
-    match args.output {
+    match args.run.output {
         Output::Table => print!("{}", show(scale, &load, &columns)),
         Output::Json => println!("{:#}", to_json(scale, &load, &columns)),
     }
@@ -104,7 +87,7 @@ fn main() -> Result<()> {
 
 impl Args {
     fn scale(&self) -> Scale {
-        if self.test {
+        if self.run.test {
             return Scale { nodes: 5, pods: 50, connections: 4, watchers: 3, rounds: 2, lone_changes: 10 };
         }
         Scale {

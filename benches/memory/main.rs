@@ -14,10 +14,11 @@ use std::alloc::System;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use supercargo_benches::{FilterArgs, Output, RunArgs};
 
 use pods::Shape;
 
@@ -33,33 +34,16 @@ struct Args {
     /// Nodes that they are on
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
-    /// What the result is written as
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    /// Run everything once with little, to see that it works
-    #[arg(long)]
-    test: bool,
     /// Fail if a pod in the scheduler takes more bytes than this
     #[arg(long)]
     at_most: Option<f64>,
     /// Measure one case in this process, and write it as JSON
     #[arg(long, hide = true)]
     case: Option<String>,
-    /// Run only if the name of this benchmark holds this text
-    filter: Option<String>,
-    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
-    #[arg(long, hide = true)]
-    bench: bool,
-    #[arg(long, hide = true)]
-    save_baseline: Option<String>,
-    #[arg(long, hide = true)]
-    baseline: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// What a case came to, in bytes per pod; each number has those before it in it.
@@ -102,10 +86,10 @@ impl Case {
 
 fn main() -> Result<()> {
     let mut args = Args::parse();
-    if args.filter.as_ref().is_some_and(|filter| !"memory".contains(filter.as_str())) {
+    if args.filter.leaves_out("memory") {
         return Ok(());
     }
-    if args.test {
+    if args.run.test {
         (args.pods, args.nodes) = (2000, 20);
     }
     if let Some(name) = &args.case {
@@ -119,7 +103,7 @@ fn main() -> Result<()> {
         measures.push((case, in_process_of_its_own(&args, case)?));
     }
     let lookups = interner::lookups(args.pods as usize);
-    match args.output {
+    match args.run.output {
         Output::Table => print!("{}\n{lookups}\n", table(&args, &measures)?),
         Output::Json => {
             let cases = measures.iter().map(|(case, measure)| {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use clap::{Parser, ValueEnum};
-
+use clap::Parser;
+use supercargo_benches::RunArgs;
 use supercargo_benches::plan::Signatures;
 use supercargo_benches::workload::{Library, MEASURED, Params, Workload};
 
@@ -61,25 +61,8 @@ pub(crate) struct Args {
     /// measured
     #[arg(long, value_name = "DIR")]
     pub(crate) figures: Option<PathBuf>,
-    /// What the result is written as
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
-    /// Run everything once with little, to see that it works
-    #[arg(long)]
-    pub(crate) test: bool,
-    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
-    #[arg(long, hide = true)]
-    bench: bool,
-    #[arg(long, hide = true)]
-    save_baseline: Option<String>,
-    #[arg(long, hide = true)]
-    baseline: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Table,
-    Json,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
 }
 
 /// A workload to be run in a size.
@@ -105,7 +88,7 @@ fn signatures(text: &str) -> Result<Signatures, String> {
 
 impl Args {
     pub(crate) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if (self.go || self.plain) && !self.test { 3 } else { 1 })
+        self.rounds.unwrap_or(if (self.go || self.plain) && !self.run.test { 3 } else { 1 })
     }
 
     pub(crate) fn budget(&self) -> Duration {
@@ -115,7 +98,7 @@ impl Args {
     /// How much time passes with each cycle, as the scheduler sees it. With few pods more has to pass for anything to happen
     /// meanwhile.
     pub(crate) fn step(&self) -> Duration {
-        Duration::from_millis(if self.test { 50 } else { 1 })
+        Duration::from_millis(if self.run.test { 50 } else { 1 })
     }
 
     /// What is to be run, in order.
@@ -123,7 +106,7 @@ impl Args {
         let mut tasks = Vec::new();
         for workload in library.workloads()?.iter().filter(|workload| self.wants(workload)) {
             for &nodes in &self.node_counts(workload)? {
-                for &signatures in if self.test { TESTED } else { &self.signatures } {
+                for &signatures in if self.run.test { TESTED } else { &self.signatures } {
                     tasks.push(self.task(workload, nodes, signatures)?);
                 }
             }
@@ -153,7 +136,7 @@ impl Args {
         let scales = workload.nodes(&own.params) > 0;
         Ok(match () {
             () if !scales => vec![None],
-            () if self.test => vec![Some(120)],
+            () if self.run.test => vec![Some(120)],
             () if self.million => vec![Some(1_000_000)],
             () if self.nodes.is_empty() => vec![None],
             () => self.nodes.iter().copied().map(Some).collect(),
@@ -167,12 +150,12 @@ impl Args {
     fn task(&self, workload: &Workload, nodes: Option<usize>, signatures: Signatures) -> Result<Task> {
         let size = workload.size(self.size_name())?;
         let pods = match () {
-            () if self.test => Some(48),
+            () if self.run.test => Some(48),
             () if self.million => Some(self.pods.unwrap_or(1_000_000)),
             () => self.pods,
         };
         let mut params = workload.scaled(&size.params, nodes, pods);
-        if self.test && workload.nodes(&size.params) == 0 {
+        if self.run.test && workload.nodes(&size.params) == 0 {
             // What does not go with the nodes is not much either.
             for count in params.values_mut() {
                 *count = (*count).min(100);

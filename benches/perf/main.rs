@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use clap::Parser as _;
-use supercargo_benches::Progress;
 use supercargo_benches::check::violations;
 use supercargo_benches::plan::Plan;
 use supercargo_benches::workload::Library;
+use supercargo_benches::{Output, Progress};
 
-use args::{Args, Output, Task};
+use args::{Args, Task};
 use go::Upstream;
 use report::Row;
 use run::Outcome;
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
             eprintln!("perf: {file}");
         }
     }
-    match args.output {
+    match args.run.output {
         Output::Table => print!("{}", report::table(&rows)),
         Output::Json => println!("{:#}", report::to_json(&rows)),
     }
@@ -63,7 +63,7 @@ fn row(
     for _ in 0..args.rounds() {
         let (outcome, placed) = ours(args, &plan, false, progress)?;
         row.tables.push(outcome);
-        if args.plain || args.test {
+        if args.plain || args.run.test {
             let (outcome, plainly) = ours(args, &plan, true, progress)?;
             row.plain.push(outcome);
             ensure!(placed == plainly, "{}: the plain path puts pods elsewhere", plan.label);
@@ -78,12 +78,12 @@ fn row(
 
 /// Runs a plan on our scheduler. Says which pod is where, if this is a test.
 fn ours(args: &Args, plan: &Plan, plain: bool, progress: Progress) -> Result<(Outcome, Placements)> {
-    let budget = (plain && !args.test).then(|| args.budget());
+    let budget = (plain && !args.run.test).then(|| args.budget());
     let (outcome, world) = run::run(plan, World::new(plain, args.step())?, budget, progress)?;
     ensure!(outcome.decisions > 0, "{}: no pod was scheduled", plan.label);
     progress.at(&plan.label, "checking", 0, 1);
-    check(plan, &outcome, &world, args.test)?;
-    let placed = world.placed().filter(|_| args.test);
+    check(plan, &outcome, &world, args.run.test)?;
+    let placed = world.placed().filter(|_| args.run.test);
     let placements = placed.map(|placed| (placed.pod.to_owned(), placed.node.to_owned())).collect();
     Ok((outcome, placements))
 }

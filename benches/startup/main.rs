@@ -17,8 +17,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde_json::{Value, json};
+use supercargo_benches::{FilterArgs, Output, RunArgs};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::runtime::Runtime;
 
@@ -53,27 +54,10 @@ struct Args {
     /// Say where the schedulers' logs are, and keep them
     #[arg(long)]
     keep_logs: bool,
-    /// What the result is written as
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    /// Run everything once with little, to see that it works
-    #[arg(long)]
-    test: bool,
-    /// Run only if the name of this benchmark holds this text
-    filter: Option<String>,
-    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
-    #[arg(long, hide = true)]
-    bench: bool,
-    #[arg(long, hide = true)]
-    save_baseline: Option<String>,
-    #[arg(long, hide = true)]
-    baseline: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 fn main() -> ExitCode {
@@ -91,10 +75,10 @@ fn main() -> ExitCode {
 }
 
 fn measured(mut args: Args) -> Result<()> {
-    if args.filter.as_ref().is_some_and(|filter| !"startup".contains(filter.as_str())) {
+    if args.filter.leaves_out("startup") {
         return Ok(());
     }
-    if args.test {
+    if args.run.test {
         (args.nodes, args.pods, args.rounds, args.settle) = (5, 50, 1, 1);
     }
     if assets_or_skip().is_none() {
@@ -120,7 +104,7 @@ fn measured(mut args: Args) -> Result<()> {
         scheduler::keep_logs(&plane, &kept)?;
         eprintln!("startup: the schedulers' logs are in {}", kept.display());
     }
-    match args.output {
+    match args.run.output {
         Output::Table => print!("{}", table(&args, &measures)?),
         Output::Json => println!("{:#}", data(&args, &measures)?),
     }

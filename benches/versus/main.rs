@@ -22,9 +22,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde_json::Value;
-use supercargo_benches::Progress;
+use supercargo_benches::{FilterArgs, Output, Progress, RunArgs};
 use supercargo_controlplane::{Assets, Program, required};
 use tokio::runtime::Runtime;
 
@@ -80,35 +80,18 @@ struct Args {
     /// Write figures into this folder, where more than one workload is run
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// What the result is written as
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    /// Run everything once with little, to see that it works
-    #[arg(long)]
-    test: bool,
-    /// Run only if the name of this benchmark holds this text
-    filter: Option<String>,
-    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
-    #[arg(long, hide = true)]
-    bench: bool,
-    #[arg(long, hide = true)]
-    save_baseline: Option<String>,
-    #[arg(long, hide = true)]
-    baseline: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 fn main() -> Result<ExitCode> {
     let mut args = Args::parse();
-    if args.filter.as_ref().is_some_and(|filter| !"versus".contains(filter.as_str())) {
+    if args.filter.leaves_out("versus") {
         return Ok(ExitCode::SUCCESS);
     }
-    if args.test {
+    if args.run.test {
         args.shrink();
     }
     let Some(upstream) = upstream()? else { return Ok(ExitCode::SUCCESS) };
@@ -184,12 +167,12 @@ impl Versus {
             let result = self.workload(workload, &mut way).await.with_context(|| workload.name.clone())?;
             self.progress.clear();
             failures.extend(result.failures());
-            if self.args.output == Output::Table {
+            if self.args.run.output == Output::Table {
                 println!("{}", result.table());
             }
             results.push(result);
         }
-        if self.args.output == Output::Json {
+        if self.args.run.output == Output::Json {
             println!("{:#}", results.iter().map(report::Result::to_json).collect::<Value>());
         }
         if let Some(dir) = &self.args.figures {

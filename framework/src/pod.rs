@@ -13,6 +13,7 @@ use crate::pod_affinity::PodAffinity;
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
 use crate::resource::Resource;
+use crate::resource_version::ResourceVersion;
 use crate::taint::Toleration;
 use crate::time::Timestamp;
 use crate::topology_spread::TopologySpreadConstraint;
@@ -139,7 +140,7 @@ pub struct PodInfo {
     /// `metadata.uid`.
     pub uid: Uid,
     /// `metadata.resourceVersion`.
-    pub resource_version: Arc<str>,
+    pub resource_version: ResourceVersion,
     /// `metadata.generation`.
     pub generation: i64,
     /// Whether `metadata.deletionTimestamp` is set.

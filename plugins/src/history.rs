@@ -11,6 +11,7 @@ use supercargo_framework::context::Read;
 use supercargo_framework::objects::{Object, Objects};
 use supercargo_framework::plugin::{Applied, NOT_SCORED, Normalize, PreFilter, Scope};
 use supercargo_framework::signature::{Signature, Signer};
+use supercargo_framework::testing::pod;
 use supercargo_framework::{
     Context, CycleState, NodeIndex, NodeInfo, NodeRecord, Nodes, Now, PodInfo, Status,
 };
@@ -43,6 +44,21 @@ pub(crate) enum Step {
     NoObjects,
     /// One of the pods is scheduled.
     Use(usize),
+}
+
+/// Pods of which some have equal signatures: of one template, with labels of others here and there.
+pub(crate) fn of_one_template(
+    template: impl Strategy<Value = PodInfo>,
+    other: impl Strategy<Value = PodInfo>,
+) -> impl Strategy<Value = Vec<PodInfo>> {
+    (template, vec((other, any::<bool>()), 2)).prop_map(|(first, others)| {
+        let like_first = |(other, labelled): (PodInfo, bool)| {
+            let labels = if labelled { other.labels } else { first.labels.clone() };
+            let namespace = Arc::clone(&first.namespace);
+            PodInfo { labels, namespace, spec: Arc::clone(&first.spec), ..pod("other").build() }
+        };
+        others.into_iter().map(like_first).chain([first.clone()]).collect()
+    })
 }
 
 /// Any history, of such pods, nodes (by name) and objects of other kinds. It starts with some nodes, and ends with a use.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use supercargo_framework::plugin::{BindPlugin, Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
-use supercargo_framework::{PodInfo, Text, Uid};
+use supercargo_framework::{PodInfo, ResourceVersion, Text, Uid};
 
 use crate::extender::ExtenderSpec;
 
@@ -72,7 +72,7 @@ pub struct PodEvent {
     /// Its UID.
     pub uid: Uid,
     /// Its resource version, which is part of an event series' identity.
-    pub resource_version: Arc<str>,
+    pub resource_version: ResourceVersion,
     /// The profile, which is the event's reporting controller.
     pub scheduler_name: Arc<str>,
     /// Normal or Warning.
@@ -97,7 +97,7 @@ impl PodEvent {
         Self {
             pod: pod.key(),
             uid: pod.uid.clone(),
-            resource_version: Arc::clone(&pod.resource_version),
+            resource_version: pod.resource_version.clone(),
             scheduler_name: Arc::clone(&pod.spec.scheduler_name),
             kind,
             reason: reason.into(),

@@ -5,7 +5,7 @@ mod served;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
@@ -220,6 +220,9 @@ fn end_at_once() {
     std::process::exit(1);
 }
 
+/// Signals that follow the first within this time are the same one: shells and `timeout` send it to a process and to its group.
+const ECHO: Duration = Duration::from_secs(1);
+
 /// A token that SIGTERM or SIGINT cancels. A second one of them is `insisted`.
 pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
     let stop = CancellationToken::new();
@@ -229,8 +232,13 @@ pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
     tokio::spawn(async move {
         either(&mut terminate, &mut interrupt).await;
         signalled.cancel();
-        either(&mut terminate, &mut interrupt).await;
-        insisted();
+        let echoes_end = Instant::now() + ECHO;
+        loop {
+            either(&mut terminate, &mut interrupt).await;
+            if Instant::now() >= echoes_end {
+                insisted();
+            }
+        }
     });
     Ok(stop)
 }

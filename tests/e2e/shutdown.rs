@@ -63,6 +63,13 @@ fn who_asks_twice_does_not_wait_for_bindings() {
         let mut supercargo = binding_under_way(&api);
         supercargo.terminate();
         supercargo.wait_for_log("stopping: letting bindings under way end");
+        let first = Instant::now();
+        // Whoever signals a group signals the process twice.
+        supercargo.signal(second);
+        supercargo.eventually("some time passes", WITHIN, || {
+            (first.elapsed() > Duration::from_millis(1500)).then_some(())
+        });
+        assert!(supercargo.is_running(), "it waits for the binding\n{}", supercargo.log());
         supercargo.signal(second);
         // Shorter than the patience with bindings.
         let status = supercargo.wait(Duration::from_secs(10));

@@ -1,17 +1,15 @@
 //! The plugin's states over any history, as evaluation tables keep them.
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use supercargo_framework::objects::Object;
-use supercargo_framework::testing::pod;
 
 use super::properties::{any_node, any_pod};
 use super::tests::namespace;
 use super::*;
-use crate::history::{Step, check, steps};
+use crate::history::{Step, check, of_one_template, steps};
 use crate::testing::Driver;
 use crate::unaffected::Unaffected;
 
@@ -25,21 +23,9 @@ fn any_placed() -> impl Strategy<Value = PodInfo> {
     prop_oneof![2 => any_pod(0, 0), 2 => any_pod(1, 1), 1 => any_pod(1, 0)]
 }
 
-/// Pods of which some have equal signatures: of one template, with labels that terms name here and there.
-fn any_template() -> impl Strategy<Value = Vec<PodInfo>> {
-    let incoming = prop_oneof![any_pod(2, 1), any_pod(1, 1), any_pod(0, 1), any_pod(0, 0)];
-    (incoming, vec((any_pod(0, 0), any::<bool>()), 2)).prop_map(|(first, others)| {
-        let like_first = |(other, labelled): (PodInfo, bool)| {
-            let labels = if labelled { other.labels } else { first.labels.clone() };
-            let namespace = Arc::clone(&first.namespace);
-            PodInfo { labels, namespace, spec: Arc::clone(&first.spec), ..pod("other").build() }
-        };
-        others.into_iter().map(like_first).chain([first.clone()]).collect()
-    })
-}
-
 fn any_history() -> impl Strategy<Value = (Vec<PodInfo>, Vec<Step>)> {
-    (any_template(), steps(any_placed, any_node, any_namespace, 3))
+    let incoming = prop_oneof![any_pod(2, 1), any_pod(1, 1), any_pod(0, 1), any_pod(0, 0)];
+    (of_one_template(incoming, any_pod(0, 0)), steps(any_placed, any_node, any_namespace, 3))
 }
 
 proptest! {

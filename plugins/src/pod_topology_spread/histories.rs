@@ -1,17 +1,15 @@
 //! The plugin's states over any history, as evaluation tables keep them.
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use supercargo_framework::objects::Object;
-use supercargo_framework::testing::pod;
 
 use super::properties::{any_incoming, any_node, any_pod};
 use super::tests::service;
 use super::*;
-use crate::history::{Step, check, steps};
+use crate::history::{Step, check, of_one_template, steps};
 use crate::testing::Driver;
 use crate::unaffected::Unaffected;
 
@@ -22,20 +20,9 @@ fn any_service() -> impl Strategy<Value = Object> {
         .prop_map(|(key, selector)| service(key, &selector))
 }
 
-/// Pods of which some have equal signatures: of one template, with labels that mean something here and there.
-fn any_template() -> impl Strategy<Value = Vec<PodInfo>> {
-    let incoming = prop_oneof![3 => any_incoming(), 1 => any_pod()];
-    (incoming, vec((any_pod(), any::<bool>()), 2)).prop_map(|(first, others)| {
-        let like_first = |(other, labelled): (PodInfo, bool)| {
-            let labels = if labelled { other.labels } else { first.labels.clone() };
-            PodInfo { labels, spec: Arc::clone(&first.spec), ..pod("other").build() }
-        };
-        others.into_iter().map(like_first).chain([first.clone()]).collect()
-    })
-}
-
 fn any_history() -> impl Strategy<Value = (Vec<PodInfo>, Vec<Step>)> {
-    (any_template(), steps(any_pod, any_node, any_service, 3))
+    let incoming = prop_oneof![3 => any_incoming(), 1 => any_pod()];
+    (of_one_template(incoming, any_pod()), steps(any_pod, any_node, any_service, 3))
 }
 
 proptest! {

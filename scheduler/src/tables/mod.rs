@@ -119,6 +119,9 @@ pub(crate) struct Tables {
     alone: Vec<usize>,
     /// Whether a plugin has panicked while something here was changed.
     is_torn: bool,
+    /// Cycles answered by a table that has been brought up to date since it was made.
+    #[cfg(test)]
+    pub(crate) replayed: u64,
 }
 
 #[derive(Default)]
@@ -165,6 +168,8 @@ impl Tables {
             parts: Vec::new(),
             alone: Vec::new(),
             is_torn: false,
+            #[cfg(test)]
+            replayed: 0,
         }
     }
 
@@ -260,6 +265,10 @@ impl Tables {
                     self.bytes_at_most += signature.len() + of_profile.bytes_of(&table);
                 }
                 self.stats.hits += u64::from(is_hit && answer.is_some());
+                #[cfg(test)]
+                {
+                    self.replayed += u64::from(is_hit && answer.is_some() && table.has_replayed);
+                }
                 self.stats.builds += u64::from(!is_hit && answer.is_some());
                 of_profile.tables.insert(signature.into(), table);
                 answer

@@ -1,6 +1,7 @@
 //! Scores that depend on which nodes are feasible.
 
 use smallvec::SmallVec;
+use supercargo_framework::context::Read;
 use supercargo_framework::plugin::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
@@ -181,9 +182,12 @@ impl Own {
         self.state = filter_state.clone();
         self.told.clear();
         view.running.set("PreScore", judge.name);
-        self.skips = plugin.skips(view.cx, view.pod);
+        let skips = plugin.skips(view.cx, view.pod);
+        let reads = view.cx.take_reads();
+        // There is no state that would follow the nodes.
+        self.skips = skips && !reads.contains(&Read::AllNodes);
         if self.skips {
-            self.reads.note_of_all(view.cx.take_reads())?;
+            self.reads.note_of_all(reads)?;
             self.is_stale = false;
             return Ok(());
         }

@@ -52,6 +52,9 @@ pub(super) struct Table {
     /// Nodes that are out of the race in this cycle only, for pods that have been promised them.
     disturbed: Vec<NodeIndex>,
     pub(super) last_used: u64,
+    /// Whether it has been brought up to date since it was made.
+    #[cfg(test)]
+    pub(super) has_replayed: bool,
     /// The total scores behind the last answer.
     #[cfg(test)]
     pub(super) totals: Vec<(NodeIndex, i64)>,
@@ -99,6 +102,8 @@ impl Table {
             ungrouped: Vec::new(),
             disturbed: Vec::new(),
             last_used: 0,
+            #[cfg(test)]
+            has_replayed: false,
             #[cfg(test)]
             totals: Vec::new(),
         };
@@ -289,6 +294,10 @@ impl Table {
     ) -> Result<bool, Refusal> {
         let Some(mut rows) = self.changed_rows(view, columns) else {
             self.rebuild(view, judges, columns)?;
+            #[cfg(test)]
+            {
+                self.has_replayed = false;
+            }
             return Ok(false);
         };
         let cursor = std::mem::replace(&mut self.cursor, view.log.end());
@@ -296,6 +305,10 @@ impl Table {
         rows.sort_unstable();
         rows.dedup();
         view.replayed(rows.len());
+        #[cfg(test)]
+        {
+            self.has_replayed |= !rows.is_empty();
+        }
         for own in &mut self.own {
             own.take(view, &judges[own.judge], cursor);
         }

@@ -10,9 +10,9 @@ mod volumes;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use supercargo_framework::Features;
 use supercargo_framework::pod::{PodInfo, PodSpec, PodStatus, SharedStatus, Uid};
 use supercargo_framework::requests::PodRequests;
+use supercargo_framework::{Features, ResourceVersion};
 
 use super::error::{Misfit, WireError, parse, parse_protobuf};
 use super::intern::Interner;
@@ -130,7 +130,7 @@ impl Shared {
             namespace: self.common.text(&metadata.namespace),
             name: Arc::from(&*metadata.name),
             uid: Uid::from(&*metadata.uid),
-            resource_version: Arc::from(&*metadata.resource_version),
+            resource_version: ResourceVersion::from(&*metadata.resource_version),
             generation: metadata.generation.unwrap_or_default(),
             terminating: metadata.deletion_timestamp.non_empty().is_some(),
             labels: self.common.labels(metadata.labels.iter()),

@@ -41,7 +41,7 @@ pub(super) fn pod(pod: &k8s::Pod, declared: &[&str]) -> PodInfo {
         namespace: text(meta.namespace.as_ref()),
         name: text(meta.name.as_ref()),
         uid: Uid::from(&*text(meta.uid.as_ref())),
-        resource_version: text(meta.resource_version.as_ref()),
+        resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
         generation: meta.generation.unwrap_or(0),
         terminating: meta.deletion_timestamp.is_some(),
         labels: labels(meta.labels.as_ref()),

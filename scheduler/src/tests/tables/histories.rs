@@ -20,6 +20,8 @@ const LEAST: u64 = 50;
 struct Coverage {
     cycles: u64,
     hits: u64,
+    /// Those of the hits by a table that has been brought up to date since it was made.
+    replayed: u64,
     builds: u64,
     plain: u64,
     replays: u64,
@@ -36,6 +38,10 @@ impl Coverage {
             self.hits * 10 >= self.cycles * 7,
             "most cycles are answered by a table that was kept: {self:#?}"
         );
+        assert!(
+            self.replayed * 10 >= self.compared * 7,
+            "most answers of tables are of such as have been brought up to date: {self:#?}"
+        );
         assert!(self.without_node * 10 >= self.compared, "often there is no node: {self:#?}");
         for rule in Rule::ALL {
             let least = (LEAST * scale).min(1000);
@@ -44,15 +50,16 @@ impl Coverage {
     }
 
     fn line(&self) -> String {
-        let Self { cycles, hits, builds, plain, replays, without_node, .. } = self;
+        let Self { cycles, hits, replayed, builds, plain, replays, without_node, .. } = self;
         format!(
-            "{cycles} cycles: {hits} hits, {builds} builds, {plain} plain, {replays} replays, {without_node} without a node"
+            "{cycles} cycles: {hits} hits, {replayed} by a table that was replayed, {builds} builds, {plain} plain, {replays} replays, {without_node} without a node"
         )
     }
 
     fn add(&mut self, other: &Self) {
         self.cycles += other.cycles;
         self.hits += other.hits;
+        self.replayed += other.replayed;
         self.builds += other.builds;
         self.plain += other.plain;
         self.replays += other.replays;
@@ -67,6 +74,7 @@ impl Coverage {
         let (scheduler, stats) = (twins.scheduler(), twins.scheduler().table_stats());
         self.cycles += twins.cycles;
         self.hits += stats.hits;
+        self.replayed += scheduler.tables.as_ref().map_or(0, |tables| tables.replayed);
         self.builds += stats.builds;
         self.plain += stats.plain;
         self.replays += stats.replays;

@@ -215,7 +215,7 @@ impl Twins {
         if new == *old {
             return Ok(());
         }
-        new.resource_version = self.version().to_string().into();
+        new.resource_version = self.version().to_string().as_str().into();
         let new = Arc::new(new);
         self.pods.insert(uid.clone(), Arc::clone(&new));
         match (old.is_assigned(), new.is_assigned()) {

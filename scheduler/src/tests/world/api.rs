@@ -99,7 +99,7 @@ impl Api {
         if new == *old {
             return;
         }
-        new.resource_version = self.version().into();
+        new.resource_version = self.version().as_str().into();
         let new = Arc::new(new);
         self.pods.insert(name, Arc::clone(&new));
         self.watch.push_back(Change::Pod { old: Some(old), new: Some(new) });
