@@ -100,6 +100,12 @@ impl Metrics {
 
     /// What `/metrics` serves, as [`CONTENT_TYPE`]. Asks the scheduler between two cycles.
     pub async fn encode(&self) -> String {
+        let sources = self.sources.lock().clone();
+        let mut of_sources = Text::default();
+        if let Some(sources) = sources {
+            sources.write(&mut of_sources).await;
+        }
+        // Then what was counted is no older than the scheduler's answer: nothing is over there and has not happened here.
         let mut text = Text::default();
         self.series.write(&mut text);
         self.write_features(&mut text);
@@ -107,11 +113,7 @@ impl Metrics {
         text.sample(&spec::BUILD_INFO, &[env!("CARGO_PKG_VERSION"), BASELINE], 1.0);
         write_tasks(&mut text);
         process::write(&mut text);
-        let sources = self.sources.lock().clone();
-        if let Some(sources) = sources {
-            sources.write(&mut text).await;
-        }
-        text.finish()
+        text.finish() + &of_sources.finish()
     }
 
     /// What `/metrics/resources` serves; empty before there is an informer. Reads the informer's store, not the scheduler.

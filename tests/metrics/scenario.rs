@@ -1,14 +1,18 @@
 //! What happens to both schedulers.
 
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::exposition::Exposition;
+use super::upstream::POINTS;
 use crate::support::{Cluster, eventually, node, pod};
 
 /// How long the scheduler may take to come to rest on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// For so long nothing more is counted when it is at rest.
+const SETTLING: Duration = Duration::from_millis(300);
 
 /// A scheduler whose metrics can be read.
 pub(super) trait Scraped {
@@ -48,7 +52,12 @@ pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) ->
     cluster.condition("default", "tolerant", "Unschedulable");
     cluster.create(&helpful);
     cluster.bound_node("default", "tolerant");
-    let calm = at_rest(scraped, |it| pending(it) == [0.0, 0.0, 2.0, 1.0] && cached(it) == [3.0, 4.0, 0.0]);
+    // kube-scheduler tells of some things up to a second later.
+    let signs = [("extension_point", "Sign")];
+    let has_signed = |it: &Exposition| it.sum(&format!("{POINTS}_count"), &signs).is_some();
+    let calm = at_rest(scraped, |it| {
+        pending(it) == [0.0, 0.0, 2.0, 1.0] && cached(it) == [3.0, 4.0, 0.0] && has_signed(it)
+    });
 
     for name in ["too-big", "elsewhere"] {
         cluster.delete_pod("default", name);
@@ -64,7 +73,9 @@ pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) ->
         at_rest(scraped, |it| pending(it) == [0.0, 0.0, 0.0, 1.0] && cached(it) == [3.0, 6.0, 0.0]);
 
     cluster.delete_pod("default", "held");
-    let empty = at_rest(scraped, |it| pending(it) == [0.0; 4] && in_flight(it) == 0.0);
+    let turned_down = |it: &Exposition| it.sum("scheduler_unschedulable_pods", &[]).unwrap_or_default();
+    let empty =
+        at_rest(scraped, |it| pending(it) == [0.0; 4] && in_flight(it) == 0.0 && turned_down(it) == 0.0);
     Readings { calm, preempted, empty }
 }
 
@@ -93,15 +104,38 @@ pub(super) fn cached(it: &Exposition) -> [f64; 3] {
         .map(|kind| it.sum("scheduler_cache_size", &[("type", kind)]).unwrap_or(f64::NAN))
 }
 
+/// Bindings and the like: what has its effect may not have been counted yet.
+fn under_way(it: &Exposition) -> f64 {
+    it.sum("scheduler_goroutines", &[]).unwrap_or_default()
+}
+
 fn in_flight(it: &Exposition) -> f64 {
     it.sum("scheduler_inflight_events", &[]).unwrap_or_default()
 }
 
+/// Everything that schedulers count.
+fn counts(it: &Exposition) -> Vec<(&str, f64)> {
+    let families = it.0.iter().filter(|(name, _)| name.starts_with("scheduler_"));
+    let samples = families.flat_map(|(_, family)| &family.samples);
+    samples.map(|sample| (sample.name.as_str(), sample.value)).collect()
+}
+
 fn at_rest(scraped: &dyn Scraped, is: impl Fn(&Exposition) -> bool) -> Exposition {
-    let read = || Some(scraped.scrape()).filter(&is);
+    let is_at_rest = |it: &Exposition| under_way(it) == 0.0 && is(it);
+    let read = || {
+        let first = Some(scraped.scrape()).filter(is_at_rest)?;
+        // Some things are counted after what they count can be seen.
+        thread::sleep(SETTLING);
+        Some(scraped.scrape()).filter(|it| is_at_rest(it) && counts(it) == counts(&first))
+    };
     let state = || {
         let it = scraped.scrape();
-        format!("pending {:?}, cached {:?}, events in flight {}", pending(&it), cached(&it), in_flight(&it))
+        let (pending, cached) = (pending(&it), cached(&it));
+        format!(
+            "pending {pending:?}, cached {cached:?}, events in flight {}, under way {}",
+            in_flight(&it),
+            under_way(&it)
+        )
     };
     eventually("the scheduler is at rest", PATIENCE, read, state)
 }

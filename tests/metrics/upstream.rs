@@ -65,7 +65,7 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
     (EVALUATIONS, "plugin", "UnsupportedConstraints", "turns down what is not evaluated yet"),
 ];
 
-const POINTS: &str = "scheduler_framework_extension_point_duration_seconds";
+pub(super) const POINTS: &str = "scheduler_framework_extension_point_duration_seconds";
 const EVALUATIONS: &str = "scheduler_plugin_evaluation_total";
 
 /// Counts that must agree after the calm part: a series and some of its labels.
