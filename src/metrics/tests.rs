@@ -12,7 +12,7 @@ use crate::backlog::Backlog;
 use crate::config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
-use crate::owner::Mailbox;
+use crate::owner::{Mailbox, Message};
 use crate::testing::answering_client;
 
 /// A scheduler whose bindings succeed.
@@ -141,11 +141,8 @@ async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
-    let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap());
-    // Nobody reads what is left there.
-    let (mailbox, _messages) = Mailbox::new();
+/// Has the metrics ask through this mailbox.
+fn ask(metrics: &Metrics, mailbox: Mailbox) {
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
     metrics.ask(Sources {
         informers: informers.observed(),
@@ -155,10 +152,36 @@ async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
         events_lost: Arc::default(),
         mailbox,
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
+    let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap());
+    // Nobody reads what is left there.
+    let (mailbox, _messages) = Mailbox::new();
+    ask(&metrics, mailbox);
     let text = metrics.encode().await;
     assert_lines(&text, &["supercargo_binding_backlog 0", "supercargo_config_generation 1"]);
     assert!(text.contains("\nsupercargo_mailbox_delay_seconds 5"), "{text}");
     assert!(!text.contains("scheduler_pending_pods{"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_counted_before_the_scheduler_answers_is_told_with_the_answer() {
+    let bench = Bench::new();
+    let (mailbox, messages) = Mailbox::new();
+    ask(&bench.metrics, mailbox);
+    let counter = bench.metrics.trace_spans_dropped("queue_full");
+    let scheduler = bench.scheduler;
+    let answering = std::thread::spawn(move || {
+        let Ok(Message::Ask(question)) = messages.recv() else { panic!("it asks nothing") };
+        counter.increment();
+        question(&scheduler);
+    });
+    let text = bench.metrics.encode().await;
+    answering.join().unwrap();
+    let counted = "supercargo_trace_spans_dropped_total{reason=\"queue_full\"} 1";
+    assert_lines(&text, &[counted, "scheduler_cache_size{type=\"nodes\"} 2"]);
 }
 
 #[tokio::test]
