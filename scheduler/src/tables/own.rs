@@ -1,7 +1,6 @@
 //! Scores that depend on which nodes are feasible.
 
 use smallvec::SmallVec;
-use supercargo_framework::context::Read;
 use supercargo_framework::plugin::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
@@ -182,12 +181,9 @@ impl Own {
         self.state = filter_state.clone();
         self.told.clear();
         view.running.set("PreScore", judge.name);
-        let skips = plugin.skips(view.cx, view.pod);
-        let reads = view.cx.take_reads();
-        // There is no state that would follow the nodes.
-        self.skips = skips && !reads.contains(&Read::AllNodes);
+        self.skips = plugin.skips(view.cx, view.pod);
         if self.skips {
-            self.reads.note_of_all(reads)?;
+            self.reads.note_of_all(view.cx.take_reads())?;
             self.is_stale = false;
             return Ok(());
         }
