@@ -400,13 +400,18 @@ mod tests {
         (mailbox, thread::spawn(move || owner.run()))
     }
 
-    #[test]
-    fn an_owner_that_hangs_is_seen_to_and_one_that_waits_for_messages_is_well() {
+    /// One that has nothing to bind, and its pulse.
+    fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Pulse) {
         let config = load_config(None, &Catalog::in_tree()).unwrap();
         let pulse = Pulse::new(Duration::ZERO);
-        let (bindings, _bindings) = mpsc::channel();
-        let hands = Hands { bindings, has_room: Arc::default() };
+        let hands = Hands { bindings: mpsc::channel().0, has_room: Arc::default() };
         let (mailbox, owner) = start(&config, hands, pulse.clone());
+        (mailbox, owner, pulse)
+    }
+
+    #[test]
+    fn an_owner_that_hangs_is_seen_to_and_one_that_waits_for_messages_is_well() {
+        let (mailbox, owner, pulse) = idle();
         let _stop = StopOnDrop(mailbox.clone());
         let is_well_in_a_minute = || pulse.check(Instant::now() + Duration::from_mins(1)).is_ok();
         let (begun, begins) = mpsc::channel();
@@ -429,11 +434,7 @@ mod tests {
 
     #[test]
     fn each_message_of_many_is_a_step() {
-        let config = load_config(None, &Catalog::in_tree()).unwrap();
-        let pulse = Pulse::new(Duration::ZERO);
-        let (bindings, _bindings) = mpsc::channel();
-        let hands = Hands { bindings, has_room: Arc::default() };
-        let (mailbox, owner) = start(&config, hands, pulse.clone());
+        let (mailbox, owner, pulse) = idle();
         let _stop = StopOnDrop(mailbox.clone());
         let (release, released) = mpsc::channel::<()>();
         mailbox.post(Message::Ask(Box::new(move |_| released.recv().unwrap())));
