@@ -39,25 +39,25 @@ RUN rustup target add "$CARGO_BUILD_TARGET" \
 # The dependencies, in a layer that stays until a manifest or the lock file changes: built for empty crates in the places
 # of ours. Cargo wants the manifest of every member of the workspace, of those that are not built, too.
 COPY Cargo.toml Cargo.lock ./
-COPY apiserver/Cargo.toml apiserver/
+COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY benches/Cargo.toml benches/
 COPY examples/scheduler/Cargo.toml examples/scheduler/
-COPY framework/Cargo.toml framework/
-COPY informer/Cargo.toml informer/
+COPY crates/framework/Cargo.toml crates/framework/
+COPY crates/informer/Cargo.toml crates/informer/
 COPY plugins/Cargo.toml plugins/
-COPY scheduler/Cargo.toml scheduler/
-COPY tests/controlplane/Cargo.toml tests/controlplane/
+COPY crates/scheduler/Cargo.toml crates/scheduler/
+COPY testing/controlplane/Cargo.toml testing/controlplane/
 RUN for manifest in $(find . -name Cargo.toml); do \
         mkdir -p "${manifest%/*}/src" && : > "${manifest%/*}/src/lib.rs" || exit 1; \
     done \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --release --locked --bin supercargo
 
-COPY apiserver/src apiserver/src
-COPY framework/src framework/src
-COPY informer/src informer/src
+COPY testing/apiserver/src testing/apiserver/src
+COPY crates/framework/src crates/framework/src
+COPY crates/informer/src crates/informer/src
 COPY plugins/src plugins/src
-COPY scheduler/src scheduler/src
+COPY crates/scheduler/src crates/scheduler/src
 COPY src src
 # Cargo goes by the time of a file, and these are older than the empty ones were. A program that asks for an interpreter
 # would not start without a C library.

@@ -1,4 +1,4 @@
-//! `informer/docs/client-go.md` says for every mechanism of client-go what stands for it and which test shows it. Here it is
+//! `crates/informer/docs/client-go.md` says for every mechanism of client-go what stands for it and which test shows it. Here it is
 //! held to that: no row is missing, and every test that it names exists and runs.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::tidy;
 
-const DOCUMENT: &str = "informer/docs/client-go.md";
+const DOCUMENT: &str = "crates/informer/docs/client-go.md";
 
 /// The rows of the first table: one for each mechanism.
 const MECHANISMS: usize = 87;
@@ -86,7 +86,7 @@ fn tests_in(source: &str) -> Vec<&str> {
 /// The tests of the informer crate by name, and how often there is one of that name.
 fn informer_tests() -> BTreeMap<String, usize> {
     let mut tests = BTreeMap::new();
-    for file in ["informer/src", "informer/tests"].into_iter().flat_map(tidy::sources) {
+    for file in ["crates/informer/src", "crates/informer/tests"].into_iter().flat_map(tidy::sources) {
         for name in tests_in(&fs::read_to_string(root().join(file)).unwrap()) {
             *tests.entry(name.to_owned()).or_default() += 1;
         }
@@ -163,5 +163,5 @@ fn a_missing_ignored_or_doubled_test_is_found() {
         assert!(fault(name, &own).is_some(), "{name}");
     }
     assert_eq!(fault("tests/mechanisms.rs::a_missing_ignored_or_doubled_test_is_found", &own), None);
-    assert_eq!(fault("informer/src/handler.rs::compile_fail", &own), None);
+    assert_eq!(fault("crates/informer/src/handler.rs::compile_fail", &own), None);
 }

@@ -36,7 +36,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &["supercargo-framework", "supercargo-plugins", "supercargo-scheduler"];
 
 /// The sources of the pure crates.
-const PURE_SOURCES: &[&str] = &["framework/src", "plugins/src", "scheduler/src"];
+const PURE_SOURCES: &[&str] = &["crates/framework/src", "plugins/src", "crates/scheduler/src"];
 
 /// What no pure crate may reach, by however many steps: the beginnings of crate names.
 const IMPURE: &[&str] = &[
@@ -418,7 +418,7 @@ impl X {
 #[test]
 fn only_the_listed_modules_change_the_cluster() {
     let mut changes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    let folders = ["src", "informer/src"];
+    let folders = ["src", "crates/informer/src"];
     for path in folders.into_iter().chain(PURE_SOURCES.iter().copied()).flat_map(sources) {
         if is_test(&path) {
             continue;

@@ -1,4 +1,4 @@
-//! Upstream's scheduler on the same objects (`tests/controlplane/schedbench`).
+//! Upstream's scheduler on the same objects (`testing/controlplane/schedbench`).
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;

@@ -104,7 +104,7 @@ fn versions<K: Resource<DynamicType = ()> + Clone>(store: &Store<K>) -> BTreeMap
     store.state().iter().map(version).collect()
 }
 
-/// client-go's shared informers: `tests/controlplane/clientgo`.
+/// client-go's shared informers: `testing/controlplane/clientgo`.
 pub(super) struct ClientGo {
     name: &'static str,
     child: Child,

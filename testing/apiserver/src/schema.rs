@@ -1,8 +1,8 @@
 //! The types of the built-in kinds: which fields there are, how lists and maps are patched and merged, and what a field is in
 //! protobuf. One table feeds pruning of unknown fields, strategic merge patch, server-side apply, protobuf and OpenAPI.
 //!
-//! The table (`schema.json`) is made from the Go types of the API by `tests/controlplane/schema`; a test tells when it is
-//! stale. In `tests/controlplane`: `go run ./schema > ../../apiserver/src/schema.json`.
+//! The table (`schema.json`) is made from the Go types of the API by `testing/controlplane/schema`; a test tells when it is
+//! stale. In `testing/controlplane`: `go run ./schema > ../../testing/apiserver/src/schema.json`.
 
 use std::sync::LazyLock;
 
@@ -386,7 +386,7 @@ mod tests {
     fn the_table_is_that_of_gos_types() {
         let Some(printed) = supercargo_controlplane::run_tool_or_skip("./schema", &[], &[]) else { return };
         let differs = printed.trim().lines().zip(TABLE.trim().lines()).find(|(new, old)| new != old);
-        assert_eq!(differs, None, "run `go run ./schema` in tests/controlplane again");
+        assert_eq!(differs, None, "run `go run ./schema` in testing/controlplane again");
         assert_eq!(printed.trim().lines().count(), TABLE.trim().lines().count());
     }
 

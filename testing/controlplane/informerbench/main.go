@@ -1,4 +1,4 @@
-// Command informerbench is client-go's side of the informers' benchmark (informer/benches): it does one task with
+// Command informerbench is client-go's side of the informers' benchmark (crates/informer/benches): it does one task with
 // client-go's shared informer, step by step, so that whoever started it can measure this process between the steps.
 //
 // The first line on stdin is the task, in JSON. Then each line is a step, and each answer one line of JSON on stdout:

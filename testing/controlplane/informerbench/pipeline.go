@@ -85,7 +85,7 @@ func pipeline(todo task) (*bench, error) {
 	}, nil
 }
 
-// Resource versions of the pods as listed, and as changed. The numbers are those of informer/benches/informers/pods.rs,
+// Resource versions of the pods as listed, and as changed. The numbers are those of crates/informer/benches/informers/pods.rs,
 // and so are the marks and the changes.
 const (
 	firstVersion   = 10_000_000

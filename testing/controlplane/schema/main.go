@@ -1,4 +1,4 @@
-// Command schema prints the table of API types that apiserver/src/schema.json holds: from the Go types their
+// Command schema prints the table of API types that testing/apiserver/src/schema.json holds: from the Go types their
 // fields with JSON names, protobuf numbers and patch strategies, from the generated OpenAPI definitions what is
 // required, the defaults, and how server-side apply merges.
 //

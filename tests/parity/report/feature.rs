@@ -90,14 +90,14 @@ pub(super) const FEATURES: &[Feature] = &[
     Feature {
         title: "DefaultBinder and binding",
         groups: &[],
-        tests: &["scheduler/src/tests/binding.rs", "scheduler/src/tests/uncertain.rs"],
+        tests: &["crates/scheduler/src/tests/binding.rs", "crates/scheduler/src/tests/uncertain.rs"],
         sections: &["Binding"],
         words: &[],
     },
     Feature {
         title: "Extenders",
         groups: &[],
-        tests: &["tests/e2e/extenders.rs", "scheduler/src/tests/extenders.rs"],
+        tests: &["tests/e2e/extenders.rs", "crates/scheduler/src/tests/extenders.rs"],
         sections: &[],
         words: &["extender"],
     },
@@ -133,7 +133,7 @@ pub(super) const FEATURES: &[Feature] = &[
     Feature {
         title: "Framework and cache",
         groups: &["counted"],
-        tests: &["scheduler/src/tests/cycle.rs", "scheduler/src/tests/profiles.rs"],
+        tests: &["crates/scheduler/src/tests/cycle.rs", "crates/scheduler/src/tests/profiles.rs"],
         sections: &[],
         words: &[],
     },

@@ -1,7 +1,7 @@
 //! The pods that everybody is given, and what happens to them.
 //!
 //! Pods of one size are alike but for numbers of a fixed width, so a pod in either encoding is a copy of a template
-//! with digits put in. The Go program (`tests/controlplane/informerbench`) knows the marks, the numbers and the changes too.
+//! with digits put in. The Go program (`testing/controlplane/informerbench`) knows the marks, the numbers and the changes too.
 
 use std::io::Write as _;
 

@@ -1,5 +1,5 @@
 //! What the processes say to each other: a task, then step by step what to do, each answered by a line of JSON. The Go
-//! program (`tests/controlplane/informerbench`) says the same.
+//! program (`testing/controlplane/informerbench`) says the same.
 
 use std::io::{BufRead, Write as _};
 

@@ -1,5 +1,5 @@
 //! Who makes room for whom. That the victims are deleted beside the next cycles, and that PreEnqueue holds the pod meanwhile, is
-//! left to `scheduler/src/tests/preemption.rs`: here the deletions may be over before anybody could notice.
+//! left to `crates/scheduler/src/tests/preemption.rs`: here the deletions may be over before anybody could notice.
 
 use supercargo_framework::Status;
 use supercargo_framework::plugin::Nomination;
