@@ -18,8 +18,9 @@ fn cycles(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new(kind, nodes), |b| {
                 let mut bench = Bench::with_nodes(nodes);
                 if is_measured {
-                    let metrics =
-                        Metrics::new(&Config::default_with(&Catalog::in_tree()).expect("it is valid"));
+                    let metrics = Metrics::new(
+                        &Config::default_with(&Catalog::in_tree()).expect("it is valid").features,
+                    );
                     bench = bench.watched_by(metrics.observer(Box::new(Unobserved)));
                 }
                 let mut count = 0;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
-use crate::election::Fence;
+use crate::fence::Fence;
 use crate::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::api::{Api, Call, CallError, Submission};
-use crate::footprint::EventGauges;
+use crate::gauge::EventGauges;
 use object::{Count, Object, Whole};
 
 /// A series that has been quiet for this long is over.

@@ -2,13 +2,13 @@
 //! process cannot, because an allocator keeps what it has had.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use serde_json::Value;
 use supercargo_scheduler::Scheduler;
 
 use crate::events::Recorder;
+use crate::gauge::{EventGauges, Gauge};
 use crate::informers::{Holdings, Informers};
 use crate::owner::Mailbox;
 use crate::status_writer::Patches;
@@ -63,27 +63,6 @@ impl Decisions {
             table_bytes: figures.tables.bytes,
             changes: scheduler.changes_kept(),
         }
-    }
-}
-
-/// How many series of warnings are followed, and how many writes have not ended.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EventGauges {
-    pub(crate) series: Gauge,
-    pub(crate) writes: Gauge,
-}
-
-/// A number that a task keeps current for others.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicUsize>);
-
-impl Gauge {
-    pub(crate) fn set(&self, value: usize) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

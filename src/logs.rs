@@ -69,8 +69,7 @@ impl LogLevel {
     }
 }
 
-/// The level that says as much as kube-scheduler does with this number. There, 4 is for finding faults, and beyond it everything
-/// is told of each pod.
+/// The level that logs as much as kube-scheduler does at this verbosity: 4 is for debugging, and above it every pod is logged.
 pub fn level_of_verbosity(verbosity: u32) -> &'static str {
     match verbosity {
         0..=3 => "info",

@@ -361,7 +361,6 @@ mod tests {
     use crate::clock::SystemClock;
     use crate::config::{Catalog, Config};
     use crate::options::scheduler_options;
-    use crate::run::load_config;
 
     /// Tells of bindings, and has room for more or not.
     struct Hands {
@@ -402,7 +401,7 @@ mod tests {
 
     /// One that has nothing to bind, and its pulse.
     fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Pulse) {
-        let config = load_config(None, &Catalog::in_tree()).unwrap();
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let pulse = Pulse::new(Duration::ZERO);
         let hands = Hands { bindings: mpsc::channel().0, has_room: Arc::default() };
         let (mailbox, owner) = start(&config, hands, pulse.clone());
@@ -455,7 +454,7 @@ mod tests {
 
     #[test]
     fn pods_stay_in_the_queue_while_too_many_bindings_wait() {
-        let config = load_config(None, &Catalog::in_tree()).unwrap();
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let (sender, bindings) = mpsc::channel();
         let has_room = Arc::new(AtomicBool::new(false));
         let hands = Hands { bindings: sender, has_room: Arc::clone(&has_room) };

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Call, CallError};
 use crate::binder::pod_path;
-use crate::footprint::Gauge;
+use crate::gauge::Gauge;
 
 /// So many patches at most are under way.
 const PATCHES_IN_FLIGHT: usize = 64;

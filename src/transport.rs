@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{HttpsConnector, ResolveServerName};
 use hyper_util::client::legacy;
@@ -24,8 +24,6 @@ use tokio::sync::Mutex;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 use tower::{Service, ServiceBuilder};
 
-use crate::metrics::Requests;
-
 /// A connection that has been silent for so long is pinged, as client-go does it.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// A ping that is not answered within this ends the connection, and every request on it.
@@ -35,11 +33,20 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 type Sending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
+/// Observes the requests of a transport, to count them.
+pub trait RequestObserver: Send + Sync {
+    /// A request waited this long for the rate limit and for its place.
+    fn waited(&self, method: &Method, took: Duration);
+
+    /// The server answered with this status, or not at all.
+    fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration);
+}
+
 /// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
 #[derive(Clone)]
 pub(crate) struct Transport {
     way: Way,
-    requests: Option<Arc<Requests>>,
+    observer: Option<Arc<dyn RequestObserver>>,
 }
 
 #[derive(Clone)]
@@ -62,33 +69,33 @@ impl Transport {
             .map_err(BoxError::from)
             .service(Wire::new(config)?);
         let way = Way::Own(BoxCloneSyncService::new(service.map_err(BoxError::from)));
-        Ok(Self { way, requests: None })
+        Ok(Self { way, observer: None })
     }
 
-    /// The same, with its requests counted.
-    pub(crate) fn counted(self, requests: &Arc<Requests>) -> Self {
-        Self { requests: Some(Arc::clone(requests)), ..self }
+    /// The same transport, with its requests observed.
+    pub(crate) fn observed(self, observer: Arc<dyn RequestObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
     }
 
     /// A request has waited so long for its turn.
     pub(crate) fn waited(&self, method: &Method, took: Duration) {
-        if let Some(requests) = &self.requests {
-            requests.waited(method, took);
+        if let Some(observer) = &self.observer {
+            observer.waited(method, took);
         }
     }
 
     /// The whole answer.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
-        let Some(requests) = &self.requests else {
-            return self.send_uncounted(request).await;
+        let Some(observer) = &self.observer else {
+            return self.send_unobserved(request).await;
         };
         let (method, began) = (request.method().clone(), Instant::now());
-        let answer = self.send_uncounted(request).await;
-        requests.answered(&method, answer.as_ref().ok().map(Response::status), began.elapsed());
+        let answer = self.send_unobserved(request).await;
+        observer.answered(&method, answer.as_ref().ok().map(Response::status), began.elapsed());
         answer
     }
 
-    async fn send_uncounted(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+    async fn send_unobserved(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
         match &self.way {
             Way::Kube(client) => {
                 let request = request.map(|body| kube::client::Body::from(Vec::from(body)));
@@ -106,7 +113,7 @@ impl Transport {
 
 impl From<Client> for Transport {
     fn from(client: Client) -> Self {
-        Self { way: Way::Kube(client), requests: None }
+        Self { way: Way::Kube(client), observer: None }
     }
 }
 

@@ -9,7 +9,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::print;
 use crate::config::{Catalog, Config};
 use crate::flags::FeatureOptions;
-use crate::run::load_config;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
@@ -67,7 +66,7 @@ pub(super) fn execute(command: &ConfigCommand, catalog: &Catalog) -> Result<Exit
 
 impl Output {
     fn show(&self, file: Option<&Path>, catalog: &Catalog) -> Result<()> {
-        let config = load_config(file, &self.features.applied_to(catalog)?)?;
+        let config = Config::load_or_default(file, &self.features.applied_to(catalog)?)?;
         tell_warnings(&config);
         let text = match self.output {
             Format::Yaml => config.to_yaml(),

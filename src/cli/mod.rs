@@ -15,13 +15,13 @@ use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 
-use crate::config::Catalog;
+use crate::config::{Catalog, Config};
 use crate::demo::{DemoOptions, demo};
 use crate::feature_gates;
 use crate::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
-use crate::logs::LogSink;
+use crate::logs::{self, LogSink};
 use crate::options::scheduler_options;
-use crate::run::{RunOptions, load_config, run};
+use crate::run::{RunOptions, run};
 use config::ConfigCommand;
 
 /// A Kubernetes scheduler, built on informers.
@@ -81,7 +81,9 @@ struct Replay {
 pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
     let sink = LogSink::default();
     let usual_level = if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" };
-    let log_level = cli.logs.install(&sink, usual_level).context("--log-level")?;
+    let verbosity = cli.logs.verbosity.map(logs::level_of_verbosity);
+    let level = cli.logs.log_level.as_deref().or(verbosity).unwrap_or(usual_level);
+    let log_level = logs::install(&sink, cli.logs_json(), level).context("--log-level")?;
     match cli.command {
         Command::Run(flags) => {
             let catalog = flags.features.applied_to(catalog)?;
@@ -122,7 +124,8 @@ fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 impl Replay {
     fn replay(&self, catalog: &Catalog) -> Result<()> {
-        let mut config = load_config(self.config.as_deref(), &self.features.applied_to(catalog)?)?;
+        let mut config =
+            Config::load_or_default(self.config.as_deref(), &self.features.applied_to(catalog)?)?;
         config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
         let mut scheduler = Scheduler::new(scheduler_options(&config))?;
         let record = std::fs::File::open(&self.file)

@@ -314,6 +314,11 @@ impl Config {
         Self::parse(&file_name, &text, catalog)
     }
 
+    /// Reads a configuration file, or returns the default configuration if there is none.
+    pub fn load_or_default(path: Option<&Path>, catalog: &Catalog) -> Result<Self, ConfigErrors> {
+        path.map_or_else(|| Self::default_with(catalog), |path| Self::load(path, catalog))
+    }
+
     /// Reads the text of a file; `file_name` is for errors.
     pub fn parse(file_name: &str, text: &str, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -6,16 +6,15 @@ use supercargo_scheduler::{Input, NoCalls, Notification};
 use tokio::time::timeout;
 
 use super::*;
-use crate::config::Catalog;
+use crate::config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::Message;
-use crate::run::load_config;
 use crate::testing::answering_client;
 
 /// A scheduler with a pod on its way, one that fits nowhere, and one that a gate holds.
 fn scheduler() -> Scheduler {
-    let config = load_config(None, &Catalog::in_tree()).unwrap();
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let name = Arc::clone(&config.profiles[0].scheduler_name);
     let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
     let now = Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO };
@@ -72,7 +71,7 @@ fn the_same_as_json_says_where_each_pod_is_and_why() {
 
 #[tokio::test(start_paused = true)]
 async fn what_differs_twice_is_counted_every_five_minutes() {
-    let metrics = Metrics::new(&load_config(None, &Catalog::in_tree()).unwrap());
+    let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap().features);
     let (mailbox, messages) = Mailbox::new();
     // They have heard of nothing, as if they had missed that everything is gone.
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();

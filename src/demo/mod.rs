@@ -37,10 +37,10 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::api::Api;
-use crate::config::Catalog;
 use crate::config::DEFAULT_SCHEDULER_NAME;
+use crate::config::{Catalog, Config};
 use crate::logs::LogSink;
-use crate::run::{load_config, schedule, stop_signal};
+use crate::run::{schedule, stop_signal};
 use canvas::Abilities;
 use driver::Driver;
 use lines::Lines;
@@ -197,7 +197,7 @@ impl Demo {
         go: CancellationToken,
         stop: CancellationToken,
     ) -> Result<JoinHandle<Result<()>>> {
-        let (mut config, connection) = (load_config(None, &Catalog::in_tree())?, self.server.connection());
+        let (mut config, connection) = (Config::default_with(&Catalog::in_tree())?, self.server.connection());
         // There is no other.
         config.leader_election.leader_elect = false;
         Ok(tokio::spawn(async move {

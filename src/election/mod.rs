@@ -14,7 +14,6 @@
 //! | `lease` | the lease as the API has it, and the requests for it |
 //! | `elector` | one candidate: takes the lease, keeps it, gives it up |
 //! | `bell` | wakes a candidate that waits when the lease changes |
-//! | `fence` | until when this process may write |
 //! | `candidacy` | an elector at work, for whoever waits for its outcome |
 //!
 //! Time is this machine's monotonic clock. What a lease says of times is its holder's, and is compared with nothing but what the
@@ -24,7 +23,6 @@ mod bell;
 mod candidacy;
 mod elector;
 mod event;
-mod fence;
 mod identity;
 mod lease;
 mod observed;
@@ -40,10 +38,10 @@ use tokio::time::Instant;
 
 pub(crate) use candidacy::Candidacy;
 pub(crate) use elector::{Elector, Loss};
-pub(crate) use fence::Fence;
 pub(crate) use identity::hostname;
 
 use crate::config::LeaderElectionConfig;
+use crate::fence::Fence;
 
 /// How long after its end a lease that we hold may stay unrenewed before we call ourselves unhealthy; kube-scheduler's watchdog.
 const TOLERANCE: Duration = Duration::from_secs(20);

@@ -2,8 +2,6 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::logs::{self, LevelError, LogLevel, LogSink};
-
 /// What logs look like, and what is in them.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Logs flags")]
@@ -28,13 +26,4 @@ pub enum LogFormat {
     Text,
     /// A JSON object each.
     Json,
-}
-
-impl LogOptions {
-    /// Sends the logs of the whole process to this sink. Once in a process.
-    pub fn install(&self, sink: &LogSink, usual_level: &str) -> Result<LogLevel, LevelError> {
-        let verbosity = self.verbosity.map(logs::level_of_verbosity);
-        let level = self.log_level.as_deref().or(verbosity).unwrap_or(usual_level);
-        logs::install(sink, self.logging_format == LogFormat::Json, level)
-    }
 }

@@ -38,7 +38,6 @@ pub(crate) use value::length;
 pub use without_effect::WithoutEffect;
 
 use crate::config::{Catalog, Config};
-use crate::run::load_config;
 use flagz::Texts;
 
 /// The flags of `supercargo run`.
@@ -90,7 +89,7 @@ impl Flags {
     /// is logged.
     pub fn configuration(&self, catalog: &Catalog) -> Result<Config> {
         let file = self.misc.config.as_deref();
-        let mut config = load_config(file, catalog)?;
+        let mut config = Config::load_or_default(file, catalog)?;
         self.leader_election.over(&mut config.leader_election)?;
         let ignored = self.deprecated.over(&mut config, file.is_some());
         for flag in &self.without_effect.given {

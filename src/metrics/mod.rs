@@ -8,7 +8,6 @@ mod observer;
 mod process;
 mod requests;
 mod resources;
-mod scrape;
 mod series;
 pub mod spec;
 mod text;
@@ -16,7 +15,9 @@ mod value;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use supercargo_framework::PodInfo;
 use supercargo_framework::features::Stage;
 use supercargo_framework::{Feature, Features};
 use supercargo_scheduler::Observer;
@@ -25,27 +26,34 @@ use tokio::runtime::Handle;
 pub(crate) use self::family::Family;
 use self::observer::MetricsObserver;
 pub(crate) use self::requests::{Counting, Requests};
-pub(crate) use self::scrape::Sources;
 use self::series::{Series, only};
 pub use self::text::CONTENT_TYPE;
 pub(crate) use self::text::Text;
 pub(crate) use self::value::{Counter, Gauge};
-use crate::config::Config;
 
 /// The release of kube-scheduler that is followed.
 const BASELINE: &str = "1.36.3";
 
-/// Everything that is counted in this process.
+/// Reports at each scrape how much of everything exists at the moment.
+pub trait Collector: Send + Sync {
+    /// Writes the families that this collector measures.
+    fn collect<'a>(&'a self, text: &'a mut Text) -> BoxFuture<'a, ()>;
+
+    /// The pods for `/metrics/resources`; `None` while there is no informer.
+    fn pods(&self) -> Option<Vec<Arc<PodInfo>>>;
+}
+
+/// The metrics of this process.
 pub struct Metrics {
     series: Arc<Series>,
     features: Features,
-    /// What is asked at a scrape; `None` before anything runs.
-    sources: Mutex<Option<Sources>>,
+    /// `None` before the scheduler runs.
+    collector: Mutex<Option<Arc<dyn Collector>>>,
 }
 
 impl Metrics {
-    /// Nothing has been counted yet. The configuration is the first one in force.
-    pub fn new(config: &Config) -> Arc<Self> {
+    /// Metrics with nothing counted yet, under the first configuration.
+    pub fn new(features: &Features) -> Arc<Self> {
         let series = Arc::new(Series::new());
         only(&series.config_generation).set(1.0);
         only(&series.config_successful).set(1.0);
@@ -54,7 +62,7 @@ impl Metrics {
             series.cache_mismatches.with(&[kind]);
             series.lost_races.with(&[kind]);
         }
-        Arc::new(Self { series, features: config.features.clone(), sources: Mutex::new(None) })
+        Arc::new(Self { series, features: features.clone(), collector: Mutex::new(None) })
     }
 
     /// Counts what is observed, and passes it on.
@@ -62,9 +70,9 @@ impl Metrics {
         Box::new(MetricsObserver::new(Arc::clone(&self.series), inner))
     }
 
-    /// Names what is asked at a scrape from now on.
-    pub(crate) fn ask(&self, sources: Sources) {
-        *self.sources.lock() = Some(sources);
+    /// Sets the collector that scrapes ask from now on.
+    pub fn set_collector(&self, collector: Arc<dyn Collector>) {
+        *self.collector.lock() = Some(collector);
     }
 
     /// Whether this process leads, by the lease of this name. Without an election nobody says so, and there is no such series.
@@ -100,10 +108,10 @@ impl Metrics {
 
     /// What `/metrics` serves, as [`CONTENT_TYPE`]. Asks the scheduler between two cycles.
     pub async fn encode(&self) -> String {
-        let sources = self.sources.lock().clone();
-        let mut of_sources = Text::default();
-        if let Some(sources) = sources {
-            sources.write(&mut of_sources).await;
+        let collector = self.collector.lock().clone();
+        let mut collected = Text::default();
+        if let Some(collector) = collector {
+            collector.collect(&mut collected).await;
         }
         // Then what was counted is no older than the scheduler's answer: nothing is over there and has not happened here.
         let mut text = Text::default();
@@ -113,13 +121,13 @@ impl Metrics {
         text.sample(&spec::BUILD_INFO, &[env!("CARGO_PKG_VERSION"), BASELINE], 1.0);
         write_tasks(&mut text);
         process::write(&mut text);
-        text.finish() + &of_sources.finish()
+        text.finish() + &collected.finish()
     }
 
     /// What `/metrics/resources` serves; empty before there is an informer. Reads the informer's store, not the scheduler.
     pub async fn resources(&self) -> String {
-        let sources = self.sources.lock().clone();
-        let Some(pods) = sources.and_then(|sources| sources.pods()) else { return String::new() };
+        let collector = self.collector.lock().clone();
+        let Some(pods) = collector.and_then(|collector| collector.pods()) else { return String::new() };
         let write = move || {
             let mut text = Text::default();
             resources::write(&mut text, pods.iter().map(|pod| &**pod));
@@ -150,6 +158,3 @@ fn write_tasks(text: &mut Text) {
         text.sample(&spec::TASKS, &[], runtime.metrics().num_alive_tasks() as f64);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -35,7 +35,7 @@ impl Requests {
         })
     }
 
-    /// A request was answered, or not.
+    /// Counts a request and the answer's status; `None` when there was no answer.
     pub(crate) fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
         self.answers.with(&[code, method.as_str(), &self.host]).increment();
@@ -47,7 +47,8 @@ impl Requests {
         self.waited.with(&[method.as_str(), &self.host]).took(took);
     }
 
-    pub(super) fn write(&self, text: &mut Text) {
+    /// Writes the families of requests.
+    pub(crate) fn write(&self, text: &mut Text) {
         self.answers.write(text);
         self.duration.write(text);
         self.waited.write(text);

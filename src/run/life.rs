@@ -29,15 +29,17 @@ use super::{Clients, rate_limit};
 use crate::api::Api;
 use crate::binder::Binder;
 use crate::clock::Clock;
+use crate::collectors::Sources;
 use crate::config::Config;
 use crate::debugger::Debugger;
-use crate::election::{Candidacy, Elector, Fence, Leadership, Loss, hostname};
+use crate::election::{Candidacy, Elector, Leadership, Loss, hostname};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
+use crate::fence::Fence;
 use crate::flags::TraceOptions;
 use crate::footprint::Surveyor;
 use crate::informers::{self, Informers};
-use crate::metrics::{Metrics, Sources};
+use crate::metrics::Metrics;
 use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
@@ -46,6 +48,7 @@ use crate::pulse::Pulse;
 use crate::reload::{Generation, Reload};
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
+use crate::trace_collector::collector;
 use crate::traces::{Traced, traced};
 use crate::wire::{NodeKind, PodKind};
 
@@ -117,7 +120,7 @@ impl Life {
         let api = api(write).behind(fence.clone());
 
         let observer = metrics.observer(Box::new(LogObserver));
-        let Traced { observer, sending: traces } = traced(traces, &metrics, observer)?;
+        let Traced { observer, sending: traces } = traced(collector(traces)?, &metrics, observer);
         let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
         let resources = scheduler.resources();
         let driver = driver(scheduler, record)?;
@@ -147,14 +150,14 @@ impl Life {
             Candidacy::new(Elector::new(&config.leader_election, api, Some(watch.clone()), component, fence))
         });
         let informers = Informers::new(watch, &mailbox, kinds)?;
-        metrics.ask(Sources {
+        metrics.set_collector(Arc::new(Sources {
             mailbox: mailbox.clone(),
             informers: informers.observed(),
             requests,
             clients,
             backlog,
             events_lost,
-        });
+        }));
         let surveyor = Surveyor::new(mailbox.clone(), &informers, &shell.recorder, &shell.patches);
         let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
         let owner = Owner::new(driver, messages, shell, calls, clock, pulse.clone());

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{ConnectError, client, connect_to};
 use crate::clock::{Clock, SystemClock};
+use crate::collectors::CountedRequests;
 use crate::config::{Catalog, ClientConnection, Config};
 use crate::election::hostname;
 use crate::flags::{Flags, TraceOptions};
@@ -64,8 +65,9 @@ impl Clients {
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
         let requests = Requests::to(host(&connection.cluster_url));
+        let observer = Arc::new(CountedRequests(Arc::clone(&requests)));
         let [write, events, election] =
-            [(); 3].map(|()| transport(&connection).map(|transport| transport.counted(&requests)));
+            [(); 3].map(|()| transport(&connection).map(|transport| transport.observed(observer.clone())));
         let (write, events, election) = (write?, events?, election?);
         let watch = counted_watching_client(connection, &requests)?;
         Ok(Self { server, watch, write, events, election, requests })
@@ -75,17 +77,11 @@ impl Clients {
     pub fn one(server: impl Into<String>, client: Client) -> Self {
         let server: String = server.into();
         let requests = Requests::to(&server);
-        let [write, events, election] = [(); 3].map(|()| Transport::from(client.clone()).counted(&requests));
+        let observer = Arc::new(CountedRequests(Arc::clone(&requests)));
+        let [write, events, election] =
+            [(); 3].map(|()| Transport::from(client.clone()).observed(observer.clone()));
         Self { server, watch: client, write, events, election, requests }
     }
-}
-
-/// Reads the configuration, or the default one.
-pub fn load_config(path: Option<&Path>, catalog: &Catalog) -> Result<Config> {
-    Ok(match path {
-        Some(path) => Config::load(path, catalog)?,
-        None => Config::default_with(catalog)?,
-    })
 }
 
 /// Schedules until a signal comes, lets the bindings under way end, and returns. An error ends it, too; one is that another
@@ -112,7 +108,7 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     };
     let server = Server::bind(setup).await?;
     let clients = Clients::connect(connection)?;
-    let metrics = Metrics::new(&config);
+    let metrics = Metrics::new(&config.features);
     let clock = Box::new(SystemClock::default());
     let record = flags.misc.record.as_deref();
     let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
@@ -160,7 +156,7 @@ pub async fn schedule_by(
     record: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    schedule_measured(config, clients, clock, record, Metrics::new(config), stop).await
+    schedule_measured(config, clients, clock, record, Metrics::new(&config.features), stop).await
 }
 
 /// The same, with what is counted for others to read.

@@ -32,7 +32,7 @@ struct Running {
 
 impl Running {
     fn start(server: &ApiServer, is_delayed: bool) -> Self {
-        let mut config = load_config(None, &Catalog::in_tree()).unwrap();
+        let mut config = Config::default_with(&Catalog::in_tree()).unwrap();
         assert!(config.leader_election.leader_elect && config.leader_election.lease_duration > WITHIN);
         config.delay_cache_until_active = is_delayed;
         let (requests, stop) = (Arc::<Mutex<Vec<String>>>::default(), CancellationToken::new());

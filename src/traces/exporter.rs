@@ -8,12 +8,11 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::SendRequest;
 use super::attempt::Attempt;
 use super::ids::Ids;
 use super::otlp::{self, Resource, Span};
-use crate::api::{JSON, full_text};
 use crate::metrics::Counter;
-use crate::transport::Transport;
 
 /// So many spans at most go in one request.
 const BATCH: usize = 512;
@@ -31,7 +30,7 @@ const USER_AGENT: &str = concat!("supercargo/", env!("CARGO_PKG_VERSION"));
 
 /// Sends what attempts have left.
 pub(super) struct Exporter {
-    transport: Transport,
+    send: SendRequest,
     resource: Resource,
     attempts: mpsc::Receiver<Attempt>,
     ids: Ids,
@@ -52,13 +51,13 @@ enum Failure {
 
 impl Exporter {
     pub(super) fn new(
-        transport: Transport,
+        send: SendRequest,
         instance: &str,
         attempts: mpsc::Receiver<Attempt>,
         not_taken: Arc<Counter>,
     ) -> Self {
         Self {
-            transport,
+            send,
             resource: Resource::of_process(instance),
             attempts,
             ids: Ids::default(),
@@ -145,13 +144,13 @@ impl Exporter {
 
     async fn post(&self, body: Bytes) -> Result<Bytes, Failure> {
         let request = Request::post(otlp::PATH)
-            .header(header::CONTENT_TYPE, JSON)
+            .header(header::CONTENT_TYPE, "application/json")
             .header(header::USER_AGENT, USER_AGENT)
             .body(body)
             .map_err(|error| Failure::Final(error.to_string()))?;
-        match timeout(TRY_TIMEOUT, self.transport.send(request)).await {
+        match timeout(TRY_TIMEOUT, (self.send)(request)).await {
             Ok(Ok(response)) => judge(response),
-            Ok(Err(error)) => Err(Failure::Passing(full_text(&*error), None)),
+            Ok(Err(error)) => Err(Failure::Passing(error, None)),
             Err(_) => {
                 let error = format!("no answer within {} s", TRY_TIMEOUT.as_secs());
                 Err(Failure::Passing(error, None))

@@ -12,25 +12,37 @@ mod ids;
 mod observer;
 mod otlp;
 mod parts;
-#[cfg(test)]
-mod tests;
 mod under_way;
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
-use http::Uri;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response, Uri};
 use supercargo_scheduler::Observer;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use self::exporter::Exporter;
 use self::observer::TracingObserver;
-use crate::api::without_needless_trust;
-use crate::election::hostname;
-use crate::flags::TraceOptions;
 use crate::metrics::{Counter, Metrics};
-use crate::transport::Transport;
+
+/// Sends a request to the collector and returns its whole answer, or why there is none.
+pub type SendRequest = Arc<
+    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, String>> + Send + Sync,
+>;
+
+/// An OpenTelemetry collector, and what it gets.
+pub struct Collector {
+    /// Its address, for logs.
+    pub endpoint: Uri,
+    /// Reaches it.
+    pub send: SendRequest,
+    /// Pods per million to trace.
+    pub per_million: u32,
+    /// The host that the traces come from.
+    pub instance: String,
+}
 
 /// So many attempts at most wait to be sent, in a few MB.
 const WAITING: usize = 2048;
@@ -43,28 +55,17 @@ pub(crate) struct Traced {
     pub(crate) sending: Option<JoinHandle<()>>,
 }
 
-/// Has attempts traced, if that is wanted, and passes on what is observed.
-pub(crate) fn traced(
-    options: &TraceOptions,
-    metrics: &Metrics,
-    observer: Box<dyn Observer>,
-) -> Result<Traced> {
-    let Some(endpoint) = &options.tracing_endpoint else {
-        return Ok(Traced { observer, sending: None });
+/// Wraps an observer so that attempts are traced, if there is a collector.
+pub fn traced(collector: Option<Collector>, metrics: &Metrics, observer: Box<dyn Observer>) -> Traced {
+    let Some(Collector { endpoint, send, per_million, instance }) = collector else {
+        return Traced { observer, sending: None };
     };
-    let transport = transport(endpoint).with_context(|| format!("--tracing-endpoint {endpoint}"))?;
-    let per_million = options.tracing_sampling_rate_per_million;
     let drops = Drops::counted_by(metrics);
     let (sender, attempts) = mpsc::channel(WAITING);
-    let exporter = Exporter::new(transport, &hostname(), attempts, Arc::clone(&drops.not_taken));
+    let exporter = Exporter::new(send, &instance, attempts, Arc::clone(&drops.not_taken));
     let observer = Box::new(TracingObserver::new(observer, per_million, sender, drops));
     tracing::info!(%endpoint, per_million, "attempts are traced");
-    Ok(Traced { observer, sending: Some(tokio::spawn(exporter.run())) })
-}
-
-/// The way to a collector. Whom to trust is the system's to say.
-fn transport(endpoint: &Uri) -> Result<Transport, kube::Error> {
-    Transport::connect(&without_needless_trust(kube::Config::new(endpoint.clone())))
+    Traced { observer, sending: Some(tokio::spawn(exporter.run())) }
 }
 
 /// Spans that reach no collector, by why.

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use supercargo::config::{Catalog, Config};
-use supercargo::run::{load_config, schedule};
+use supercargo::run::schedule;
 use supercargo_apiserver::faults::{Fault, Matcher, Rule, RuleId};
 use supercargo_apiserver::status::Status;
 use supercargo_apiserver::{ApiServer, Endpoint, Listen};
@@ -43,7 +43,7 @@ impl Memory {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = ApiServer::default();
-        let mut config: Config = load_config(None, &Catalog::in_tree()).unwrap();
+        let mut config: Config = Config::default_with(&Catalog::in_tree()).unwrap();
         config.leader_election.leader_elect = false;
         let stop = CancellationToken::new();
         let (endpoint, connection) = runtime.block_on(async {

@@ -176,7 +176,7 @@ fn queues_of_replicas_that_stand_by_do_not_count() {
 #[tokio::test]
 async fn what_alerts_watch_for_an_increase_is_there_before_there_is_one() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
-    let text = Metrics::new(&config).encode().await;
+    let text = Metrics::new(&config.features).encode().await;
     let rules = rules();
     let increases = all(&rules, "expr").into_iter().filter_map(|it| it.split_once("increase("));
     let watched: BTreeSet<&str> = increases.filter_map(|(_, series)| series.split('{').next()).collect();

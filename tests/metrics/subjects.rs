@@ -84,7 +84,7 @@ impl Ours {
     pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
         let text = crate::support::config(&[scheduler_name]);
         let config = Config::parse("config.yaml", &text, &Catalog::in_tree()).unwrap();
-        let metrics = Metrics::new(&config);
+        let metrics = Metrics::new(&config.features);
         let runtime = Arc::new(Runtime::new().unwrap());
         let stop = CancellationToken::new();
         let file = Kubeconfig::read_from(plane.kubeconfig("system:kube-scheduler").unwrap()).unwrap();

@@ -53,7 +53,10 @@ fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that
     let workspace = Workspace::load();
     let mut needed: BTreeSet<String> =
         workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
-    assert!(needed.contains("Cargo.toml") && needed.contains("testing/controlplane/Cargo.toml"), "{needed:?}");
+    assert!(
+        needed.contains("Cargo.toml") && needed.contains("testing/controlplane/Cargo.toml"),
+        "{needed:?}"
+    );
     needed.insert("Cargo.lock".to_owned());
     let [before, _] = copied(&dockerfile());
     assert_eq!(before, needed, "left: the Dockerfile, right: the workspace");

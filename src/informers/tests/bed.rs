@@ -28,13 +28,12 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::api::Api;
 use crate::binder::Binder;
-use crate::config::Catalog;
+use crate::config::{Catalog, Config};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
-use crate::run::load_config;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
 use crate::wire::{NodeKind, PodKind};
@@ -158,7 +157,7 @@ impl Bed {
             patches,
         };
         let scheduler =
-            Scheduler::new(scheduler_options(&load_config(None, &Catalog::in_tree()).unwrap())).unwrap();
+            Scheduler::new(scheduler_options(&Config::default_with(&Catalog::in_tree()).unwrap())).unwrap();
         let began = Instant::now();
         let mut bed =
             Self { server, link, scheduler, pods, nodes: log, informers, inboxes, shell, began, writers };

@@ -17,10 +17,9 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use super::bed::{Link, PODS};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::Catalog;
+use crate::config::{Catalog, Config};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
-use crate::run::load_config;
 
 const WAITING: usize = 10_000;
 const NODES: usize = 20;
@@ -101,7 +100,7 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
 
     // As the owner of the scheduler would have it at that moment.
     let mut scheduler =
-        Scheduler::new(scheduler_options(&load_config(None, &Catalog::in_tree()).unwrap())).unwrap();
+        Scheduler::new(scheduler_options(&Config::default_with(&Catalog::in_tree()).unwrap())).unwrap();
     let clock = SystemClock::default();
     for message in all {
         let Message::Input(input) = message else { panic!("what exists, and nothing else") };

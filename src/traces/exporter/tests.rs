@@ -1,5 +1,6 @@
 //! Collectors that answer as told, by a paused clock.
 
+use futures::FutureExt as _;
 use supercargo_framework::Code;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{AttemptResult, Moment, Point, Took};
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::testing::{Requests, answering_client};
 use crate::traces::parts::{Part, Parts};
+use crate::transport::Transport;
 
 /// An attempt that makes so many spans.
 fn attempt(spans: usize) -> Attempt {
@@ -38,12 +40,21 @@ struct Bed {
     not_taken: Arc<Counter>,
 }
 
+/// Sends by this client.
+fn sending_by(client: kube::Client) -> SendRequest {
+    let transport = Transport::from(client);
+    Arc::new(move |request| {
+        let transport = transport.clone();
+        async move { transport.send(request).await.map_err(|error| error.to_string()) }.boxed()
+    })
+}
+
 /// A collector that answers with these statuses in turn, and with 200 after that.
 fn bed(statuses: Vec<u16>) -> Bed {
     let (client, requests) = answering_client(statuses);
     let (sender, attempts) = mpsc::channel(1000);
     let not_taken = Arc::<Counter>::default();
-    let exporter = Exporter::new(client.into(), "host", attempts, Arc::clone(&not_taken));
+    let exporter = Exporter::new(sending_by(client), "host", attempts, Arc::clone(&not_taken));
     Bed { exporter, sender, requests, not_taken }
 }
 

@@ -7,10 +7,11 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
-use super::{Metrics, Requests, Sources};
+use super::Sources;
 use crate::backlog::Backlog;
 use crate::config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
+use crate::metrics::{Metrics, Requests};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use crate::testing::answering_client;
@@ -24,7 +25,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let metrics = Metrics::new(&config);
+        let metrics = Metrics::new(&config.features);
         let observer = metrics.observer(Box::new(Unobserved));
         let scheduler = Scheduler::new(scheduler_options(&config)).unwrap().with_observer(observer);
         let mut bench = Self { scheduler, metrics };
@@ -144,19 +145,19 @@ async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
 /// Has the metrics ask through this mailbox.
 fn ask(metrics: &Metrics, mailbox: Mailbox) {
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
-    metrics.ask(Sources {
+    metrics.set_collector(Arc::new(Sources {
         informers: informers.observed(),
         requests: Requests::to("server"),
         clients: Vec::new(),
         backlog: Backlog::new(mailbox.clone()),
         events_lost: Arc::default(),
         mailbox,
-    });
+    }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
-    let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap());
+    let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap().features);
     // Nobody reads what is left there.
     let (mailbox, _messages) = Mailbox::new();
     ask(&metrics, mailbox);
@@ -187,7 +188,7 @@ async fn what_is_counted_before_the_scheduler_answers_is_told_with_the_answer() 
 #[tokio::test]
 async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
-    let metrics = Metrics::new(&config);
+    let metrics = Metrics::new(&config.features);
     let text = metrics.encode().await;
     assert!(!text.contains("leader_election_master_status") && metrics.resources().await.is_empty());
     assert_lines(

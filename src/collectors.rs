@@ -1,21 +1,23 @@
-//! How much there is of everything, asked at a scrape.
+//! Measures at each scrape how much of everything exists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Method, StatusCode};
 use kube_informers::InformerMetrics;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Figures, Rule, Scheduler};
 use tokio::time::{Instant, timeout};
 
-use super::requests::Requests;
-use super::spec;
-use super::text::Text;
 use crate::api::Api;
 use crate::backlog::Backlog;
 use crate::informers::Observed;
+use crate::metrics::{Collector, Requests, Text, spec};
 use crate::owner::Mailbox;
+use crate::transport::RequestObserver;
 use crate::window::Figures as Requesting;
 
 /// The scheduler's answer is not waited for any longer: a scrape ends after ten seconds by default, and the rest is wanted most when
@@ -35,13 +37,31 @@ pub(crate) struct Sources {
     pub(crate) events_lost: Arc<AtomicU64>,
 }
 
-impl Sources {
-    /// The pods that are not over, as the informer has them.
-    pub(super) fn pods(&self) -> Option<Vec<Arc<PodInfo>>> {
-        self.informers.pods()
+impl Collector for Sources {
+    fn collect<'a>(&'a self, text: &'a mut Text) -> BoxFuture<'a, ()> {
+        self.write(text).boxed()
     }
 
-    pub(super) async fn write(&self, text: &mut Text) {
+    fn pods(&self) -> Option<Vec<Arc<PodInfo>>> {
+        self.informers.pods()
+    }
+}
+
+/// Counts requests to the API server.
+pub(crate) struct CountedRequests(pub(crate) Arc<Requests>);
+
+impl RequestObserver for CountedRequests {
+    fn waited(&self, method: &Method, took: Duration) {
+        self.0.waited(method, took);
+    }
+
+    fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
+        self.0.answered(method, status, took);
+    }
+}
+
+impl Sources {
+    async fn write(&self, text: &mut Text) {
         self.requests.write(text);
         write_informers(text, &self.informers.metrics());
         self.write_clients(text);
@@ -175,3 +195,6 @@ fn write_informers(text: &mut Text, informers: &[InformerMetrics]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

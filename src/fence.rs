@@ -33,17 +33,17 @@ impl Fence {
     }
 
     /// Lets requests pass until then.
-    pub(super) fn open_until(&self, until: Instant) {
+    pub(crate) fn open_until(&self, until: Instant) {
         self.state.lock().until = Some(until);
     }
 
     /// Lets nothing but events pass from here on.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.state.lock().is_released = true;
     }
 
     /// Lets nothing pass.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.lock().until = None;
     }
 }

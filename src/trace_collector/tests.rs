@@ -10,14 +10,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::config::{Catalog, Config};
+use crate::config::Catalog;
+use crate::metrics::Metrics;
 use crate::options::scheduler_options;
+use crate::traces::{Traced, traced};
 
 /// The head of a request in lower case, and its body.
 type Request = (String, Value);
 
 /// A collector that takes everything.
-async fn collector() -> (String, UnboundedReceiver<Request>) {
+async fn listen() -> (String, UnboundedReceiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (told, heard) = unbounded_channel();
@@ -83,13 +85,13 @@ fn names_below<'a>(spans: &'a [Value], parent: &Value) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address() {
-    let (url, mut heard) = collector().await;
+    let (url, mut heard) = listen().await;
     let endpoint = Some(format!("{url}/tenant/").parse().unwrap());
     let options = TraceOptions { tracing_endpoint: endpoint, ..TraceOptions::default() };
-    let config = Config::default_with(&Catalog::in_tree()).unwrap();
-    let metrics = Metrics::new(&config);
+    let config = crate::config::Config::default_with(&Catalog::in_tree()).unwrap();
+    let metrics = Metrics::new(&config.features);
     let observer = metrics.observer(Box::new(Unobserved));
-    let Traced { observer, sending } = traced(&options, &metrics, observer).unwrap();
+    let Traced { observer, sending } = traced(collector(&options).unwrap(), &metrics, observer);
     let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap().with_observer(observer);
     schedule(&mut scheduler);
     drop(scheduler);
@@ -118,9 +120,9 @@ async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address
 }
 
 #[test]
-fn nothing_is_traced_unless_somebody_says_where_to() {
-    let config = Config::default_with(&Catalog::in_tree()).unwrap();
-    let metrics = Metrics::new(&config);
-    let Traced { sending, .. } = traced(&TraceOptions::default(), &metrics, Box::new(Unobserved)).unwrap();
-    assert!(sending.is_none());
+fn without_an_endpoint_nothing_is_traced() {
+    let config = crate::config::Config::default_with(&Catalog::in_tree()).unwrap();
+    let metrics = Metrics::new(&config.features);
+    let collector = collector(&TraceOptions::default()).unwrap();
+    assert!(traced(collector, &metrics, Box::new(Unobserved)).sending.is_none());
 }

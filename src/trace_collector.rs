@@ -1,0 +1,32 @@
+//! The connection to the collector that gets traces.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use futures::FutureExt as _;
+use kube::Config;
+
+use crate::api::{full_text, without_needless_trust};
+use crate::election::hostname;
+use crate::flags::TraceOptions;
+use crate::traces::Collector;
+use crate::transport::Transport;
+
+/// The collector that the flags name, if they name one. The system decides which certificates to trust.
+pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {
+    let Some(endpoint) = options.tracing_endpoint.clone() else { return Ok(None) };
+    let transport = Transport::connect(&without_needless_trust(Config::new(endpoint.clone())))
+        .with_context(|| format!("--tracing-endpoint {endpoint}"))?;
+    Ok(Some(Collector {
+        endpoint,
+        send: Arc::new(move |request| {
+            let transport = transport.clone();
+            async move { transport.send(request).await.map_err(|error| full_text(&*error)) }.boxed()
+        }),
+        per_million: options.tracing_sampling_rate_per_million,
+        instance: hostname(),
+    }))
+}
+
+#[cfg(test)]
+mod tests;
