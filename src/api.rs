@@ -16,7 +16,7 @@ use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
 use crate::fence::Fence;
-use crate::payload::{PROTOBUF, Payload};
+use supercargo_codec::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
 use crate::window::{Figures, Load, Window};

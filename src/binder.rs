@@ -25,7 +25,7 @@ use crate::api::{Api, Call, JSON, Submission};
 use crate::backlog::Backlog;
 use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
-use crate::payload::Binding;
+use supercargo_codec::payload::Binding;
 
 /// So many bindings at most talk to the API server or an extender at once. How many the API server takes it says itself.
 const BINDINGS_IN_FLIGHT: usize = 200;

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::observed::Observed;
 use crate::owner::{Mailbox, Message};
-use crate::wire::{NodeKind, PodKind};
+use supercargo_codec::{NodeKind, PodKind};
 
 /// Pods that have ended are no business of a scheduler's: the server says of them that they are gone.
 const NON_TERMINAL: &str = "status.phase!=Succeeded,status.phase!=Failed";

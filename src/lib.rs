@@ -34,7 +34,6 @@ pub mod metrics;
 mod observe;
 pub mod options;
 mod owner;
-mod payload;
 mod preemptor;
 mod pulse;
 pub mod rate_limit;
@@ -49,6 +48,5 @@ mod trace_collector;
 mod traces;
 mod transport;
 mod window;
-pub mod wire;
 
 pub use command::SchedulerCommand;

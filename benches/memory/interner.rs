@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
-use supercargo::wire::Interner;
+use supercargo_codec::Interner;
 
 /// Nanoseconds per text, the best of some passes.
 #[derive(Debug, Serialize)]

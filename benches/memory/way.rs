@@ -11,7 +11,7 @@ use kube_informers::{
     ContentType, HandlerFuncs, HandlerOptions, InformerOptions, Kind, ListOptions, ListWatchError,
     ListerWatcher, Page, SharedInformer, Typed, WatchStream,
 };
-use supercargo::wire::{NodeKind, PodKind};
+use supercargo_codec::{NodeKind, PodKind};
 use supercargo_benches::Bench;
 use supercargo_scheduler::{Input, Notification};
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use supercargo::config::{Catalog, Config};
 use supercargo::options::scheduler_options;
-use supercargo::wire::{NodeKind, ObjectKind, PodKind};
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_benches::check::Placed;
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::resources;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::model::Model;
 use crate::run::watching_client;
-use crate::wire::{NodeKind, PodKind};
+use supercargo_codec::{NodeKind, PodKind};
 
 /// The model, the clock that it goes by, and word of changes.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use supercargo_scheduler::{EventType, PodEvent};
 
-use crate::payload::{Message, Payload};
+use supercargo_codec::payload::{Message, Payload};
 
 /// The longest name of an event; the rest of the limit is for the dot and the time.
 const LONGEST_NAME: usize = 253 - 17;

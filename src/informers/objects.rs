@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Forward, Informers};
 use crate::owner::Mailbox;
-use crate::wire::ObjectKind;
+use supercargo_codec::ObjectKind;
 
 /// A server that cannot say what it serves is asked again after this, then after twice as long, and so on.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

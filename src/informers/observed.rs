@@ -6,7 +6,7 @@ use kube_informers::{InformerMetrics, Kind, SharedInformer};
 use parking_lot::Mutex;
 use supercargo_framework::PodInfo;
 
-use crate::wire::PodKind;
+use supercargo_codec::PodKind;
 
 type Ask = Box<dyn Fn() -> Option<InformerMetrics> + Send + Sync>;
 

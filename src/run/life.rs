@@ -50,7 +50,7 @@ use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
 use crate::trace_collector::collector;
 use crate::traces::{Traced, traced};
-use crate::wire::{NodeKind, PodKind};
+use supercargo_codec::{NodeKind, PodKind};
 
 /// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);

@@ -59,14 +59,14 @@ impl Uncertain {
 
 /// A pod on its way to a node. It is assumed in the cache, unless it has been deleted meanwhile.
 pub(crate) struct Binding {
-    pub(crate) queued: QueuedPod,
-    pub(crate) node: Arc<str>,
-    pub(crate) state: CycleState,
-    pub(crate) stage: Stage,
+    pub queued: QueuedPod,
+    pub node: Arc<str>,
+    pub state: CycleState,
+    pub stage: Stage,
     /// The state of the node once the pod had been put there.
-    pub(crate) chosen_at: u64,
+    pub chosen_at: u64,
     /// When PreBind or Bind began, by the observer's clock.
-    pub(crate) stage_began: Moment,
+    pub stage_began: Moment,
 }
 
 impl Binding {

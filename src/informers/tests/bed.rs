@@ -36,7 +36,7 @@ use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
-use crate::wire::{NodeKind, PodKind};
+use supercargo_codec::{NodeKind, PodKind};
 
 /// The way to the server, which can be closed; notes what goes over it to lists and watches.
 #[derive(Clone, Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use supercargo::wire::{NodeKind, ObjectKind, PodKind};
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::objects::Object;
 use supercargo_framework::{Features, NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};

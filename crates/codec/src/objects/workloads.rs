@@ -8,11 +8,11 @@ use supercargo_framework::objects::{self, Body, Namespace, PodDisruptionBudget, 
 use supercargo_framework::selector::LabelSelector;
 
 use super::Document;
-use crate::wire::error::Misfit;
-use crate::wire::interners::Interners;
-use crate::wire::json::{Keys, Obj, Pairs};
-use crate::wire::metadata::Metadata;
-use crate::wire::selector::WireLabelSelector;
+use crate::error::Misfit;
+use crate::interners::Interners;
+use crate::json::{Keys, Obj, Pairs};
+use crate::metadata::Metadata;
+use crate::selector::WireLabelSelector;
 
 /// A Service.
 #[derive(Default, Deserialize)]

@@ -16,7 +16,7 @@ fn shared<'t>(texts: impl IntoIterator<Item = &'t String>) -> Vec<Arc<str>> {
     texts.into_iter().map(|text| Arc::from(&**text)).collect()
 }
 
-pub(in crate::wire::tests) fn selector(
+pub(in crate::tests) fn selector(
     selector: Option<&meta::LabelSelector>,
 ) -> Result<Option<LabelSelector>, String> {
     let Some(selector) = selector else { return Ok(None) };

@@ -7,9 +7,9 @@ use supercargo_framework::pod::{PodCondition, SharedStatus};
 use supercargo_framework::time::Timestamp;
 
 use super::slim::{Condition, Status};
-use crate::wire::error::{Fault, Misfit};
-use crate::wire::interners::Interners;
-use crate::wire::json::Str;
+use crate::error::{Fault, Misfit};
+use crate::interners::Interners;
+use crate::json::Str;
 
 impl Status<'_> {
     /// Whether the kubelet cannot do the resize that was asked for.

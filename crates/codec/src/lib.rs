@@ -18,6 +18,7 @@ mod kind;
 mod metadata;
 mod node;
 mod objects;
+pub mod payload;
 mod pod;
 mod proto;
 mod raw;

@@ -56,29 +56,29 @@ pub(super) trait Field<'a> {
 /// `as time` reads a time, and `as non_zero` takes 0 for absent.
 macro_rules! message {
     ($name:ident { $($number:literal => $field:ident $(as $how:ident)?),+ $(,)? }) => {
-        impl<'a> $crate::wire::proto::Message<'a> for $name<'a> {
-            $crate::wire::proto::message!(@body $($number => $field $(as $how)?),+);
+        impl<'a> $crate::proto::Message<'a> for $name<'a> {
+            $crate::proto::message!(@body $($number => $field $(as $how)?),+);
         }
     };
     ($name:ident, owned { $($number:literal => $field:ident $(as $how:ident)?),+ $(,)? }) => {
-        impl<'a> $crate::wire::proto::Message<'a> for $name {
-            $crate::wire::proto::message!(@body $($number => $field $(as $how)?),+);
+        impl<'a> $crate::proto::Message<'a> for $name {
+            $crate::proto::message!(@body $($number => $field $(as $how)?),+);
         }
     };
     (@body $($number:literal => $field:ident $(as $how:ident)?),+) => {
         fn field(
             &mut self,
             number: u32,
-            value: $crate::wire::proto::Value<'a>,
-        ) -> $crate::wire::proto::Taken {
+            value: $crate::proto::Value<'a>,
+        ) -> $crate::proto::Taken {
             match number {
-                $($number => $crate::wire::proto::message!(@take self.$field, value $(, $how)?),)+
+                $($number => $crate::proto::message!(@take self.$field, value $(, $how)?),)+
                 _ => Some(Ok(())),
             }
         }
     };
-    (@take $place:expr, $value:expr) => { $crate::wire::proto::Field::set(&mut $place, $value) };
-    (@take $place:expr, $value:expr, $how:ident) => { $crate::wire::proto::$how(&mut $place, $value) };
+    (@take $place:expr, $value:expr) => { $crate::proto::Field::set(&mut $place, $value) };
+    (@take $place:expr, $value:expr, $how:ident) => { $crate::proto::$how(&mut $place, $value) };
 }
 pub(super) use message;
 

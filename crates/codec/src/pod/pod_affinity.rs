@@ -5,10 +5,10 @@ use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedP
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
 use super::slim::Affinity;
-use crate::wire::interners::Interners;
-use crate::wire::json::{List, Obj, Str};
-use crate::wire::proto::message;
-use crate::wire::selector::WireLabelSelector;
+use crate::interners::Interners;
+use crate::json::{List, Obj, Str};
+use crate::proto::message;
+use crate::selector::WireLabelSelector;
 
 /// `podAffinity` and `podAntiAffinity`.
 #[derive(Debug, Default, Deserialize)]

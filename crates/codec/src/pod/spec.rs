@@ -12,8 +12,8 @@ use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
 use super::requests;
 use super::slim::{Container, ContainerPort, Spec, WireNodeAffinity, WireToleration};
-use crate::wire::interners::Interners;
-use crate::wire::json::Obj;
+use crate::interners::Interners;
+use crate::json::Obj;
 
 impl Interners {
     /// The spec, and how much it asks for; without its limits.

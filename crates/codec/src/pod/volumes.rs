@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use supercargo_framework::volume::{Volume, VolumeSource};
 
-use crate::wire::interners::Interners;
-use crate::wire::json::{Obj, Str};
-use crate::wire::proto::{Field as _, Message, Taken, Value, merge, message};
-use crate::wire::volume_source::{AwsElasticBlockStore, AzureDisk, ById, GcePersistentDisk, Iscsi, Rbd};
+use crate::interners::Interners;
+use crate::json::{Obj, Str};
+use crate::proto::{Field as _, Message, Taken, Value, merge, message};
+use crate::volume_source::{AwsElasticBlockStore, AzureDisk, ById, GcePersistentDisk, Iscsi, Rbd};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

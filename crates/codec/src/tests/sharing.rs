@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use supercargo_framework::pod::PodInfo;
 
 use super::{NODE, RUNNING_POD, node_kind, pod_kind};
-use crate::wire::PodKind;
+use crate::PodKind;
 
 /// A pod of one template; what differs between such pods is set here.
 fn replica(kind: &PodKind, number: usize) -> PodInfo {

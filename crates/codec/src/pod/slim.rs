@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::pod_affinity::{SpreadConstraint, WirePodAffinity};
 use super::volumes::WireVolume;
-use crate::wire::json::{List, Obj, Pairs, Str};
-use crate::wire::metadata::Metadata;
-use crate::wire::proto::message;
-use crate::wire::selector::{NodeSelector, SelectorTerm};
+use crate::json::{List, Obj, Pairs, Str};
+use crate::metadata::Metadata;
+use crate::proto::message;
+use crate::selector::{NodeSelector, SelectorTerm};
 
 /// Whether a field is there at all; what is in it does not matter.
 pub(super) type Presence = Option<IgnoredAny>;

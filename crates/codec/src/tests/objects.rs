@@ -9,7 +9,7 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::selector::LabelSelector;
 
-use crate::wire::ObjectKind;
+use crate::ObjectKind;
 
 fn kind(resource: &str) -> ObjectKind {
     ObjectKind::of(resource).unwrap()

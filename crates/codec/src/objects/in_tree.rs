@@ -4,8 +4,8 @@
 use supercargo_framework::objects::CsiSource;
 
 use super::storage::VolumeSpec;
-use crate::wire::interners::Interners;
-use crate::wire::json::Pairs;
+use crate::interners::Interners;
+use crate::json::Pairs;
 
 /// What stands between the zones of a volume that has several.
 const ZONE_DELIMITER: &str = "__";
@@ -89,7 +89,7 @@ fn region_of<'z>(zones: &[&'z str]) -> Option<&'z str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::json::Str;
+    use crate::json::Str;
 
     #[test]
     fn a_disk_of_aws_is_named_by_the_end_of_its_address() {

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::{list, node_affinity, one_of, some_texts, text};
 
-pub(in crate::wire::tests) fn selector() -> impl Strategy<Value = Option<LabelSelector>> {
+pub(in crate::tests) fn selector() -> impl Strategy<Value = Option<LabelSelector>> {
     // Mostly words that can be evaluated, or hardly any pod could.
     let operator = one_of(&["In", "NotIn", "Exists", "DoesNotExist", "Exists", "Gt"]);
     let key = one_of(&["a", "b", "example.com/key", "x y"]);

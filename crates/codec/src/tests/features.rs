@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use supercargo_framework::taint::TolerationOperator;
 use supercargo_framework::{Feature, Features, PodInfo};
 
-use crate::wire::PodKind;
+use crate::PodKind;
 
 fn decoded(pod: &Value, features: Features) -> PodInfo {
     let none: [&str; 0] = [];

@@ -14,12 +14,12 @@ use supercargo_framework::quantity;
 use supercargo_framework::selector::LabelSelector;
 
 use super::{Document, annotations};
-use crate::wire::error::{Fault, Misfit};
-use crate::wire::interners::Interners;
-use crate::wire::json::{List, Obj, Pairs, Str};
-use crate::wire::metadata::Metadata;
-use crate::wire::selector::{NodeSelector, WireLabelSelector};
-use crate::wire::volume_source::{AwsElasticBlockStore, AzureDisk, ById, GcePersistentDisk};
+use crate::error::{Fault, Misfit};
+use crate::interners::Interners;
+use crate::json::{List, Obj, Pairs, Str};
+use crate::metadata::Metadata;
+use crate::selector::{NodeSelector, WireLabelSelector};
+use crate::volume_source::{AwsElasticBlockStore, AzureDisk, ById, GcePersistentDisk};
 
 /// Where the class was named before there was a field for it; it still comes first.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";

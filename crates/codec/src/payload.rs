@@ -6,13 +6,13 @@ use supercargo_framework::Uid;
 use supercargo_framework::pod::PodKey;
 
 /// The content type of protobuf bodies.
-pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// What stands before a protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// An object in both forms that the API server reads.
-pub(crate) trait Payload: Sync {
+pub trait Payload: Sync {
     /// As JSON.
     fn json(&self) -> Value;
     /// As a whole protobuf body.
@@ -20,11 +20,11 @@ pub(crate) trait Payload: Sync {
 }
 
 /// A binding (`v1`) of a pod to a node.
-pub(crate) struct Binding<'a> {
-    pub(crate) pod: &'a PodKey,
+pub struct Binding<'a> {
+    pub pod: &'a PodKey,
     /// The server refuses to bind another pod of that name.
-    pub(crate) uid: &'a Uid,
-    pub(crate) node: &'a str,
+    pub uid: &'a Uid,
+    pub node: &'a str,
 }
 
 impl Payload for Binding<'_> {
@@ -50,26 +50,26 @@ impl Payload for Binding<'_> {
 
 /// A protobuf message that is being written.
 #[derive(Default)]
-pub(crate) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
     /// A text. An empty one is left out, which says the same.
-    pub(crate) fn text(&mut self, number: u32, text: &str) -> &mut Self {
+    pub fn text(&mut self, number: u32, text: &str) -> &mut Self {
         if text.is_empty() { self } else { self.bytes(number, text.as_bytes()) }
     }
 
-    pub(crate) fn message(&mut self, number: u32, message: &Self) -> &mut Self {
+    pub fn message(&mut self, number: u32, message: &Self) -> &mut Self {
         self.bytes(number, &message.0)
     }
 
-    pub(crate) fn number(&mut self, number: u32, value: u64) -> &mut Self {
+    pub fn number(&mut self, number: u32, value: u64) -> &mut Self {
         self.varint(u64::from(number) << 3);
         self.varint(value);
         self
     }
 
     /// A time, to the microsecond.
-    pub(crate) fn micros(&mut self, number: u32, time: Timestamp) -> &mut Self {
+    pub fn micros(&mut self, number: u32, time: Timestamp) -> &mut Self {
         let micros = time.as_microsecond();
         let mut message = Self::default();
         // A negative number would be written as the two's complement that this is.
@@ -94,7 +94,7 @@ impl Message {
     }
 
     /// The body: this message, and before it what it is.
-    pub(crate) fn enveloped(&self, api_version: &str, kind: &str) -> Vec<u8> {
+    pub fn enveloped(&self, api_version: &str, kind: &str) -> Vec<u8> {
         let mut meta = Self::default();
         meta.text(1, api_version).text(2, kind);
         let mut body = Self(Vec::with_capacity(self.0.len() + 64));

@@ -11,11 +11,11 @@ use supercargo_framework::objects::{
 
 use super::storage::{VolumeSpec, whole_bytes};
 use super::{Document, annotations};
-use crate::wire::error::Misfit;
-use crate::wire::interners::Interners;
-use crate::wire::json::{List, Obj, Pairs, Str};
-use crate::wire::metadata::Metadata;
-use crate::wire::selector::WireLabelSelector;
+use crate::error::Misfit;
+use crate::interners::Interners;
+use crate::json::{List, Obj, Pairs, Str};
+use crate::metadata::Metadata;
+use crate::selector::WireLabelSelector;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]

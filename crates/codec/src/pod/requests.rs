@@ -9,9 +9,9 @@ use supercargo_framework::resource::Resource;
 use supercargo_framework::{Feature, Features};
 
 use super::slim::{Container, Pod, Spec, Status};
-use crate::wire::error::Misfit;
-use crate::wire::interners::Interners;
-use crate::wire::json::{Obj, Pairs};
+use crate::error::Misfit;
+use crate::interners::Interners;
+use crate::json::{Obj, Pairs};
 
 /// What of the inputs counts with these features.
 pub(super) fn counted(mut inputs: RequestInputs, features: &Features) -> RequestInputs {

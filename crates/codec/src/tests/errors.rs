@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{RUNNING_POD, node_kind, pod_kind};
-use crate::wire::Fault;
+use crate::Fault;
 
 fn pod(rest: &str) -> String {
     format!(r#"{{"metadata": {{"namespace": "ns", "name": "p", "uid": "u"}}, {rest}}}"#)
