@@ -1,7 +1,7 @@
 //! One scheduling cycle, binding and confirmation included, on 500 and 5,000 nodes; `measured` is `fits` with metrics counted.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::metrics::Metrics;
 use supercargo_benches::{Bench, default_pod, too_big_pod};
 use supercargo_scheduler::Unobserved;

@@ -7,7 +7,7 @@ use supercargo_framework::registry::Factory;
 
 use crate::api::full_text;
 use crate::cli::{Cli, execute};
-use crate::config::Catalog;
+use supercargo_config::Catalog;
 
 /// The `supercargo` program with plugins of one's own in it; the same as upstream's `app.NewSchedulerCommand`.
 ///

@@ -19,7 +19,7 @@ use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec
 use tokio::runtime::Handle;
 
 use crate::api::{self, full_text, without_needless_trust};
-use crate::config::{ExtenderConfig, ExtenderTls};
+use supercargo_config::{ExtenderConfig, ExtenderTls};
 use crate::pulse::Pulse;
 use crate::transport::is_connection_refused;
 

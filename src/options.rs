@@ -5,7 +5,7 @@ use std::sync::Arc;
 use supercargo_framework::{Feature, Plugin};
 use supercargo_scheduler::{Backoff, ExtenderSpec, Options, PluginLists, ProfileSpec, QueueOptions};
 
-use crate::config::{Config, ExtenderConfig, PluginSet, ProfileConfig};
+use supercargo_config::{Config, ExtenderConfig, PluginSet, ProfileConfig};
 
 /// What the scheduler is made from.
 pub fn scheduler_options(config: &Config) -> Options {
@@ -76,7 +76,7 @@ fn instance(set: &PluginSet, name: &str) -> Option<Arc<dyn Plugin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Catalog;
+    use supercargo_config::Catalog;
     use supercargo_scheduler::Scheduler;
 
     #[test]

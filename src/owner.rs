@@ -359,7 +359,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::config::{Catalog, Config};
+    use supercargo_config::{Catalog, Config};
     use crate::options::scheduler_options;
 
     /// Tells of bindings, and has room for more or not.

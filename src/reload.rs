@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::api::full_text;
-use crate::config::Config;
+use supercargo_config::Config;
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, ReconfigureError};
 
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::config::Catalog;
+    use supercargo_config::Catalog;
     use crate::owner::{CarryOut, Driver, Message, Owner, StopOnDrop};
     use crate::pulse::Pulse;
 

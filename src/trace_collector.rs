@@ -8,7 +8,7 @@ use kube::Config;
 
 use crate::api::{full_text, without_needless_trust};
 use crate::election::hostname;
-use crate::flags::TraceOptions;
+use supercargo_config::flags::TraceOptions;
 use crate::traces::Collector;
 use crate::transport::Transport;
 

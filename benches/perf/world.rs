@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_benches::check::Placed;

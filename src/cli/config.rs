@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::print;
-use crate::config::{Catalog, Config};
-use crate::flags::FeatureOptions;
+use supercargo_config::{Catalog, Config};
+use supercargo_config::flags::FeatureOptions;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {

@@ -15,10 +15,10 @@ use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 
-use crate::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use crate::demo::{DemoOptions, demo};
-use crate::feature_gates;
-use crate::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
+use supercargo_config::feature_gates;
+use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use crate::logs::{self, LogSink};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
@@ -70,7 +70,7 @@ struct Replay {
     config: Option<PathBuf>,
     /// That of the recorded run.
     #[arg(
-        long, value_name = "DURATION", default_value = "5m", value_parser = crate::flags::length
+        long, value_name = "DURATION", default_value = "5m", value_parser = supercargo_config::flags::length
     )]
     pod_max_in_unschedulable_pods_duration: std::time::Duration,
     #[command(flatten)]

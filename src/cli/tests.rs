@@ -5,7 +5,7 @@ use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
 use super::{Cli, Command, completions};
-use crate::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 
 /// The help of a subcommand, as wide as it may get.
 fn help(subcommand: &str) -> String {

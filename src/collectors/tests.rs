@@ -9,7 +9,7 @@ use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unob
 
 use super::Sources;
 use crate::backlog::Backlog;
-use crate::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
 use crate::metrics::{Metrics, Requests};
 use crate::options::scheduler_options;

@@ -6,7 +6,7 @@ use supercargo_scheduler::{Input, NoCalls, Notification};
 use tokio::time::timeout;
 
 use super::*;
-use crate::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::Message;

@@ -37,8 +37,8 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::api::Api;
-use crate::config::DEFAULT_SCHEDULER_NAME;
-use crate::config::{Catalog, Config};
+use supercargo_config::DEFAULT_SCHEDULER_NAME;
+use supercargo_config::{Catalog, Config};
 use crate::logs::LogSink;
 use crate::run::{schedule, stop_signal};
 use canvas::Abilities;

@@ -19,7 +19,7 @@ use super::lease::{Failure, Lease, LeaseClient, LeaseName, Record, micros};
 use super::observed::{Action, Observed};
 use super::{Fence, Leadership, Timing};
 use crate::api::Api;
-use crate::config::LeaderElectionConfig;
+use supercargo_config::LeaderElectionConfig;
 
 /// How long the event that we stopped leading may keep a process that ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -40,7 +40,7 @@ pub(crate) use candidacy::Candidacy;
 pub(crate) use elector::{Elector, Loss};
 pub(crate) use identity::hostname;
 
-use crate::config::LeaderElectionConfig;
+use supercargo_config::LeaderElectionConfig;
 use crate::fence::Fence;
 
 /// How long after its end a lease that we hold may stay unrenewed before we call ourselves unhealthy; kube-scheduler's watchdog.

@@ -191,7 +191,7 @@ fn whole_objects_are_kept_for_those_who_are_sent_them() {
     assert_eq!(needs(by_name()), (true, false));
     assert_eq!(needs(ExtenderConfig { node_cache_capable: false, ..by_name() }), (true, true));
     assert_eq!(needs(ExtenderConfig { node_cache_capable: false, ..binds() }), (false, false));
-    let managed = crate::config::ManagedResource { name: "a.b/c".into(), ignored_by_scheduler: false };
+    let managed = supercargo_config::ManagedResource { name: "a.b/c".into(), ignored_by_scheduler: false };
     assert_eq!(needs(ExtenderConfig { managed_resources: vec![managed], ..binds() }), (true, false));
     assert!(!HttpExtenders::default().need_whole_pods() && !HttpExtenders::default().need_whole_nodes());
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
 use crate::election::Leadership;
-use crate::flags::Flags;
+use supercargo_config::flags::Flags;
 use crate::footprint::Surveyor;
 use crate::logs::LogLevel;
 use crate::metrics::Metrics;

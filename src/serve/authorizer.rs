@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::answers::{Answers, Key};
 use super::review::{ReviewError, Reviewer};
 use super::user::User;
-use crate::flags::AuthorizationOptions;
+use supercargo_config::flags::AuthorizationOptions;
 
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Those whom an API server denies nothing; it need not be asked.

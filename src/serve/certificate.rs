@@ -16,7 +16,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::ServeError;
 use super::tls::provider;
-use crate::flags::ServingOptions;
+use supercargo_config::flags::ServingOptions;
 
 /// What the files in `--cert-dir` are called: as upstream's, so that those of kube-scheduler can be taken over.
 const PAIR_NAME: &str = "kube-scheduler";

@@ -62,7 +62,7 @@ use self::sni::Certificates;
 pub use self::trust::LookupError;
 use self::trust::Trust;
 use crate::api::{Api, ConnectError, connect};
-use crate::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
+use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use crate::rate_limit::RateLimiter;
 use crate::transport::Transport;
 

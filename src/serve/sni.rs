@@ -8,7 +8,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::ServeError;
 use super::certificate::Serving;
-use crate::flags::ServingOptions;
+use supercargo_config::flags::ServingOptions;
 
 /// All certificates that are served.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::flags::NamedPair;
+    use supercargo_config::flags::NamedPair;
 
     /// A certificate that is made out to `localhost` and this name, for these.
     fn pair(folder: &Path, made_out_to: &str, names: &[&str]) -> NamedPair {

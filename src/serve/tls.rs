@@ -8,12 +8,12 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature,
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{
-    CipherSuite, DEFAULT_VERSIONS, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    DEFAULT_VERSIONS, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
     SignatureScheme, SupportedProtocolVersion, version,
 };
 
 use super::sni::Certificates;
-use crate::flags::{ServingOptions, TlsVersion};
+use supercargo_config::flags::{ServingOptions, TlsVersion};
 
 /// Everything cryptographic, as it comes.
 pub(super) fn provider() -> Arc<CryptoProvider> {
@@ -46,11 +46,11 @@ fn versions(oldest: TlsVersion) -> &'static [&'static SupportedProtocolVersion] 
     }
 }
 
-/// These cipher suites, or all when none is named. Those of TLS 1.3 are always there, as in Go.
-fn offering(named: &[CipherSuite]) -> Arc<CryptoProvider> {
+/// These cipher suites, by their IANA numbers, or all when none is named. Those of TLS 1.3 are always there, as in Go.
+fn offering(named: &[u16]) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !named.is_empty() {
-        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || named.contains(&suite.suite()));
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || named.contains(&suite.suite().into()));
     }
     Arc::new(provider)
 }
@@ -169,7 +169,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cipher_suite_that_is_not_listed_is_refused() {
-        let listed = || ServingOptions { tls_cipher_suites: vec![AES_256], ..ServingOptions::default() };
+        let listed = || ServingOptions { tls_cipher_suites: vec![AES_256.into()], ..ServingOptions::default() };
         let served = agreed(listed(), &version::TLS12, &[AES_128, AES_256]).await.unwrap();
         assert_eq!(served.1, Some(AES_256));
         assert!(agreed(listed(), &version::TLS12, &[AES_128]).await.is_err());

@@ -18,7 +18,7 @@ use super::ServeError;
 use super::review::{ReviewError, Reviewer};
 use super::tls::provider;
 use super::user::{Subject, User};
-use crate::flags::{AuthenticationOptions, RequestHeaderOptions};
+use supercargo_config::flags::{AuthenticationOptions, RequestHeaderOptions};
 
 /// Where an API server says whose certificates it believes itself.
 pub(super) const CONFIG_MAP: &str =

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::config::Catalog;
+use supercargo_config::Catalog;
 use crate::metrics::Metrics;
 use crate::options::scheduler_options;
 use crate::traces::{Traced, traced};
@@ -88,7 +88,7 @@ async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address
     let (url, mut heard) = listen().await;
     let endpoint = Some(format!("{url}/tenant/").parse().unwrap());
     let options = TraceOptions { tracing_endpoint: endpoint, ..TraceOptions::default() };
-    let config = crate::config::Config::default_with(&Catalog::in_tree()).unwrap();
+    let config = supercargo_config::Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
     let observer = metrics.observer(Box::new(Unobserved));
     let Traced { observer, sending } = traced(collector(&options).unwrap(), &metrics, observer);
@@ -121,7 +121,7 @@ async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address
 
 #[test]
 fn without_an_endpoint_nothing_is_traced() {
-    let config = crate::config::Config::default_with(&Catalog::in_tree()).unwrap();
+    let config = supercargo_config::Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
     let collector = collector(&TraceOptions::default()).unwrap();
     assert!(traced(collector, &metrics, Box::new(Unobserved)).sending.is_none());

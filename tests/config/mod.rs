@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 
 use crate::support::output;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::run::schedule;
 use supercargo_apiserver::faults::{Fault, Matcher, Rule, RuleId};
 use supercargo_apiserver::status::Status;

@@ -8,7 +8,7 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use supercargo::clock::SystemClock;
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::metrics::Metrics;
 use supercargo::run::{Clients, schedule_measured};
 use supercargo_controlplane::{ControlPlane, Handle, SchedulerOptions};

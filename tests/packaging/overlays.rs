@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use supercargo::access::{ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{
     ControlPlane, Method, Options, Program, assets_or_skip, prometheus_operator_crds,
 };

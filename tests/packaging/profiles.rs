@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo_framework::Now;
 use supercargo_framework::testing::{node, pod};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use supercargo::config::Config;
+use supercargo_config::Config;
 
 use super::compare::{Difference, Meant};
 use super::memory::{self, Memory};

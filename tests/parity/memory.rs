@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::run::{Clients, schedule_by};
 use supercargo_apiserver::ApiServer;
 use supercargo_controlplane::{Method, Response};

@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use supercargo::cli::Cli;
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 
 use super::manifests::{self, text};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use supercargo::access::{self, ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 
 use super::manifests::{self, text};
 

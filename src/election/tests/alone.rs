@@ -13,7 +13,7 @@ use super::world::{
     Candidate, EVENTS, Fate, HOLD, LEASE, LEASE_DURATION, RETRY_PERIOD, Trip, ask, notes, spec,
 };
 use crate::api::{Api, Call, JSON};
-use crate::config::LeaderElectionConfig;
+use supercargo_config::LeaderElectionConfig;
 
 /// A candidate that leads.
 async fn leader(server: &ApiServer) -> Candidate {

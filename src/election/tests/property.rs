@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::super::Fence;
 use super::world::{Candidate, Fate, Trip};
-use crate::config::LeaderElectionConfig;
+use supercargo_config::LeaderElectionConfig;
 
 const CANDIDATES: usize = 3;
 /// How often it is looked who leads.

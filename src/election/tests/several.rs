@@ -7,7 +7,7 @@ use supercargo_apiserver::ApiServer;
 use tokio::time::{Instant, sleep};
 
 use super::world::{Candidate, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, Way, notes, spec};
-use crate::config::LeaderElectionConfig;
+use supercargo_config::LeaderElectionConfig;
 
 /// More than any request takes here.
 const A_MOMENT: Duration = Duration::from_millis(50);

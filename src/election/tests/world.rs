@@ -25,7 +25,7 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Elector, Fence, Leadership, Loss};
 use crate::api::Api;
-use crate::config::LeaderElectionConfig;
+use supercargo_config::LeaderElectionConfig;
 
 pub(super) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
 pub(super) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/kube-system/events";

@@ -28,7 +28,7 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::api::Api;
 use crate::binder::Binder;
-use crate::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;

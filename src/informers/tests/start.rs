@@ -17,7 +17,7 @@ use tower::util::ServiceExt as _;
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use super::bed::{Link, PODS};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 

@@ -13,7 +13,7 @@ use rcgen::{
     KeyPair,
 };
 use serde_json::{Value, json};
-use supercargo::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
+use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use supercargo::serve::{Checks, Endpoints, Server, Setup, TextPage};
 use supercargo_controlplane::{ControlPlane, Method, Options, User, assets_or_skip};
 use tempfile::TempDir;

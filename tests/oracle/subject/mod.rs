@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use supercargo::config::{Catalog, Config};
+use supercargo_config::{Catalog, Config};
 use supercargo::options::scheduler_options;
 use supercargo_framework::{Context, Now, Timestamp, Uid};
 use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value};
-use supercargo::config::{Config, PluginSet};
+use supercargo_config::{Config, PluginSet};
 use supercargo_framework::Features;
 
 use super::twist::{self, Altered, Twist};

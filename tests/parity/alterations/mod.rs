@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use supercargo::config::Config;
+use supercargo_config::Config;
 use supercargo_framework::{ActionType, EventResource};
 
 use super::compare::{Difference, Meant};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use supercargo::config::{Config, ExtenderConfig, ExtenderTls, PluginSet};
+use supercargo_config::{Config, ExtenderConfig, ExtenderTls, PluginSet};
 use supercargo_framework::plugin::{ExtensionPoints, Permit, PermitPlugin};
 use supercargo_framework::{Context, CycleState, Plugin, PodInfo, Status};
 

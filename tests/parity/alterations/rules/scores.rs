@@ -6,7 +6,7 @@ use supercargo_framework::{Context, NodeInfo, PodInfo};
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{normalized, pod, score, scored};
 use super::{alter, plugin, with_spec};
-use supercargo::config::PluginSet;
+use supercargo_config::PluginSet;
 
 pub(super) fn all() -> Vec<Alteration> {
     [taints(), affinity(), resources(), images()].into_iter().flatten().collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::{Flags, LogOptions, WithoutEffect};
-use crate::config::{Config, duration};
+use crate::{Config, duration};
 
 /// The text of every flag, by the name that the parser has for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use clap::{Args as _, Command, FromArgMatches as _};
 use supercargo_framework::Feature;
 
 use super::{Flags, ServingOptions, TlsVersion};
-use crate::config::{Catalog, Config, MediaType};
+use crate::{Catalog, Config, MediaType};
 
 /// The flags of a command line, or what is said of it.
 fn parsed(line: &[&str]) -> Result<Flags, String> {

@@ -14,7 +14,7 @@ const DEEPEST: usize = 64;
 const MOST_NODES: usize = 10_000;
 
 /// The one document of a text.
-pub(in crate::config) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let options = granit_parser::options! {
         emit_comments: false,
         block_nesting_limit: DEEPEST,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use supercargo_framework::features::{Feature, Features, Stage, Version};
 use thiserror::Error;
 
-use crate::config::suggest;
+use crate::suggest;
 
 /// The component whose gates these are, as upstream lets it stand before a gate or a version.
 const COMPONENT: &str = "kube";

@@ -34,10 +34,10 @@ pub use misc::MiscOptions;
 pub use serving::{NamedPair, ServingOptions, TlsVersion};
 pub use traces::TraceOptions;
 pub use value::FlagError;
-pub(crate) use value::length;
+pub use value::length;
 pub use without_effect::WithoutEffect;
 
-use crate::config::{Catalog, Config};
+use crate::{Catalog, Config};
 use flagz::Texts;
 
 /// The flags of `supercargo run`.

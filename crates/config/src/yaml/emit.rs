@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{Content, scalar};
-use crate::config::duration;
+use crate::duration;
 
 /// The text of a tree, with a line break at its end. Fields are in the order of the tree.
-pub(in crate::config) fn write(value: &Value) -> String {
+pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
     out

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::value::{FlagError, boolean, length};
-use crate::config::{Config, MediaType};
+use crate::{Config, MediaType};
 
 /// Flags for what the configuration says better. But for the first and the last they count only without --config.
 #[derive(Args, Clone, Debug, PartialEq)]

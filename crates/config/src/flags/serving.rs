@@ -4,29 +4,25 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use tokio_rustls::rustls::CipherSuite;
 
 use super::value::{FlagError, boolean};
 
 /// kube-scheduler's port.
 const PORT: u16 = 10259;
 
-/// What can be chosen for TLS 1.2, by upstream's names; twice where upstream has two.
-const CIPHER_SUITES: &[(&str, CipherSuite)] = &[
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
-    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
-    (
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
-    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
-    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
-    ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
-    ("TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
-    ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
+/// The cipher suites that are served: upstream's names (some suites have two) and IANA numbers.
+const CIPHER_SUITES: &[(&str, u16)] = &[
+    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
+    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
+    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
+    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", 0xcca9),
+    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f),
+    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030),
+    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8),
+    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", 0xcca8),
+    ("TLS_AES_128_GCM_SHA256", 0x1301),
+    ("TLS_AES_256_GCM_SHA384", 0x1302),
+    ("TLS_CHACHA20_POLY1305_SHA256", 0x1303),
 ];
 
 /// How health, metrics and the rest are served over HTTPS.
@@ -55,7 +51,7 @@ pub struct ServingOptions {
     /// The cipher suites that are offered, in no order, by the names that Go has for them. Without it: all that are
     /// safe. Those of TLS 1.3 are always offered.
     #[arg(long, value_name = "SUITES", value_delimiter = ',', value_parser = cipher_suite)]
-    pub tls_cipher_suites: Vec<CipherSuite>,
+    pub tls_cipher_suites: Vec<u16>,
     /// A certificate and its key for clients that ask for certain names, as in `a.crt,a.key:example.com,*.example.com`; without
     /// names, for those in the certificate. May be given several times.
     #[arg(long, value_name = "FILES", value_parser = NamedPair::parse)]
@@ -134,7 +130,7 @@ impl std::fmt::Display for TlsVersion {
     }
 }
 
-fn cipher_suite(name: &str) -> Result<CipherSuite, FlagError> {
+fn cipher_suite(name: &str) -> Result<u16, FlagError> {
     let found = CIPHER_SUITES.iter().find(|(known, _)| *known == name).map(|(_, suite)| *suite);
     found.ok_or_else(|| {
         FlagError::CipherSuite(CIPHER_SUITES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "))

@@ -4,7 +4,7 @@ use clap::Args;
 use supercargo_framework::features::{Features, Version};
 
 use super::value::FlagError;
-use crate::config::Catalog;
+use crate::Catalog;
 use crate::feature_gates::{FeatureGates, emulated_version};
 
 /// Which features are on.

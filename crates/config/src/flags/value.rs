@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::config::duration;
+use crate::duration;
 use crate::feature_gates::GateError;
 
 /// Why the value of a flag is refused.
@@ -51,6 +51,6 @@ pub(super) fn boolean(text: &str) -> Result<bool, FlagError> {
 }
 
 /// A duration as Go reads it.
-pub(crate) fn length(text: &str) -> Result<Duration, FlagError> {
+pub fn length(text: &str) -> Result<Duration, FlagError> {
     duration::parse(text).ok_or(FlagError::Duration)
 }

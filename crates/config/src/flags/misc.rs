@@ -42,7 +42,7 @@ impl Default for MiscOptions {
 
 impl MiscOptions {
     /// The file whose changes are taken over, and how often it is looked at.
-    pub(crate) fn followed(&self) -> Option<(&Path, Duration)> {
+    pub fn followed(&self) -> Option<(&Path, Duration)> {
         let period = self.config_reload_period;
         self.config.as_deref().filter(|_| !period.is_zero()).map(|path| (path, period))
     }

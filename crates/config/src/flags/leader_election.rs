@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::value::{FlagError, boolean, length};
-use crate::config::LeaderElectionConfig;
+use crate::LeaderElectionConfig;
 
 /// What the command line says of leader election; where it says nothing, the configuration counts.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
