@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, Call, JSON, Submission};
+use supercargo_client::api::{Api, Call, JSON, Submission};
 use crate::backlog::Backlog;
 use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
@@ -289,7 +289,7 @@ mod tests {
     use supercargo_framework::{Context, CycleState};
 
     use super::*;
-    use crate::testing::answering;
+    use supercargo_client::testing::answering;
 
     /// Panics when it is called, or later.
     #[derive(Clone, Copy, Debug)]

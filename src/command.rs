@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use supercargo_framework::registry::Factory;
 
-use crate::api::full_text;
+use supercargo_client::api::full_text;
 use crate::cli::{Cli, execute};
 use supercargo_config::Catalog;
 

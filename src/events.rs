@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::api::{Api, Call, CallError, Submission};
+use supercargo_client::api::{Api, Call, CallError, Submission};
 use crate::gauge::EventGauges;
 use object::{Count, Object, Whole};
 
@@ -395,7 +395,7 @@ fn is_final(error: &CallError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Requests, answering};
+    use supercargo_client::testing::{Requests, answering};
     use supercargo_framework::pod::PodKey;
 
     fn event(uid: &str, version: &str, note: &str) -> PodEvent {

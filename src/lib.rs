@@ -10,7 +10,6 @@
 //! ```
 
 pub mod access;
-pub mod api;
 mod backlog;
 mod binder;
 pub mod cli;
@@ -19,10 +18,8 @@ mod collectors;
 mod command;
 mod debugger;
 pub mod demo;
-pub mod election;
 mod events;
 mod extender;
-mod fence;
 mod footprint;
 mod gauge;
 mod informers;
@@ -33,17 +30,12 @@ pub mod options;
 mod owner;
 mod preemptor;
 mod pulse;
-pub mod rate_limit;
 mod reload;
 pub mod run;
 pub mod serve;
 mod shell;
 mod status_writer;
-#[cfg(test)]
-mod testing;
 mod trace_collector;
 mod traces;
-mod transport;
-mod window;
 
 pub use command::SchedulerCommand;

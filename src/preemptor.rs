@@ -11,7 +11,7 @@ use supercargo_scheduler::{Eviction, Input, VictimEviction};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::api::{Api, Call, CallError, JSON};
+use supercargo_client::api::{Api, Call, CallError, JSON};
 use crate::binder::pod_path;
 use crate::owner::Mailbox;
 use crate::status_writer::{PAUSES, condition_json, is_passing};
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::owner::Message;
-    use crate::testing::{Requests, answering};
+    use supercargo_client::testing::{Requests, answering};
 
     fn victim(name: &str, since: Option<i64>) -> VictimEviction {
         VictimEviction {

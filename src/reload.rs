@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
-use crate::api::full_text;
+use supercargo_client::api::full_text;
 use supercargo_config::Config;
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, ReconfigureError};

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, Call, CallError};
+use supercargo_client::api::{Api, Call, CallError};
 use crate::binder::pod_path;
 use crate::gauge::Gauge;
 
@@ -280,7 +280,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::testing::{Requests, answering};
+    use supercargo_client::testing::{Requests, answering};
 
     fn patch(uid: &str, message: &str, nomination: Nomination) -> StatusPatch {
         StatusPatch {

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
 use kube::Config;
 
-use crate::api::{full_text, without_needless_trust};
-use crate::election::hostname;
+use supercargo_client::api::{full_text, without_needless_trust};
+use supercargo_client::election::hostname;
 use supercargo_config::flags::TraceOptions;
 use crate::traces::Collector;
-use crate::transport::Transport;
+use supercargo_client::transport::Transport;
 
 /// The collector that the flags name, if they name one. The system decides which certificates to trust.
 pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {

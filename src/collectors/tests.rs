@@ -14,7 +14,7 @@ use crate::informers::{Informers, kinds};
 use crate::metrics::{Metrics, Requests};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
-use crate::testing::answering_client;
+use supercargo_client::testing::answering_client;
 
 /// A scheduler whose bindings succeed.
 struct Bench {

@@ -10,7 +10,7 @@ use supercargo_config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::Message;
-use crate::testing::answering_client;
+use supercargo_client::testing::answering_client;
 
 /// A scheduler with a pod on its way, one that fits nowhere, and one that a gate holds.
 fn scheduler() -> Scheduler {

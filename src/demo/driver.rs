@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use super::plan::{Action, Object, Step};
 use super::watch::Shared;
-use crate::api::{Api, Call, CallError};
+use supercargo_client::api::{Api, Call, CallError};
 
 /// So many requests at most are under way while nodes are created.
 const AT_ONCE: usize = 16;

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use options::DemoOptions;
 
-use crate::api::Api;
+use supercargo_client::api::Api;
 use supercargo_config::DEFAULT_SCHEDULER_NAME;
 use supercargo_config::{Catalog, Config};
 use crate::logs::LogSink;

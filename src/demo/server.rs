@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use supercargo_apiserver::{ApiServer, Endpoint, Listen, sim};
 use tempfile::TempDir;
 
-use crate::api::connect;
+use supercargo_client::api::connect;
 
 /// An API server on loopback. It ends with this value, and so do the folder and the kubeconfig in it.
 pub(crate) struct Server {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
-use crate::election::Leadership;
+use supercargo_client::election::Leadership;
 use supercargo_config::flags::Flags;
 use crate::footprint::Surveyor;
 use crate::logs::LogLevel;

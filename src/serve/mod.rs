@@ -61,10 +61,10 @@ pub use self::routes::{Endpoints, JsonPage, TextPage};
 use self::sni::Certificates;
 pub use self::trust::LookupError;
 use self::trust::Trust;
-use crate::api::{Api, ConnectError, connect};
+use supercargo_client::api::{Api, ConnectError, connect};
 use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
-use crate::rate_limit::RateLimiter;
-use crate::transport::Transport;
+use supercargo_client::rate_limit::RateLimiter;
+use supercargo_client::transport::Transport;
 
 /// So many connections at most.
 const MOST_CONNECTIONS: usize = 1000;

@@ -9,7 +9,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::api::{Api, Call, CallError, JSON};
+use supercargo_client::api::{Api, Call, CallError, JSON};
 
 /// How long a client waits for a review at most, as upstream has it.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use rcgen::{
 use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::api::Api;
+use supercargo_client::api::Api;
 
 /// A status and a body.
 type Answer = (u16, Value);

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty};
 use kube::Client;
 use kube::runtime::watcher;
 use serde_json::Value;
-use supercargo::api::connect;
+use supercargo_client::api::connect;
 use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_apiserver::status::Status;
 use supercargo_apiserver::{ApiServer, Settings};

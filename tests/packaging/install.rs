@@ -137,7 +137,7 @@ async fn a_server_takes_the_file_from_top_to_bottom_and_a_second_time_changes_no
     }
     let start = || ControlPlane::start(Options::default()).unwrap();
     let plane = tokio::task::spawn_blocking(start).await.unwrap();
-    let config = supercargo::api::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
+    let config = supercargo_client::api::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
     let client = Client::try_from(config).unwrap();
     let objects = manifests::documents(&file());
     let mut first = Vec::new();

@@ -33,7 +33,7 @@ async fn check(client: &Client, object: &Value) -> Answer {
 }
 
 async fn admin(plane: &ControlPlane) -> Client {
-    let config = supercargo::api::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
+    let config = supercargo_client::api::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
     Client::try_from(config).unwrap()
 }
 

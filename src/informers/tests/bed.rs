@@ -26,7 +26,7 @@ use tower::BoxError;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
-use crate::api::Api;
+use supercargo_client::api::Api;
 use crate::binder::Binder;
 use supercargo_config::{Catalog, Config};
 use crate::events::Writer;

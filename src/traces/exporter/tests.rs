@@ -7,9 +7,9 @@ use supercargo_scheduler::{AttemptResult, Moment, Point, Took};
 use tokio::time::Instant;
 
 use super::*;
-use crate::testing::{Requests, answering_client};
+use supercargo_client::testing::{Requests, answering_client};
 use crate::traces::parts::{Part, Parts};
-use crate::transport::Transport;
+use supercargo_client::transport::Transport;
 
 /// An attempt that makes so many spans.
 fn attempt(spans: usize) -> Attempt {

@@ -183,7 +183,7 @@ impl Served {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let serve = runtime.block_on(async {
                 let connection = match &kubeconfig {
-                    Some(path) => supercargo::api::connect(Some(path)).await.unwrap(),
+                    Some(path) => supercargo_client::api::connect(Some(path)).await.unwrap(),
                     None => kube::Config::new("https://127.0.0.1:1/".parse().unwrap()),
                 };
                 let setup = Setup {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Asked before each request that leaves: what does not hold the lease any more, as far as its clock can tell, begins nothing.
 /// This is what stops a process that slept through its lease, before anything in it has noticed. Closed at first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fence {
+pub struct Fence {
     state: Arc<Mutex<State>>,
     is_for_events: bool,
 }
@@ -22,7 +22,7 @@ struct State {
 impl Fence {
     /// The same for events: those about what this scheduler did while it led may still be written when it has given the lease up,
     /// because they meet nothing that the next leader does.
-    pub(crate) fn for_events(&self) -> Self {
+    pub fn for_events(&self) -> Self {
         Self { is_for_events: true, ..self.clone() }
     }
 

@@ -31,7 +31,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The content type of JSON bodies.
-pub(crate) const JSON: &str = "application/json";
+pub const JSON: &str = "application/json";
 /// The answer is the whole object.
 const WHOLE: &str = JSON;
 /// The answer may be the object's metadata only: nobody reads it, and a patched pod would come back whole.
@@ -93,7 +93,7 @@ pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Resu
 
 /// Where no certificate is checked the system is not asked whom it trusts: in an image it may trust nobody, and that would be an
 /// error.
-pub(crate) fn without_needless_trust(mut config: Config) -> Config {
+pub fn without_needless_trust(mut config: Config) -> Config {
     let checks = config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs;
     if !checks && config.root_cert.is_none() {
         config.root_cert = Some(Vec::new());
@@ -114,7 +114,7 @@ fn kubeconfig_error(path: &Path, source: KubeconfigError) -> ConnectError {
 }
 
 /// A client for this server.
-pub(crate) fn client(config: Config) -> Result<Client, ConnectError> {
+pub fn client(config: Config) -> Result<Client, ConnectError> {
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
@@ -145,10 +145,10 @@ pub struct Call<'a> {
 
 /// A request with an object that can go as protobuf.
 #[derive(Clone)]
-pub(crate) struct Submission<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: &'a str,
-    pub(crate) object: &'a dyn Payload,
+pub struct Submission<'a> {
+    pub method: Method,
+    pub path: &'a str,
+    pub object: &'a dyn Payload,
 }
 
 /// A request as it goes out, as often as it has to.
@@ -199,18 +199,18 @@ impl Api {
     }
 
     /// Sends requests by this transport, objects as protobuf if that is wanted.
-    pub(crate) fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
+    pub fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
         let protobuf = Arc::new(AtomicBool::new(protobuf));
         Self { transport, limit, window: Window::default(), protobuf, fence: None }
     }
 
     /// The same, but nothing leaves while the fence is closed.
-    pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
+    pub fn behind(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
     }
 
     /// An error unless requests may leave now.
-    pub(crate) fn may_send(&self) -> Result<(), CallError> {
+    pub fn may_send(&self) -> Result<(), CallError> {
         match &self.fence {
             Some(fence) if !fence.is_open() => {
                 Err(refused("not sent: this scheduler does not lead".to_owned()))
@@ -220,7 +220,7 @@ impl Api {
     }
 
     /// How things stand with its requests.
-    pub(crate) fn requesting(&self) -> Figures {
+    pub fn requesting(&self) -> Figures {
         self.window.figures()
     }
 
@@ -236,7 +236,7 @@ impl Api {
     }
 
     /// Sends an object of which no more is wanted to be known than that it was taken.
-    pub(crate) async fn submit(
+    pub async fn submit(
         &self,
         Submission { method, path, object }: Submission<'_>,
     ) -> Result<(), CallError> {

@@ -44,7 +44,7 @@ pub trait RequestObserver: Send + Sync {
 
 /// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
 #[derive(Clone)]
-pub(crate) struct Transport {
+pub struct Transport {
     way: Way,
     observer: Option<Arc<dyn RequestObserver>>,
 }
@@ -57,7 +57,7 @@ enum Way {
 
 impl Transport {
     /// Reaches this server, over HTTP/2 if it offers that.
-    pub(crate) fn connect(config: &Config) -> Result<Self, kube::Error> {
+    pub fn connect(config: &Config) -> Result<Self, kube::Error> {
         // Through a proxy kube's own client knows the way.
         if config.proxy_url.is_some() {
             return Ok(Self::from(Client::try_from(config.clone())?));
@@ -73,7 +73,7 @@ impl Transport {
     }
 
     /// The same transport, with its requests observed.
-    pub(crate) fn observed(self, observer: Arc<dyn RequestObserver>) -> Self {
+    pub fn observed(self, observer: Arc<dyn RequestObserver>) -> Self {
         Self { observer: Some(observer), ..self }
     }
 
@@ -85,7 +85,7 @@ impl Transport {
     }
 
     /// The whole answer.
-    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
         let Some(observer) = &self.observer else {
             return self.send_unobserved(request).await;
         };
@@ -238,7 +238,7 @@ pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
 }
 
 /// Whether nobody listens where the server should be.
-pub(crate) fn is_connection_refused(error: &(dyn StdError + 'static)) -> bool {
+pub fn is_connection_refused(error: &(dyn StdError + 'static)) -> bool {
     find(error, |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Elector, Leadership, Loss};
 
 /// An elector in a task of its own. Dropping this ends it where it is: the lease ends by itself then.
-pub(crate) struct Candidacy {
+pub struct Candidacy {
     leadership: watch::Receiver<Leadership>,
     begin: CancellationToken,
     resign: CancellationToken,
@@ -18,7 +18,7 @@ pub(crate) struct Candidacy {
 
 impl Candidacy {
     /// Has the elector wait until it is to [lead](Self::lead).
-    pub(crate) fn new(elector: Elector) -> Self {
+    pub fn new(elector: Elector) -> Self {
         let leadership = elector.leadership();
         let (begin, resign) = (CancellationToken::new(), CancellationToken::new());
         let (begun, resigned) = (begin.clone(), resign.clone());
@@ -30,12 +30,12 @@ impl Candidacy {
     }
 
     /// Who leads.
-    pub(crate) fn leadership(&self) -> watch::Receiver<Leadership> {
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
     /// Lets it run for leader, from when this is first polled, and resolves when it leads.
-    pub(crate) fn lead(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn lead(&self) -> impl Future<Output = ()> + Send + use<> {
         let (begin, mut leadership) = (self.begin.clone(), self.leadership());
         async move {
             begin.cancel();
@@ -47,7 +47,7 @@ impl Candidacy {
     }
 
     /// Resolves when it has led and lost.
-    pub(crate) async fn lost(&mut self) -> Loss {
+    pub async fn lost(&mut self) -> Loss {
         match (&mut self.task).await {
             Ok(Some(loss)) => loss,
             // It does not end otherwise before it is told to.
@@ -61,7 +61,7 @@ impl Candidacy {
     }
 
     /// Makes it give up the lease, and waits for that.
-    pub(crate) async fn release(mut self) {
+    pub async fn release(mut self) {
         self.resign.cancel();
         if !self.task.is_finished() {
             // Its failures are in the log.

@@ -26,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a leader leads no more, though nobody asked it to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// The lease names somebody else.
     #[error("{holder} holds lease {lease} now")]
     Taken {
@@ -49,21 +49,21 @@ pub(crate) enum Lost {
 
 /// The end of a leader's time that it did not ask for.
 #[derive(Debug)]
-pub(crate) struct Loss {
-    pub(crate) why: Lost,
+pub struct Loss {
+    pub why: Lost,
     told: JoinHandle<()>,
 }
 
 impl Loss {
     /// Waits, not for long, until the cluster has been told.
-    pub(crate) async fn told(self) {
+    pub async fn told(self) {
         // There is nobody left to tell that it was not.
         let _ = timeout(LAST_WORDS, self.told).await;
     }
 }
 
 /// A candidate.
-pub(crate) struct Elector {
+pub struct Elector {
     client: LeaseClient,
     timing: Timing,
     identity: Arc<str>,
@@ -88,7 +88,7 @@ enum Attempt {
 impl Elector {
     /// A candidate for the lease of this configuration, of whose events `component` is the author. It writes by `api`, and hears of
     /// changes by `watch`; that others of this process may write it says by `fence`.
-    pub(crate) fn new(
+    pub fn new(
         config: &LeaderElectionConfig,
         api: Api,
         watch: Option<Client>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::JITTER;
 
 /// The name of this machine; in a pod, the pod's.
-pub(crate) fn hostname() -> String {
+pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .or_else(|_| std::fs::read_to_string("/etc/hostname"));
     name.map(|name| name.trim().to_owned())

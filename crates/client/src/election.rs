@@ -36,9 +36,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::Instant;
 
-pub(crate) use candidacy::Candidacy;
-pub(crate) use elector::{Elector, Loss};
-pub(crate) use identity::hostname;
+pub use candidacy::Candidacy;
+pub use elector::{Elector, Loss, Lost};
+pub use identity::hostname;
 
 use supercargo_config::LeaderElectionConfig;
 use crate::fence::Fence;

@@ -48,13 +48,13 @@ pub(crate) enum Load {
 
 /// How things stand with a client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// How many may be under way.
-    pub(crate) limit: usize,
+    pub limit: usize,
     /// How many are.
-    pub(crate) under_way: usize,
+    pub under_way: usize,
     /// How many wait for a place.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
 }
 
 impl Default for Window {
