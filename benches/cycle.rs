@@ -1,10 +1,10 @@
 //! One scheduling cycle, binding and confirmation included, on 500 and 5,000 nodes; `measured` is `fits` with metrics counted.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use supercargo_config::{Catalog, Config};
-use supercargo::metrics::Metrics;
 use supercargo_benches::{Bench, default_pod, too_big_pod};
+use supercargo_config::{Catalog, Config};
 use supercargo_scheduler::Unobserved;
+use supercargo_telemetry::metrics::Metrics;
 
 fn cycles(c: &mut Criterion) {
     let mut group = c.benchmark_group("cycle");

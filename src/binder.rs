@@ -21,10 +21,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use supercargo_client::api::{Api, Call, JSON, Submission};
 use crate::backlog::Backlog;
 use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
+use supercargo_client::api::{Api, Call, JSON, Submission};
 use supercargo_codec::payload::Binding;
 
 /// So many bindings at most talk to the API server or an extender at once. How many the API server takes it says itself.

@@ -12,13 +12,13 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Figures, Rule, Scheduler};
 use tokio::time::{Instant, timeout};
 
-use supercargo_client::api::Api;
 use crate::backlog::Backlog;
 use crate::informers::Observed;
-use crate::metrics::{Collector, Requests, Text, spec};
 use crate::owner::Mailbox;
+use supercargo_client::api::Api;
 use supercargo_client::transport::RequestObserver;
 use supercargo_client::window::Figures as Requesting;
+use supercargo_telemetry::metrics::{Collector, Requests, Text, spec};
 
 /// The scheduler's answer is not waited for any longer: a scrape ends after ten seconds by default, and the rest is wanted most when
 /// the scheduler hangs.

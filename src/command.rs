@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use supercargo_framework::registry::Factory;
 
-use supercargo_client::api::full_text;
 use crate::cli::{Cli, execute};
+use supercargo_client::api::full_text;
 use supercargo_config::Catalog;
 
 /// The `supercargo` program with plugins of one's own in it; the same as upstream's `app.NewSchedulerCommand`.

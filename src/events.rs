@@ -24,9 +24,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use supercargo_client::api::{Api, Call, CallError, Submission};
 use crate::gauge::EventGauges;
 use object::{Count, Object, Whole};
+use supercargo_client::api::{Api, Call, CallError, Submission};
 
 /// A series that has been quiet for this long is over.
 const QUIET: Duration = Duration::from_mins(6);

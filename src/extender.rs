@@ -18,10 +18,10 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use tokio::runtime::Handle;
 
-use supercargo_client::api::{self, full_text, without_needless_trust};
-use supercargo_config::{ExtenderConfig, ExtenderTls};
 use crate::pulse::Pulse;
+use supercargo_client::api::{self, full_text, without_needless_trust};
 use supercargo_client::transport::is_connection_refused;
+use supercargo_config::{ExtenderConfig, ExtenderTls};
 
 /// The extenders of a configuration. Connections are kept, and shared by clones.
 #[derive(Clone, Default)]

@@ -359,8 +359,8 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use supercargo_config::{Catalog, Config};
     use crate::options::scheduler_options;
+    use supercargo_config::{Catalog, Config};
 
     /// Tells of bindings, and has room for more or not.
     struct Hands {

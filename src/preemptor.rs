@@ -11,10 +11,10 @@ use supercargo_scheduler::{Eviction, Input, VictimEviction};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use supercargo_client::api::{Api, Call, CallError, JSON};
 use crate::binder::pod_path;
 use crate::owner::Mailbox;
 use crate::status_writer::{PAUSES, condition_json, is_passing};
+use supercargo_client::api::{Api, Call, CallError, JSON};
 
 /// So many victims at most are seen to at once.
 const VICTIMS_IN_FLIGHT: usize = 16;

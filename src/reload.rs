@@ -16,10 +16,10 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
-use supercargo_client::api::full_text;
-use supercargo_config::Config;
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, ReconfigureError};
+use supercargo_client::api::full_text;
+use supercargo_config::Config;
 
 /// The configuration at work, and how it came about.
 #[derive(Clone, Debug)]
@@ -194,9 +194,9 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use supercargo_config::Catalog;
     use crate::owner::{CarryOut, Driver, Message, Owner, StopOnDrop};
     use crate::pulse::Pulse;
+    use supercargo_config::Catalog;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 

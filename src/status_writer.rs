@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use supercargo_client::api::{Api, Call, CallError};
 use crate::binder::pod_path;
 use crate::gauge::Gauge;
+use supercargo_client::api::{Api, Call, CallError};
 
 /// So many patches at most are under way.
 const PATCHES_IN_FLIGHT: usize = 64;

@@ -8,9 +8,9 @@ use kube::Config;
 
 use supercargo_client::api::{full_text, without_needless_trust};
 use supercargo_client::election::hostname;
-use supercargo_config::flags::TraceOptions;
-use crate::traces::Collector;
 use supercargo_client::transport::Transport;
+use supercargo_config::flags::TraceOptions;
+use supercargo_telemetry::traces::Collector;
 
 /// The collector that the flags name, if they name one. The system decides which certificates to trust.
 pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {

@@ -11,8 +11,8 @@ use kube_informers::{
     ContentType, HandlerFuncs, HandlerOptions, InformerOptions, Kind, ListOptions, ListWatchError,
     ListerWatcher, Page, SharedInformer, Typed, WatchStream,
 };
-use supercargo_codec::{NodeKind, PodKind};
 use supercargo_benches::Bench;
+use supercargo_codec::{NodeKind, PodKind};
 use supercargo_scheduler::{Input, Notification};
 use tokio_util::sync::CancellationToken;
 

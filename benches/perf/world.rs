@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use supercargo_config::{Catalog, Config};
 use supercargo::options::scheduler_options;
-use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_benches::check::Placed;
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
+use supercargo_config::{Catalog, Config};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::Nomination;

@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::print;
-use supercargo_config::{Catalog, Config};
 use supercargo_config::flags::FeatureOptions;
+use supercargo_config::{Catalog, Config};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {

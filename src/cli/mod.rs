@@ -15,14 +15,14 @@ use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 
-use supercargo_config::{Catalog, Config};
 use crate::demo::{DemoOptions, demo};
-use supercargo_config::feature_gates;
-use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
-use crate::logs::{self, LogSink};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
+use supercargo_config::feature_gates;
+use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
+use supercargo_config::{Catalog, Config};
+use supercargo_telemetry::logs::{self, LogSink};
 
 /// A Kubernetes scheduler, built on informers.
 #[derive(Debug, Parser)]

@@ -7,14 +7,14 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
-use super::Sources;
+use super::{Sources, spec};
 use crate::backlog::Backlog;
-use supercargo_config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
-use crate::metrics::{Metrics, Requests};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use supercargo_client::testing::answering_client;
+use supercargo_config::{Catalog, Config};
+use supercargo_telemetry::metrics::{Metrics, Requests};
 
 /// A scheduler whose bindings succeed.
 struct Bench {
@@ -216,5 +216,13 @@ async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
             r#"supercargo_cache_mismatches_total{kind="pod"} 1"#,
             r#"kubernetes_feature_enabled{name="SchedulerPopFromBackoffQ",stage="BETA"} 1"#,
         ],
+    );
+}
+
+#[test]
+fn informer_latency_has_the_bounds_of_the_informers() {
+    assert_eq!(
+        spec::INFORMER_LAG.kind,
+        spec::Kind::Histogram(spec::Buckets::Given(&kube_informers::LATENCY_BUCKETS))
     );
 }

@@ -19,8 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
 use crate::informers::Stores;
-use crate::metrics::Metrics;
 use crate::owner::Mailbox;
+use supercargo_telemetry::metrics::Metrics;
 
 /// How often the comparison runs by itself. It costs as much as going once through all pods.
 const COMPARE_PERIOD: Duration = Duration::from_mins(5);

@@ -6,11 +6,11 @@ use supercargo_scheduler::{Input, NoCalls, Notification};
 use tokio::time::timeout;
 
 use super::*;
-use supercargo_config::{Catalog, Config};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::Message;
 use supercargo_client::testing::answering_client;
+use supercargo_config::{Catalog, Config};
 
 /// A scheduler with a pod on its way, one that fits nowhere, and one that a gate holds.
 fn scheduler() -> Scheduler {

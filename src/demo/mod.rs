@@ -36,10 +36,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use options::DemoOptions;
 
-use supercargo_client::api::Api;
-use supercargo_config::DEFAULT_SCHEDULER_NAME;
-use supercargo_config::{Catalog, Config};
-use crate::logs::LogSink;
 use crate::run::{schedule, stop_signal};
 use canvas::Abilities;
 use driver::Driver;
@@ -48,6 +44,10 @@ use model::{Model, display_name};
 use plan::Plan;
 use screen::Screen;
 use server::Server;
+use supercargo_client::api::Api;
+use supercargo_config::DEFAULT_SCHEDULER_NAME;
+use supercargo_config::{Catalog, Config};
+use supercargo_telemetry::logs::LogSink;
 use text::count;
 use view::Head;
 use watch::Shared;

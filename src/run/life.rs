@@ -26,21 +26,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::served::Facts;
 use super::{Clients, rate_limit};
-use supercargo_client::api::Api;
 use crate::binder::Binder;
 use crate::clock::Clock;
 use crate::collectors::Sources;
-use supercargo_config::Config;
 use crate::debugger::Debugger;
-use supercargo_client::election::{Candidacy, Elector, Leadership, Loss, hostname};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
-use supercargo_client::fence::Fence;
-use supercargo_config::flags::TraceOptions;
 use crate::footprint::Surveyor;
 use crate::informers::{self, Informers};
-use crate::metrics::Metrics;
-use crate::observe::LogObserver;
 use crate::options::scheduler_options;
 use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
@@ -49,8 +42,15 @@ use crate::reload::{Generation, Reload};
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
 use crate::trace_collector::collector;
-use crate::traces::{Traced, traced};
+use supercargo_client::api::Api;
+use supercargo_client::election::{Candidacy, Elector, Leadership, Loss, hostname};
+use supercargo_client::fence::Fence;
 use supercargo_codec::{NodeKind, PodKind};
+use supercargo_config::Config;
+use supercargo_config::flags::TraceOptions;
+use supercargo_telemetry::LogObserver;
+use supercargo_telemetry::metrics::Metrics;
+use supercargo_telemetry::traces::{Traced, traced};
 
 /// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);

@@ -16,17 +16,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use supercargo_client::api::{ConnectError, client, connect_to};
 use crate::clock::{Clock, SystemClock};
 use crate::collectors::CountedRequests;
-use supercargo_config::{Catalog, ClientConnection, Config};
+use supercargo_client::api::{ConnectError, client, connect_to};
 use supercargo_client::election::hostname;
-use supercargo_config::flags::{Flags, TraceOptions};
-use crate::logs::LogLevel;
-use crate::metrics::{Counting, Metrics, Requests};
 use supercargo_client::rate_limit::RateLimiter;
-use crate::serve::{Server, Setup};
 use supercargo_client::transport::Transport;
+use supercargo_config::flags::{Flags, TraceOptions};
+use supercargo_config::{Catalog, ClientConnection, Config};
+use supercargo_serving::{Server, Setup};
+use supercargo_telemetry::logs::LogLevel;
+use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
 
 use life::{Followed, Life, broken};
 

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
-use supercargo_client::election::Leadership;
-use supercargo_config::flags::Flags;
 use crate::footprint::Surveyor;
-use crate::logs::LogLevel;
-use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use crate::reload::Generation;
-use crate::serve::{Checks, Endpoints, JsonPage, Probe};
+use supercargo_client::election::Leadership;
+use supercargo_config::flags::Flags;
+use supercargo_serving::{Checks, Endpoints, JsonPage, Probe};
+use supercargo_telemetry::logs::LogLevel;
+use supercargo_telemetry::metrics::Metrics;
 
 /// What of a scheduler's life others may look at.
 pub(super) struct Facts {

@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use supercargo_config::Catalog;
-use crate::metrics::Metrics;
 use crate::options::scheduler_options;
-use crate::traces::{Traced, traced};
+use supercargo_config::Catalog;
+use supercargo_telemetry::metrics::Metrics;
+use supercargo_telemetry::traces::{Traced, traced};
 
 /// The head of a request in lower case, and its body.
 type Request = (String, Value);

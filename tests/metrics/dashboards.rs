@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use supercargo_config::{Catalog, Config};
-use supercargo::metrics::Metrics;
-use supercargo::metrics::spec::{ALL, Kind};
+use supercargo_telemetry::metrics::Metrics;
+use supercargo_telemetry::metrics::spec::{ALL, Kind};
 
 use super::promql::{Selector, read};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use supercargo::metrics::spec::{ALL, Buckets, Kind, Spec};
+use supercargo_telemetry::metrics::spec::{ALL, Buckets, Kind, Spec};
 
 /// Where the table is in the document.
 const BEGIN: &str = "<!-- families: begin -->\n";

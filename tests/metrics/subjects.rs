@@ -8,10 +8,10 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use supercargo::clock::SystemClock;
-use supercargo_config::{Catalog, Config};
-use supercargo::metrics::Metrics;
 use supercargo::run::{Clients, schedule_measured};
+use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{ControlPlane, Handle, SchedulerOptions};
+use supercargo_telemetry::metrics::Metrics;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use supercargo_config::{Catalog, Config};
 use supercargo::options::scheduler_options;
+use supercargo_config::{Catalog, Config};
 use supercargo_framework::Now;
 use supercargo_framework::testing::{node, pod};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler};

@@ -16,10 +16,10 @@ use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
 use crate::fence::Fence;
-use supercargo_codec::payload::{PROTOBUF, Payload};
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
 use crate::window::{Figures, Load, Window};
+use supercargo_codec::payload::{PROTOBUF, Payload};
 
 /// A server that is too busy is asked so often again, as client-go does it.
 const BUSY_ATTEMPTS: usize = 10;
@@ -236,10 +236,7 @@ impl Api {
     }
 
     /// Sends an object of which no more is wanted to be known than that it was taken.
-    pub async fn submit(
-        &self,
-        Submission { method, path, object }: Submission<'_>,
-    ) -> Result<(), CallError> {
+    pub async fn submit(&self, Submission { method, path, object }: Submission<'_>) -> Result<(), CallError> {
         let outgoing = |content_type, body: Vec<u8>| Outgoing {
             method: &method,
             path,

@@ -40,8 +40,8 @@ pub use candidacy::Candidacy;
 pub use elector::{Elector, Loss, Lost};
 pub use identity::hostname;
 
-use supercargo_config::LeaderElectionConfig;
 use crate::fence::Fence;
+use supercargo_config::LeaderElectionConfig;
 
 /// How long after its end a lease that we hold may stay unrenewed before we call ourselves unhealthy; kube-scheduler's watchdog.
 const TOLERANCE: Duration = Duration::from_secs(20);

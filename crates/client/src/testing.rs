@@ -14,22 +14,22 @@ use crate::api::Api;
 
 /// Requests that were made: method, path, body.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Requests(Arc<Mutex<Vec<(String, String, Value)>>>);
+pub struct Requests(Arc<Mutex<Vec<(String, String, Value)>>>);
 
 impl Requests {
-    pub(crate) fn all(&self) -> Vec<(String, String, Value)> {
+    pub fn all(&self) -> Vec<(String, String, Value)> {
         self.0.lock().clone()
     }
 }
 
 /// An API server that answers with these statuses in turn, and with 200 after that.
-pub(crate) fn answering(statuses: Vec<u16>) -> (Api, Requests) {
+pub fn answering(statuses: Vec<u16>) -> (Api, Requests) {
     let (client, requests) = answering_client(statuses);
     (Api::with_client(client), requests)
 }
 
 /// A client of such a server.
-pub(crate) fn answering_client(statuses: Vec<u16>) -> (Client, Requests) {
+pub fn answering_client(statuses: Vec<u16>) -> (Client, Requests) {
     let requests = Requests::default();
     let statuses = Arc::new(Mutex::new(VecDeque::from(statuses)));
     let log = requests.clone();

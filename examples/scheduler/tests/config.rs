@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use example_scheduler::{gang, node_cost};
-use supercargo_config::{Catalog, Config};
+use supercargo::config::{Catalog, Config};
 
 #[test]
 fn the_configuration_enables_both_plugins() {

@@ -26,9 +26,7 @@ use tower::BoxError;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
-use supercargo_client::api::Api;
 use crate::binder::Binder;
-use supercargo_config::{Catalog, Config};
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;
@@ -36,7 +34,9 @@ use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
 use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
+use supercargo_client::api::Api;
 use supercargo_codec::{NodeKind, PodKind};
+use supercargo_config::{Catalog, Config};
 
 /// The way to the server, which can be closed; notes what goes over it to lists and watches.
 #[derive(Clone, Default)]

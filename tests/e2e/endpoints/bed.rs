@@ -14,8 +14,8 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
-use supercargo::serve::{Checks, Endpoints, Server, Setup, TextPage};
 use supercargo_controlplane::{ControlPlane, Method, Options, User, assets_or_skip};
+use supercargo_serving::{Checks, Endpoints, Server, Setup, TextPage};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

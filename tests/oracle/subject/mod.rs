@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use supercargo_config::{Catalog, Config};
 use supercargo::options::scheduler_options;
+use supercargo_config::{Catalog, Config};
 use supercargo_framework::{Context, Now, Timestamp, Uid};
 use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
 

@@ -18,7 +18,7 @@ struct Bed {
 
 impl Bed {
     fn new(cpus: u32) -> Self {
-        let catalog = supercargo_config::Catalog::in_tree();
+        let catalog = supercargo::config::Catalog::in_tree();
         let build = |name| {
             let factory = catalog.registry.get(name).expect("a default plugin is registered");
             factory(&json!({}), &Features::default()).expect("it needs no arguments")

@@ -3,7 +3,7 @@
 use supercargo_scheduler::{Observation, Observer};
 
 /// Logs what deserves it.
-pub(crate) struct LogObserver;
+pub struct LogObserver;
 
 impl Observer for LogObserver {
     fn observe(&self, observation: Observation<'_>) {

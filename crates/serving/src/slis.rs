@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, get};
 use http::StatusCode;
 
 use super::text::{answer, plain_line};
-use crate::metrics::spec::{HEALTHCHECK, HEALTHCHECKS};
-use crate::metrics::{CONTENT_TYPE, Counter, Family, Gauge, Text};
+use supercargo_telemetry::metrics::spec::{HEALTHCHECK, HEALTHCHECKS};
+use supercargo_telemetry::metrics::{CONTENT_TYPE, Counter, Family, Gauge, Text};
 
 /// What each check said last, and how often it said what.
 pub(super) struct Slis {

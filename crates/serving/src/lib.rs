@@ -62,9 +62,9 @@ use self::sni::Certificates;
 pub use self::trust::LookupError;
 use self::trust::Trust;
 use supercargo_client::api::{Api, ConnectError, connect};
-use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::Transport;
+use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 
 /// So many connections at most.
 const MOST_CONNECTIONS: usize = 1000;

@@ -7,8 +7,8 @@ use supercargo_scheduler::{AttemptResult, Moment, Point, Took};
 use tokio::time::Instant;
 
 use super::*;
-use supercargo_client::testing::{Requests, answering_client};
 use crate::traces::parts::{Part, Parts};
+use supercargo_client::testing::{Requests, answering_client};
 use supercargo_client::transport::Transport;
 
 /// An attempt that makes so many spans.

@@ -8,8 +8,8 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature,
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{
-    DEFAULT_VERSIONS, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureScheme, SupportedProtocolVersion, version,
+    DEFAULT_VERSIONS, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion, version,
 };
 
 use super::sni::Certificates;
@@ -50,7 +50,9 @@ fn versions(oldest: TlsVersion) -> &'static [&'static SupportedProtocolVersion] 
 fn offering(named: &[u16]) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !named.is_empty() {
-        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || named.contains(&suite.suite().into()));
+        provider
+            .cipher_suites
+            .retain(|suite| suite.tls13().is_some() || named.contains(&suite.suite().into()));
     }
     Arc::new(provider)
 }
@@ -116,7 +118,7 @@ mod tests {
 
     use tokio_rustls::rustls::pki_types::ServerName;
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-    use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore};
+    use tokio_rustls::rustls::{CipherSuite, ClientConfig, ProtocolVersion, RootCertStore};
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
@@ -169,7 +171,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_cipher_suite_that_is_not_listed_is_refused() {
-        let listed = || ServingOptions { tls_cipher_suites: vec![AES_256.into()], ..ServingOptions::default() };
+        let listed =
+            || ServingOptions { tls_cipher_suites: vec![AES_256.into()], ..ServingOptions::default() };
         let served = agreed(listed(), &version::TLS12, &[AES_128, AES_256]).await.unwrap();
         assert_eq!(served.1, Some(AES_256));
         assert!(agreed(listed(), &version::TLS12, &[AES_128]).await.is_err());

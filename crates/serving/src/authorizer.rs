@@ -113,7 +113,7 @@ impl OpenPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::testing::{Server, access_review};
+    use crate::testing::{Server, access_review};
 
     fn authorizer(server: &Server) -> Authorizer {
         Authorizer::new(&AuthorizationOptions::default(), Reviewer::new(server.api(), "access"))

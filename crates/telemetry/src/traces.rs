@@ -28,9 +28,8 @@ use self::observer::TracingObserver;
 use crate::metrics::{Counter, Metrics};
 
 /// Sends a request to the collector and returns its whole answer, or why there is none.
-pub type SendRequest = Arc<
-    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, String>> + Send + Sync,
->;
+pub type SendRequest =
+    Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, String>> + Send + Sync>;
 
 /// An OpenTelemetry collector, and what it gets.
 pub struct Collector {
@@ -48,11 +47,11 @@ pub struct Collector {
 const WAITING: usize = 2048;
 
 /// Attempts that may be traced.
-pub(crate) struct Traced {
+pub struct Traced {
     /// Who observes from now on.
-    pub(crate) observer: Box<dyn Observer>,
+    pub observer: Box<dyn Observer>,
     /// What sends, if anything is traced. It ends when that observer is gone and all is sent.
-    pub(crate) sending: Option<JoinHandle<()>>,
+    pub sending: Option<JoinHandle<()>>,
 }
 
 /// Wraps an observer so that attempts are traced, if there is a collector.

@@ -17,7 +17,7 @@ use super::value::{Counter, Histogram};
 const NO_ANSWER: &str = "<error>";
 
 /// What is counted of the requests to one server, by whichever client.
-pub(crate) struct Requests {
+pub struct Requests {
     host: Box<str>,
     answers: Family<Counter>,
     duration: Family<Histogram>,
@@ -26,7 +26,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Of the server at this host and port.
-    pub(crate) fn to(host: &str) -> Arc<Self> {
+    pub fn to(host: &str) -> Arc<Self> {
         Arc::new(Self {
             host: host.into(),
             answers: Family::new(&spec::REST_REQUESTS),
@@ -36,19 +36,19 @@ impl Requests {
     }
 
     /// Counts a request and the answer's status; `None` when there was no answer.
-    pub(crate) fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
+    pub fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
         self.answers.with(&[code, method.as_str(), &self.host]).increment();
         self.duration.with(&[method.as_str(), &self.host]).took(took);
     }
 
     /// A request waited for its turn.
-    pub(crate) fn waited(&self, method: &Method, took: Duration) {
+    pub fn waited(&self, method: &Method, took: Duration) {
         self.waited.with(&[method.as_str(), &self.host]).took(took);
     }
 
     /// Writes the families of requests.
-    pub(crate) fn write(&self, text: &mut Text) {
+    pub fn write(&self, text: &mut Text) {
         self.answers.write(text);
         self.duration.write(text);
         self.waited.write(text);
@@ -57,7 +57,7 @@ impl Requests {
 
 /// Counts the requests of a client of kube's.
 #[derive(Clone)]
-pub(crate) struct Counting(pub(crate) Arc<Requests>);
+pub struct Counting(pub Arc<Requests>);
 
 impl<S> Layer<S> for Counting {
     type Service = Counted<S>;
@@ -69,7 +69,7 @@ impl<S> Layer<S> for Counting {
 
 /// A service whose requests are counted.
 #[derive(Clone)]
-pub(crate) struct Counted<S> {
+pub struct Counted<S> {
     inner: S,
     requests: Arc<Requests>,
 }

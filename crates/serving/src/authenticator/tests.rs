@@ -5,8 +5,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::testing::{Authority, Server, token_review};
 use supercargo_config::flags::{AuthenticationOptions, RequestHeaderOptions};
-use crate::serve::testing::{Authority, Server, token_review};
 
 const TTL: Duration = Duration::from_secs(10);
 

@@ -9,11 +9,11 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A text in the making.
 #[derive(Debug, Default)]
-pub(crate) struct Text(String);
+pub struct Text(String);
 
 impl Text {
     /// Begins a family. Its samples follow.
-    pub(crate) fn family(&mut self, spec: &Spec) {
+    pub fn family(&mut self, spec: &Spec) {
         let kind = match spec.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -24,19 +24,12 @@ impl Text {
     }
 
     /// A series of a counter or gauge.
-    pub(crate) fn sample(&mut self, spec: &Spec, labels: &[&str], value: f64) {
+    pub fn sample(&mut self, spec: &Spec, labels: &[&str], value: f64) {
         self.line(format_args!("{}{} {}", spec.name, Labels(spec, labels, None), Number(value)));
     }
 
     /// A series of a histogram: `counts` of those in each range and no lower one, the last one above all bounds.
-    pub(crate) fn histogram(
-        &mut self,
-        spec: &Spec,
-        labels: &[&str],
-        bounds: &[f64],
-        counts: &[u64],
-        sum: f64,
-    ) {
+    pub fn histogram(&mut self, spec: &Spec, labels: &[&str], bounds: &[f64], counts: &[u64], sum: f64) {
         let (name, mut below) = (spec.name, 0);
         let bounds = bounds.iter().copied().chain([f64::INFINITY]);
         for (bound, count) in bounds.zip(counts) {
@@ -48,7 +41,7 @@ impl Text {
     }
 
     /// The whole text.
-    pub(crate) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         self.0
     }
 

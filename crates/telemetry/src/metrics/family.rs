@@ -9,7 +9,7 @@ use super::text::Text;
 use super::value::Value;
 
 /// The values of each combination of labels.
-pub(crate) struct Family<V> {
+pub struct Family<V> {
     spec: &'static Spec,
     /// Sorted by labels.
     children: Mutex<Vec<Child<V>>>,
@@ -19,7 +19,7 @@ type Child<V> = (Box<[Box<str>]>, Arc<V>);
 
 impl<V: Value> Family<V> {
     /// A family. Without labels it has its one series from the beginning, as upstream's have.
-    pub(crate) fn new(spec: &'static Spec) -> Self {
+    pub fn new(spec: &'static Spec) -> Self {
         let family = Self { spec, children: Mutex::default() };
         if spec.labels.is_empty() {
             family.with(&[]);
@@ -28,7 +28,7 @@ impl<V: Value> Family<V> {
     }
 
     /// The series with these values of the labels, in the order in which they are declared. To be kept where it is needed often.
-    pub(crate) fn with(&self, labels: &[&str]) -> Arc<V> {
+    pub fn with(&self, labels: &[&str]) -> Arc<V> {
         debug_assert_eq!(labels.len(), self.spec.labels.len(), "{}", self.spec.name);
         let mut children = self.children.lock();
         let place = children
@@ -45,12 +45,12 @@ impl<V: Value> Family<V> {
     }
 
     /// Forgets all series. Who keeps one counts for nobody from now on.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.children.lock().clear();
     }
 
     /// Writes all that there is, if there is any.
-    pub(crate) fn write(&self, text: &mut Text) {
+    pub fn write(&self, text: &mut Text) {
         let children = self.children.lock();
         if !children.is_empty() {
             text.family(self.spec);

@@ -61,10 +61,10 @@ impl LogLevel {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl LogLevel {
     /// One that changes nothing.
-    pub(crate) fn detached(level: &str) -> Self {
+    pub fn detached(level: &str) -> Self {
         Self { apply: Arc::new(|_| Ok(())), text: Arc::new(Mutex::new(level.to_owned())) }
     }
 }
@@ -135,7 +135,7 @@ struct Held {
 
 impl LogSink {
     /// Holds logs back, if they would go to a terminal, until what this returns is dropped. Then they are written.
-    pub(crate) fn hold(&self) -> HeldBack<'_> {
+    pub fn hold(&self) -> HeldBack<'_> {
         if io::stderr().is_terminal() {
             self.0.lock().get_or_insert_default();
         }
@@ -144,7 +144,7 @@ impl LogSink {
 }
 
 /// While there is one, logs are held back.
-pub(crate) struct HeldBack<'a>(&'a LogSink);
+pub struct HeldBack<'a>(&'a LogSink);
 
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {

@@ -16,8 +16,8 @@ use super::health::{Checks, Probe};
 use super::slis::{self, Slis};
 use super::statusz::Statusz;
 use super::text::{self, answer, json, not_found, plain, plain_line};
-use crate::logs::LogLevel;
-use crate::metrics::CONTENT_TYPE;
+use supercargo_telemetry::logs::LogLevel;
+use supercargo_telemetry::metrics::CONTENT_TYPE;
 
 /// The largest body of a request, in bytes: a log level.
 const MOST_BODY: usize = 4096;

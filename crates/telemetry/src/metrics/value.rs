@@ -17,11 +17,11 @@ pub(crate) trait Value: Default + Send + Sync {
 
 /// A number that only rises.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
 
 impl Counter {
     /// One more.
-    pub(crate) fn increment(&self) {
+    pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -48,11 +48,11 @@ impl Value for Counter {
 
 /// A number that rises and falls.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge(AtomicU64);
+pub struct Gauge(AtomicU64);
 
 impl Gauge {
     /// It is this now.
-    pub(crate) fn set(&self, value: f64) {
+    pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 

@@ -23,13 +23,13 @@ use supercargo_framework::{Feature, Features};
 use supercargo_scheduler::Observer;
 use tokio::runtime::Handle;
 
-pub(crate) use self::family::Family;
+pub use self::family::Family;
 use self::observer::MetricsObserver;
-pub(crate) use self::requests::{Counting, Requests};
+pub use self::requests::{Counting, Requests};
 use self::series::{Series, only};
 pub use self::text::CONTENT_TYPE;
-pub(crate) use self::text::Text;
-pub(crate) use self::value::{Counter, Gauge};
+pub use self::text::Text;
+pub use self::value::{Counter, Gauge};
 
 /// The release of kube-scheduler that is followed.
 const BASELINE: &str = "1.36.3";
@@ -102,7 +102,7 @@ impl Metrics {
     }
 
     /// Counts spans of traces that are dropped for this reason.
-    pub(crate) fn trace_spans_dropped(&self, reason: &str) -> Arc<Counter> {
+    pub fn trace_spans_dropped(&self, reason: &str) -> Arc<Counter> {
         self.series.trace_spans_dropped.with(&[reason])
     }
 

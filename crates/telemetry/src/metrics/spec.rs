@@ -84,10 +84,14 @@ const LONG: Buckets = Buckets::Exponential(0.01, 2.0, 20);
 const REQUESTS: Buckets =
     Buckets::Given(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
+/// The bounds of the informers' own histogram, which the program fills in.
+const INFORMER_LATENCY: Buckets =
+    Buckets::Given(&[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
+
 /// Declares the families, and [`ALL`] of them.
 macro_rules! families {
     ($($constant:ident = $sort:ident($name:literal, $labels:expr, $($rest:expr),+);)*) => {
-        $(pub(crate) const $constant: Spec = Spec::$sort($name, $labels, $($rest),+);)*
+        $(pub const $constant: Spec = Spec::$sort($name, $labels, $($rest),+);)*
         /// Every family, in the order of the documentation.
         pub const ALL: &[Spec] = &[$($constant),*];
     };
@@ -178,7 +182,7 @@ families! {
     INFORMER_PENDING = gauge("supercargo_informer_pending_notifications", &["resource"],
         "Changes in the store that the informer's handlers have not seen yet.");
     INFORMER_LAG = histogram("supercargo_informer_processing_duration_seconds", &["resource"],
-        Buckets::Given(&kube_informers::LATENCY_BUCKETS),
+        INFORMER_LATENCY,
         "Time to work a batch of changes into the store and to hand it on.");
     INFORMER_VERSION = gauge("supercargo_informer_resource_version", &["resource"],
         "The last 15 digits of the version up to which the store is.");
