@@ -146,8 +146,11 @@ pub struct Call<'a> {
 /// A request with an object that can go as protobuf.
 #[derive(Clone)]
 pub struct Submission<'a> {
+    /// The method.
     pub method: Method,
+    /// The path with query.
     pub path: &'a str,
+    /// The body, in either encoding.
     pub object: &'a dyn Payload,
 }
 

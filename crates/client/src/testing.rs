@@ -17,6 +17,7 @@ use crate::api::Api;
 pub struct Requests(Arc<Mutex<Vec<(String, String, Value)>>>);
 
 impl Requests {
+    /// All requests so far: method, path with query, body.
     pub fn all(&self) -> Vec<(String, String, Value)> {
         self.0.lock().clone()
     }

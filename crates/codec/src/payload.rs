@@ -21,9 +21,11 @@ pub trait Payload: Sync {
 
 /// A binding (`v1`) of a pod to a node.
 pub struct Binding<'a> {
+    /// The pod to bind.
     pub pod: &'a PodKey,
     /// The server refuses to bind another pod of that name.
     pub uid: &'a Uid,
+    /// The node it goes to.
     pub node: &'a str,
 }
 
@@ -58,10 +60,12 @@ impl Message {
         if text.is_empty() { self } else { self.bytes(number, text.as_bytes()) }
     }
 
+    /// A nested message.
     pub fn message(&mut self, number: u32, message: &Self) -> &mut Self {
         self.bytes(number, &message.0)
     }
 
+    /// A varint. Zero is written, too.
     pub fn number(&mut self, number: u32, value: u64) -> &mut Self {
         self.varint(u64::from(number) << 3);
         self.varint(value);

@@ -50,6 +50,7 @@ pub enum Lost {
 /// The end of a leader's time that it did not ask for.
 #[derive(Debug)]
 pub struct Loss {
+    /// Why it lost the lease.
     pub why: Lost,
     told: JoinHandle<()>,
 }

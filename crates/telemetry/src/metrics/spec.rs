@@ -91,7 +91,8 @@ const INFORMER_LATENCY: Buckets =
 /// Declares the families, and [`ALL`] of them.
 macro_rules! families {
     ($($constant:ident = $sort:ident($name:literal, $labels:expr, $($rest:expr),+);)*) => {
-        $(pub const $constant: Spec = Spec::$sort($name, $labels, $($rest),+);)*
+        $(#[doc = concat!("`", $name, "`")]
+        pub const $constant: Spec = Spec::$sort($name, $labels, $($rest),+);)*
         /// Every family, in the order of the documentation.
         pub const ALL: &[Spec] = &[$($constant),*];
     };

@@ -7,7 +7,7 @@ use super::spec::{Kind, Spec};
 use super::text::Text;
 
 /// What there is one of for each combination of labels.
-pub(crate) trait Value: Default + Send + Sync {
+pub trait Value: Default + Send + Sync {
     /// One that has counted nothing yet.
     fn new(kind: &Kind) -> Self;
 
