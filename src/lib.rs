@@ -17,6 +17,7 @@ pub mod clock;
 mod collectors;
 mod command;
 mod debugger;
+#[cfg(feature = "demo")]
 pub mod demo;
 mod events;
 mod extender;

@@ -9,12 +9,15 @@ use std::io::{self, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[cfg(not(feature = "demo"))]
+use anyhow::bail;
 use anyhow::{Context as _, Result};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 
+#[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
@@ -50,8 +53,15 @@ enum Command {
     /// Show and check configurations.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// See a scheduler at work: a cluster in memory, and pods that arrive.
+    /// Watch supercargo schedule pods on a cluster in memory.
+    #[cfg(feature = "demo")]
     Demo(DemoOptions),
+    #[cfg(not(feature = "demo"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Demo {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _arguments: Vec<String>,
+    },
     /// Make a recorded run's decisions again, and compare.
     Replay(Replay),
     /// Print completions for a shell.
@@ -80,7 +90,7 @@ struct Replay {
 /// Does what the command line says, with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
     let sink = LogSink::default();
-    let usual_level = if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" };
+    let usual_level = if matches!(cli.command, Command::Demo { .. }) { "warn" } else { "info" };
     let verbosity = cli.logs.verbosity.map(logs::level_of_verbosity);
     let level = cli.logs.log_level.as_deref().or(verbosity).unwrap_or(usual_level);
     let log_level = logs::install(&sink, cli.logs_json(), level).context("--log-level")?;
@@ -92,7 +102,12 @@ pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
             }
         }
         Command::Config(command) => return config::execute(&command, catalog),
-        Command::Demo(options) => on_runtime(demo(options, &sink))?,
+        #[cfg(feature = "demo")]
+        Command::Demo(options) => on_runtime(demo(options, catalog, &sink))?,
+        #[cfg(not(feature = "demo"))]
+        Command::Demo { .. } => bail!(
+            "this build has no demo; in a checkout of the source, `cargo run --release -- demo` builds and runs one that has"
+        ),
         Command::Replay(options) => options.replay(catalog)?,
         Command::Completions { shell } => print(&completions(shell))?,
     }

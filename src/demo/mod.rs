@@ -25,6 +25,7 @@ mod watch;
 mod workload;
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -45,7 +46,6 @@ use plan::Plan;
 use screen::Screen;
 use server::Server;
 use supercargo_client::api::Api;
-use supercargo_config::DEFAULT_SCHEDULER_NAME;
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::logs::LogSink;
 use text::count;
@@ -60,20 +60,25 @@ const QUIET: Duration = Duration::from_millis(2500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the demo to its end, or until a signal comes.
-pub async fn demo(options: DemoOptions, logs: &LogSink) -> Result<()> {
+pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Result<()> {
     // The terminal is to be left as it was found, however often one asks.
     let stop = stop_signal(|| {})?;
     if io::stdout().is_terminal() {
         hang_up_stops(&stop)?;
     }
-    let plan = plan(&options)?;
+    let mut config = Config::load_or_default(options.config.as_deref(), catalog)?;
+    // There is no other scheduler.
+    config.leader_election.leader_elect = false;
+    let scheduler_name = first_profile(&config)?;
+    let plan = plan(&options, &scheduler_name)?;
     let server = Server::start().await?;
     let demo = Demo {
         driver: Driver::new(Api::new(server.connection(), None)?),
-        shared: Shared::new(Model::new(DEFAULT_SCHEDULER_NAME)),
+        shared: Shared::new(Model::new(&scheduler_name)),
         title: title(&options, &plan),
         expected: plan.count("Pod"),
         plan,
+        config,
         speed: options.speed,
         keep: options.keep,
         server,
@@ -85,16 +90,22 @@ pub async fn demo(options: DemoOptions, logs: &LogSink) -> Result<()> {
     }
 }
 
-fn plan(options: &DemoOptions) -> Result<Plan> {
+/// The name that the demo's pods ask for.
+fn first_profile(config: &Config) -> Result<Arc<str>> {
+    let profile = config.profiles.first().context("the configuration has no profile")?;
+    Ok(Arc::clone(&profile.scheduler_name))
+}
+
+fn plan(options: &DemoOptions, scheduler_name: &str) -> Result<Plan> {
     let nodes = options.nodes as usize;
     match &options.manifests {
         Some(path) => {
             let own = || workload::all_nodes(nodes, options.seed);
-            manifests::plan(path, DEFAULT_SCHEDULER_NAME, own)
+            manifests::plan(path, scheduler_name, own)
         }
         None => {
             let size = workload::Size { nodes, pods: options.pods as usize, seed: options.seed };
-            Ok(workload::plan(size, DEFAULT_SCHEDULER_NAME))
+            Ok(workload::plan(size, scheduler_name))
         }
     }
 }
@@ -113,6 +124,7 @@ struct Demo {
     title: String,
     expected: usize,
     plan: Plan,
+    config: Config,
     speed: f64,
     keep: bool,
     server: Server,
@@ -121,7 +133,7 @@ struct Demo {
 impl Demo {
     async fn run(&self, stop: &CancellationToken, logs: &LogSink) -> Result<()> {
         let (nodes_exist, stop_clients) = (CancellationToken::new(), CancellationToken::new());
-        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_clients.clone())?;
+        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_clients.clone());
         let result = tokio::select! {
             result = self.show(&nodes_exist, &stop_clients, stop, logs) => result,
             ended = &mut scheduler => return Err(scheduler_error(ended)),
@@ -192,20 +204,14 @@ impl Demo {
     }
 
     /// Starts the scheduler as soon as there are nodes.
-    fn start_scheduler(
-        &self,
-        go: CancellationToken,
-        stop: CancellationToken,
-    ) -> Result<JoinHandle<Result<()>>> {
-        let (mut config, connection) = (Config::default_with(&Catalog::in_tree())?, self.server.connection());
-        // There is no other.
-        config.leader_election.leader_elect = false;
-        Ok(tokio::spawn(async move {
+    fn start_scheduler(&self, go: CancellationToken, stop: CancellationToken) -> JoinHandle<Result<()>> {
+        let (config, connection) = (self.config.clone(), self.server.connection());
+        tokio::spawn(async move {
             tokio::select! {
                 () = go.cancelled() => schedule(&config, connection, None, &stop).await,
                 () = stop.cancelled() => Ok(()),
             }
-        }))
+        })
     }
 
     /// Waits until there is nothing left to decide.
@@ -286,11 +292,12 @@ impl Demo {
     /// Says what to try, and then what happens, until it is dropped.
     async fn stay(&self) -> Result<()> {
         let mut lines = Lines::default();
+        let scheduler_name = first_profile(&self.config)?;
         let invitation = {
             let model = self.shared.read();
             lines.skip(&model);
             let waiting = model.waiting().first().and_then(|group| group.pods.first().map(display_name));
-            report::invitation(self.server.kubeconfig(), DEFAULT_SCHEDULER_NAME, waiting.as_deref())
+            report::invitation(self.server.kubeconfig(), &scheduler_name, waiting.as_deref())
         };
         say(&format!("\n{invitation}\n"))?;
         self.print_from(lines).await

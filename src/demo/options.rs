@@ -21,6 +21,9 @@ pub struct DemoOptions {
     /// Which nodes and pods: a seed always gives the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// A KubeSchedulerConfiguration. Pods use its first profile. Default: one profile, `supercargo`, with every plugin.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// How fast the pods arrive: 2 is twice as fast, 0.5 half as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::model::Model;
-use crate::run::watching_client;
+use crate::run::WATCH_SILENCE;
+use supercargo_client::api::client;
 use supercargo_codec::{NodeKind, PodKind};
 
 /// The model, the clock that it goes by, and word of changes.
@@ -112,11 +113,12 @@ impl EventHandler<NodeRecord> for Nodes {
 
 /// Watches pods and nodes. Returns once the model has what exists.
 pub(crate) async fn watch(
-    connection: kube::Config,
+    mut connection: kube::Config,
     shared: &Shared,
     stop: &CancellationToken,
 ) -> Result<SharedInformerFactory> {
-    let factory = SharedInformerFactory::new(watching_client(connection)?);
+    connection.read_timeout = Some(WATCH_SILENCE);
+    let factory = SharedInformerFactory::new(client(connection)?);
     let no_annotations: [&str; 0] = [];
     // Pods that have ended are watched, too: they count as bound.
     let pods = factory

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, SystemClock};
 use crate::collectors::CountedRequests;
-use supercargo_client::api::{ConnectError, client, connect_to};
+use supercargo_client::api::{ConnectError, connect_to};
 use supercargo_client::election::hostname;
 use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::Transport;
@@ -31,7 +31,7 @@ use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
 use life::{Followed, Life, broken};
 
 /// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
-const WATCH_SILENCE: Duration = Duration::from_mins(3);
+pub(crate) const WATCH_SILENCE: Duration = Duration::from_mins(3);
 /// How long answers under way may take to end when everything else has.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Requests at once where only `qps` is set: kube-scheduler's default.
@@ -69,7 +69,7 @@ impl Clients {
         let [write, events, election] =
             [(); 3].map(|()| transport(&connection).map(|transport| transport.observed(observer.clone())));
         let (write, events, election) = (write?, events?, election?);
-        let watch = counted_watching_client(connection, &requests)?;
+        let watch = watching_client(connection, &requests)?;
         Ok(Self { server, watch, write, events, election, requests })
     }
 
@@ -177,22 +177,13 @@ fn transport(connection: &kube::Config) -> Result<Transport, ConnectError> {
     Transport::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
-/// A client for informers, which notices when the server falls silent.
-pub(crate) fn watching_client(mut connection: kube::Config) -> Result<Client, ConnectError> {
-    connection.read_timeout = Some(WATCH_SILENCE);
-    client(connection)
-}
-
 fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     let burst = connection.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(DEFAULT_BURST);
     RateLimiter::new(connection.qps?, burst)
 }
 
-/// The same, with its requests counted.
-fn counted_watching_client(
-    mut connection: kube::Config,
-    requests: &Arc<Requests>,
-) -> Result<Client, ConnectError> {
+/// A client for informers, with its requests counted. It notices when the server falls silent.
+fn watching_client(mut connection: kube::Config, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
     connection.read_timeout = Some(WATCH_SILENCE);
     let builder = ClientBuilder::try_from(connection);
     let builder = builder.map_err(|error| ConnectError::Client(Box::new(error)))?;
