@@ -1,18 +1,20 @@
-# The scheduler's image: one static program and its licence. No shell, no libraries, no root.
+# The scheduler's image: one static program and its license. No shell, no libraries, no root.
 #
 #     docker build -t ghcr.io/supercargo-dev/supercargo:0.1.0 .
 #     docker buildx build --platform linux/amd64,linux/arm64 -t IMAGE --push .
 #
-# It needs BuildKit, which sets BUILDPLATFORM, BUILDARCH and TARGETARCH. The compiler runs on the builder's own platform
-# for every target; nothing is emulated. tests/packaging holds this file to the workspace and the manifests.
+# It needs BuildKit, which sets BUILDPLATFORM, BUILDARCH and TARGETARCH. The compiler runs on the
+# builder's platform for every target, without emulation. tests/packaging compares this file with
+# the workspace and the manifests.
 
 ARG RUST_VERSION=1.95
 
 FROM --platform=$BUILDPLATFORM rust:${RUST_VERSION}-slim-bookworm AS tools
 WORKDIR /build
-# glibc is linked in. Not musl, whose C compiler Debian has for the builder's own platform only (ring needs one) and whose
-# allocator is slow with threads. Cargo gives these flags to build scripts too unless a target is named, as it is below.
-# Without debug information the program is a quarter of the size; backtraces keep their names.
+# glibc is linked statically. musl's allocator is slow with threads, and Debian has a musl C
+# compiler, which ring needs, only for the builder's platform. Cargo also passes these flags to
+# build scripts unless a target is set, as it is below. Without debug information the program is a
+# quarter of the size; backtraces keep function names.
 ENV RUSTFLAGS="-C target-feature=+crt-static" \
     CARGO_PROFILE_RELEASE_DEBUG=none
 
@@ -36,8 +38,9 @@ RUN rustup target add "$CARGO_BUILD_TARGET" \
         && rm -rf /var/lib/apt/lists/*; \
     fi
 
-# The dependencies, in a layer that stays until a manifest or the lock file changes: built for empty crates in the places
-# of ours. Cargo wants the manifest of every member of the workspace, of those that are not built, too.
+# Builds the dependencies with empty crates, in a layer that is cached until a manifest or the lock
+# file changes. Cargo needs the manifest of every workspace member, including members that are not
+# built.
 COPY Cargo.toml Cargo.lock ./
 COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY benches/Cargo.toml benches/
@@ -59,8 +62,8 @@ COPY crates/informer/src crates/informer/src
 COPY plugins/src plugins/src
 COPY crates/scheduler/src crates/scheduler/src
 COPY src src
-# Cargo goes by the time of a file, and these are older than the empty ones were. A program that asks for an interpreter
-# would not start without a C library.
+# Cargo compares modification times, and the copied files are older than the empty ones were. A
+# program with an interpreter would not start without a C library.
 RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
     && cargo build --release --locked --bin supercargo \
     && cp "target/$CARGO_BUILD_TARGET/release/supercargo" supercargo \
@@ -68,11 +71,12 @@ RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
     && if grep INTERP headers; then exit 1; fi
 
 FROM scratch
-# The list of what the image is made of (SBOM) comes from the context, too, which has Cargo.lock: from a program alone nobody
-# can tell its crates.
+# The SBOM is also made from the context with Cargo.lock, because the program alone does not show
+# its crates.
 ARG BUILDKIT_SBOM_SCAN_CONTEXT=true
 ARG VERSION=0.1.0
-# The commit, and when it was made (RFC 3339): not when it was built, so that the same sources give the same labels.
+# The commit and its time (RFC 3339), not the build's, so that the same sources give the same
+# labels.
 ARG REVISION=unknown
 ARG CREATED=1970-01-01T00:00:00Z
 LABEL org.opencontainers.image.title="supercargo" \
@@ -87,10 +91,11 @@ LABEL org.opencontainers.image.title="supercargo" \
       org.opencontainers.image.created="$CREATED"
 COPY LICENSE /LICENSE
 COPY --from=build /build/supercargo /supercargo
-# For extenders and collectors of traces that public authorities vouch for; the API server's comes with the service account.
+# For extenders and trace collectors with public certificates; the API server's CA comes with the
+# service account.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
-# HTTPS: health, metrics. Probes ask it over the network; there is nothing in here that could be run for them.
+# HTTPS: health and metrics. Probes use HTTP, because the image has no other program to run.
 EXPOSE 10259
 ENTRYPOINT ["/supercargo"]
 CMD ["run"]

@@ -181,7 +181,7 @@ fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
     let code: String = tidy::sources("plugins/src").iter().map(|path| read(path)).collect();
     let guide = read(Path::new("docs/troubleshooting.md"));
-    let reasons = first_column(&guide, "### Why no node will do");
+    let reasons = first_column(&guide, "### FailedScheduling messages");
     assert!(reasons.len() > 20, "{reasons:?}");
     for reason in reasons {
         // What changes is a parameter in the code.

@@ -209,7 +209,7 @@ fn the_notes_of_a_release_are_its_part_of_the_changelog() {
     // What is not released yet, or what was released last.
     let newest = changelog.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
     let notes = run(".ci/notes", newest).unwrap();
-    assert!(notes.starts_with("* "), "{notes}");
+    assert!(notes.starts_with("### "), "{notes}");
     assert!(!notes.contains("\n## "), "{notes}");
     let error = run(".ci/notes", "99.0.0").unwrap_err();
     assert_eq!(error, "CHANGELOG.md has nothing under \"## 99.0.0\"");

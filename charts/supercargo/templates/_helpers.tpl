@@ -1,4 +1,4 @@
-{{/* What everything is called. */}}
+{{/* The name of all objects. */}}
 {{- define "supercargo.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
@@ -9,7 +9,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The labels of everything, by which its pods are found, too. The last one says of which release: others may be beside it. */}}
+{{/* The labels of all objects, also used as pod selectors. The last one distinguishes releases. */}}
 {{- define "supercargo.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/component: scheduler
@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ include "supercargo.fullname" . }}
 {{- .Values.serviceAccount.name | default (include "supercargo.fullname" .) -}}
 {{- end -}}
 
-{{/* Who a role is for. */}}
+{{/* The subjects of role bindings. */}}
 {{- define "supercargo.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "supercargo.serviceAccountName" . }}
@@ -35,7 +35,7 @@ app.kubernetes.io/instance: {{ include "supercargo.fullname" . }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Lease that replicas of this release take the lead by. */}}
+{{/* The Lease used for leader election by this release. */}}
 {{- define "supercargo.leaseName" -}}
 {{- .Values.leaderElection.resourceName | default (include "supercargo.fullname" .) -}}
 {{- end -}}
@@ -44,7 +44,7 @@ app.kubernetes.io/instance: {{ include "supercargo.fullname" . }}
 {{- .Values.leaderElection.resourceNamespace | default "kube-system" -}}
 {{- end -}}
 
-{{/* The configuration. Another release must not have the default Lease. */}}
+{{/* The configuration. Only a release with the default name uses the default Lease. */}}
 {{- define "supercargo.config" -}}
 {{- $election := deepCopy .Values.leaderElection -}}
 {{- if ne (include "supercargo.leaseName" .) .Chart.Name -}}
@@ -59,7 +59,7 @@ kind: KubeSchedulerConfiguration
 {{ toYaml $config }}
 {{- end -}}
 
-{{/* Why the pods of one revision are kept apart, and not all: manifests/ha. */}}
+{{/* Pods of one revision are kept apart; manifests/ha has the reason. */}}
 {{- define "supercargo.antiAffinity" -}}
 podAntiAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
@@ -80,7 +80,7 @@ podAntiAffinity:
   matchLabelKeys: [pod-template-hash]
 {{- end -}}
 
-{{/* A probe: of a path, with the rest of its fields. */}}
+{{/* A probe of a path, with its other fields. */}}
 {{- define "supercargo.probe" -}}
 httpGet:
   path: {{ .path }}
