@@ -2,6 +2,7 @@
 #
 #     docker build -t ghcr.io/supercargo-dev/supercargo:0.1.0 .
 #     docker buildx build --platform linux/amd64,linux/arm64 -t IMAGE --push .
+#     docker build --build-arg PACKAGE=example-scheduler -t IMAGE .
 #
 # It needs BuildKit, which sets BUILDPLATFORM, BUILDARCH and TARGETARCH. The compiler runs on the
 # builder's platform for every target, without emulation. tests/packaging compares this file with
@@ -31,6 +32,8 @@ ENV CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu \
 FROM for-$TARGETARCH AS build
 ARG BUILDARCH
 ARG TARGETARCH
+# The workspace package whose program of the same name goes into the image.
+ARG PACKAGE=supercargo
 RUN rustup target add "$CARGO_BUILD_TARGET" \
     && if [ "$BUILDARCH" != "$TARGETARCH" ]; then \
         apt-get update \
@@ -42,31 +45,42 @@ RUN rustup target add "$CARGO_BUILD_TARGET" \
 # file changes. Cargo needs the manifest of every workspace member, including members that are not
 # built.
 COPY Cargo.toml Cargo.lock ./
-COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY benches/Cargo.toml benches/
-COPY examples/scheduler/Cargo.toml examples/scheduler/
+COPY crates/client/Cargo.toml crates/client/
+COPY crates/codec/Cargo.toml crates/codec/
+COPY crates/config/Cargo.toml crates/config/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
-COPY plugins/Cargo.toml plugins/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
+COPY crates/serving/Cargo.toml crates/serving/
+COPY crates/telemetry/Cargo.toml crates/telemetry/
+COPY examples/scheduler/Cargo.toml examples/scheduler/
+COPY plugins/Cargo.toml plugins/
+COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY testing/controlplane/Cargo.toml testing/controlplane/
+COPY xtask/Cargo.toml xtask/
 RUN for manifest in $(find . -name Cargo.toml); do \
         mkdir -p "${manifest%/*}/src" && : > "${manifest%/*}/src/lib.rs" || exit 1; \
     done \
     && echo 'fn main() {}' > src/main.rs \
-    && cargo build --release --locked --bin supercargo
+    && cargo build --release --locked --no-default-features --package "$PACKAGE"
 
-COPY testing/apiserver/src testing/apiserver/src
+COPY crates/client/src crates/client/src
+COPY crates/codec/src crates/codec/src
+COPY crates/config/src crates/config/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
-COPY plugins/src plugins/src
 COPY crates/scheduler/src crates/scheduler/src
+COPY crates/serving/src crates/serving/src
+COPY crates/telemetry/src crates/telemetry/src
+COPY examples/scheduler/src examples/scheduler/src
+COPY plugins/src plugins/src
 COPY src src
 # Cargo compares modification times, and the copied files are older than the empty ones were. A
 # program with an interpreter would not start without a C library.
 RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
-    && cargo build --release --locked --bin supercargo \
-    && cp "target/$CARGO_BUILD_TARGET/release/supercargo" supercargo \
+    && cargo build --release --locked --no-default-features --package "$PACKAGE" \
+    && cp "target/$CARGO_BUILD_TARGET/release/$PACKAGE" supercargo \
     && readelf --program-headers supercargo > headers \
     && if grep INTERP headers; then exit 1; fi
 

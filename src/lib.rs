@@ -9,7 +9,6 @@
 //!    └── API server    └───────────── results ─────────────┘
 //! ```
 
-pub mod access;
 mod backlog;
 mod binder;
 pub mod cli;

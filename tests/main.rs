@@ -12,4 +12,3 @@ mod packaging;
 mod parity;
 mod rbac;
 mod support;
-mod tidy;

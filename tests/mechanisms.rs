@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::tidy;
-
 const DOCUMENT: &str = "crates/informer/docs/client-go.md";
 
 /// The rows of the first table: one for each mechanism.
@@ -86,7 +84,8 @@ fn tests_in(source: &str) -> Vec<&str> {
 /// The tests of the informer crate by name, and how often there is one of that name.
 fn informer_tests() -> BTreeMap<String, usize> {
     let mut tests = BTreeMap::new();
-    for file in ["crates/informer/src", "crates/informer/tests"].into_iter().flat_map(tidy::sources) {
+    for file in ["crates/informer/src", "crates/informer/tests"].into_iter().flat_map(xtask::source::sources)
+    {
         for name in tests_in(&fs::read_to_string(root().join(file)).unwrap()) {
             *tests.entry(name.to_owned()).or_default() += 1;
         }
@@ -158,7 +157,7 @@ fn a_missing_ignored_or_doubled_test_is_found() {
     let own = BTreeMap::from([("one".to_owned(), 1), ("two".to_owned(), 2)]);
     assert_eq!(fault("one", &own), None);
     for name in
-        ["two", "none", "tests/mechanisms.rs::none", "tests/none.rs::one", "tests/tidy.rs::compile_fail"]
+        ["two", "none", "tests/mechanisms.rs::none", "tests/none.rs::one", "xtask/src/lib.rs::compile_fail"]
     {
         assert!(fault(name, &own).is_some(), "{name}");
     }

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use supercargo::cli::Cli;
 
-use crate::tidy;
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -179,7 +177,7 @@ fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 
 #[test]
 fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
-    let code: String = tidy::sources("plugins/src").iter().map(|path| read(path)).collect();
+    let code: String = xtask::source::sources("plugins/src").iter().map(|path| read(path)).collect();
     let guide = read(Path::new("docs/troubleshooting.md"));
     let reasons = first_column(&guide, "### FailedScheduling messages");
     assert!(reasons.len() > 20, "{reasons:?}");

@@ -11,7 +11,8 @@ use supercargo::cli::Cli;
 use super::dockerfile::{Dockerfile, Instruction};
 use super::install;
 use crate::rbac::manifests::{self, text};
-use crate::tidy::{self, Workspace, items};
+use xtask::source;
+use xtask::workspace::{Workspace, items};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -50,7 +51,7 @@ fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
 
 #[test]
 fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that_changes_more_often() {
-    let workspace = Workspace::load();
+    let workspace = Workspace::without_default_features();
     let mut needed: BTreeSet<String> =
         workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
     assert!(
@@ -64,7 +65,7 @@ fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that
 
 #[test]
 fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_compiled() {
-    let workspace = Workspace::load();
+    let workspace = Workspace::without_default_features();
     let reached = workspace.reach("supercargo");
     let [_, sources] = copied(&dockerfile());
     let parts: Vec<&Value> =
@@ -89,8 +90,8 @@ fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_c
 #[test]
 fn files_that_are_compiled_in_are_among_what_is_copied() {
     let [_, sources] = copied(&dockerfile());
-    for path in sources.iter().flat_map(|folder| tidy::sources(folder)) {
-        if tidy::is_test(&path) {
+    for path in sources.iter().flat_map(|folder| source::sources(folder)) {
+        if source::is_test(&path) {
             continue;
         }
         let code = fs::read_to_string(root().join(&path)).unwrap();
@@ -105,7 +106,7 @@ fn files_that_are_compiled_in_are_among_what_is_copied() {
 /// The files that a source includes outside its tests, as it names them.
 fn included(source: &str) -> Vec<&str> {
     let mut files = Vec::new();
-    for (_, line) in tidy::code(source) {
+    for (_, line) in source::code(source) {
         for with in ["include_str!(\"", "include_bytes!(\"", "include!(\""] {
             files.extend(line.split(with).skip(1).filter_map(|rest| rest.split('"').next()));
         }
@@ -173,7 +174,7 @@ fn the_compiler_is_new_enough() {
         file.arguments.iter().find_map(|instruction| instruction.rest.strip_prefix("RUST_VERSION="));
     let image = version(argument.expect("ARG RUST_VERSION"));
     assert!(file.stage("tools").base.starts_with("rust:${RUST_VERSION}-"));
-    for member in Workspace::load().members() {
+    for member in Workspace::without_default_features().members() {
         let wanted = version(text(&member["rust_version"]));
         assert!(image >= wanted, "{} wants Rust {wanted:?}, the image has {image:?}", member["name"]);
     }

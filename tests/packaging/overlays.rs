@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::access::{ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use serde_json::{Value, json};
-use supercargo::access::{ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{
     ControlPlane, Method, Options, Program, assets_or_skip, prometheus_operator_crds,
 };
 
 use crate::rbac::manifests::{self, collection, text};
-use crate::tidy::items;
+use xtask::workspace::items;
 
 /// The folders below `manifests/overlays`.
 pub(super) const OVERLAYS: &[&str] = &["ha", "kind", "monitoring", "only-scheduler"];

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::install;
 use crate::rbac::manifests::{self, text};
-use crate::tidy::items;
+use xtask::workspace::items;
 
 const WORKFLOWS: &[&str] = &["ci.yml", "e2e-kind.yml", "release.yml"];
 

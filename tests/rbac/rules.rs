@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::support::access::{self, ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use serde_json::Value;
-use supercargo::access::{self, ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
 use supercargo_config::{Catalog, Config};
 
 use super::manifests::{self, text};
@@ -54,7 +54,7 @@ fn in_words(access: &access::Access) -> Access {
 
 fn assert_same(allowed: &[Access], does: &[Access], file: &str) {
     let (allowed_once, does_once) = (BTreeSet::from_iter(allowed), BTreeSet::from_iter(does));
-    assert_eq!(allowed_once, does_once, "left: {file}, right: src/access.rs");
+    assert_eq!(allowed_once, does_once, "left: {file}, right: tests/support/access.rs");
     assert_eq!(allowed.len(), allowed_once.len(), "the role allows something twice");
     assert_eq!(does.len(), does_once.len(), "the table has something twice");
     let wide = allowed

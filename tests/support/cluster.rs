@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::access::{ACCESS, Access, ELECTION_ACCESS, REVIEWS};
 use futures::StreamExt as _;
 use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use supercargo::access::{ACCESS, Access, ELECTION_ACCESS, REVIEWS};
 use supercargo_controlplane::{ControlPlane, Options, User, assets_or_skip};
 use tokio::runtime::Runtime;
 

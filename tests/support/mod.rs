@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
+pub(crate) mod access;
 mod audit;
 mod cluster;
 mod eventually;

@@ -40,6 +40,9 @@
 //! # Ok::<(), supercargo_scheduler::BuildError>(())
 //! ```
 
+// Tests print, and read from the environment how long to run.
+#![cfg_attr(test, allow(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod attempt;
 mod binding_cycle;
 mod bindings;

@@ -1,19 +1,19 @@
-//! Everything the scheduler does to the API, as one table.
+//! Every kind of request that the scheduler sends to the API server.
 //!
-//! Tests hold the RBAC manifest against it, and the audit log of a real API server, so that what the code does, what this
-//! says, and what a cluster allows are the same. `docs/security.md` gives every reason.
+//! Tests compare this table with the RBAC manifests, with the audit log of a real API server, and with
+//! `docs/security.md`.
 
 /// A kind of request to the API server, in RBAC's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Access {
+pub(crate) struct Access {
     /// The API group; empty for the core group.
-    pub group: &'static str,
+    pub(crate) group: &'static str,
     /// The resource, with its subresource.
-    pub resource: &'static str,
+    pub(crate) resource: &'static str,
     /// The verb.
-    pub verb: &'static str,
+    pub(crate) verb: &'static str,
     /// Why.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 const fn access(
@@ -27,7 +27,7 @@ const fn access(
 
 /// Every kind of request that a scheduler makes, with the plugins that are on by default. A plugin from outside the tree that
 /// watches a kind of its own needs a role of its own. What the server serves it tells every authenticated user.
-pub const ACCESS: &[Access] = &[
+pub(crate) const ACCESS: &[Access] = &[
     access("", "pods", "list", "pod informer"),
     access("", "pods", "watch", "pod informer"),
     access("", "pods", "get", "quorum read after a bind whose fate is unknown"),
@@ -70,7 +70,7 @@ pub const ACCESS: &[Access] = &[
 
 /// Every kind of request about the lease, in the lease's namespace; all but `create`, which cannot be confined to a name, of the
 /// one lease.
-pub const ELECTION_ACCESS: &[Access] = &[
+pub(crate) const ELECTION_ACCESS: &[Access] = &[
     access("coordination.k8s.io", "leases", "create", "run for leader where there is no lease yet"),
     access("coordination.k8s.io", "leases", "get", "see who leads"),
     access("coordination.k8s.io", "leases", "update", "take the lease, renew it, give it up"),
@@ -79,7 +79,7 @@ pub const ELECTION_ACCESS: &[Access] = &[
 ];
 
 /// What the endpoints ask about whoever asks them. Without it they answer 401 and 500, and scheduling goes on.
-pub const REVIEWS: &[Access] = &[
+pub(crate) const REVIEWS: &[Access] = &[
     access(
         "authentication.k8s.io",
         "tokenreviews",
@@ -97,4 +97,5 @@ pub const REVIEWS: &[Access] = &[
 /// The ConfigMap in kube-system, `extension-apiserver-authentication`, that says whose certificates the cluster believes. Its
 /// reader is a role that every cluster has, `extension-apiserver-authentication-reader`. Without it clients of the endpoints are
 /// known by their tokens only.
-pub const LOOKUP: Access = access("", "configmaps", "get", "whose client certificates the endpoints believe");
+pub(crate) const LOOKUP: Access =
+    access("", "configmaps", "get", "whose client certificates the endpoints believe");

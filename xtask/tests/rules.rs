@@ -1,0 +1,255 @@
+//! Rules of this workspace that no compiler checks: which crates may depend on which, and who changes
+//! the cluster. What the pure crates must not call is in their `clippy.toml`.
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use xtask::root;
+use xtask::source::{found, is_test, read, sources};
+use xtask::workspace::{Workspace, items, text};
+
+/// The direct dependencies of the pure crates, tests excluded. A new line here is a decision.
+const PURE: &[(&str, &[&str])] = &[
+    ("supercargo-framework", &["bitflags", "rustc-hash", "serde", "serde_json", "smallvec", "thiserror"]),
+    (
+        "supercargo-plugins",
+        &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "supercargo-framework"],
+    ),
+    (
+        "supercargo-scheduler",
+        &[
+            "priority-queue",
+            "rustc-hash",
+            "serde",
+            "serde_json",
+            "smallvec",
+            "supercargo-framework",
+            "thiserror",
+        ],
+    ),
+];
+
+/// First parts of the names of crates that no pure crate may be built from.
+const IMPURE: &[&str] = &[
+    // The cluster and the network.
+    "kube",
+    "k8s-openapi",
+    "http",
+    "hyper",
+    "reqwest",
+    "rustls",
+    "openssl",
+    "mio",
+    "socket2",
+    // Runtimes and threads.
+    "tokio",
+    "async-std",
+    "smol",
+    "futures-executor",
+    "rayon",
+    "crossbeam",
+    // Clocks.
+    "jiff",
+    "chrono",
+    "time",
+    "web-time",
+    "humantime",
+    // Randomness.
+    "rand",
+    "fastrand",
+    "getrandom",
+    "uuid",
+    "ahash",
+    // The machine.
+    "libc",
+    "rustix",
+    "nix",
+    "windows",
+    "tempfile",
+    "tracing",
+    "log",
+];
+
+/// Which of our crates each crate is built from, itself excluded.
+const OURS: &[(&str, &[&str])] = &[
+    ("kube-informers", &[]),
+    ("supercargo-apiserver", &[]),
+    ("supercargo-client", &["codec", "config", "framework", "plugins"]),
+    ("supercargo-codec", &["framework"]),
+    ("supercargo-config", &["framework", "plugins"]),
+    ("supercargo-controlplane", &[]),
+    ("supercargo-framework", &[]),
+    ("supercargo-plugins", &["framework"]),
+    ("supercargo-scheduler", &["framework"]),
+    ("supercargo-serving", &["client", "codec", "config", "framework", "plugins", "scheduler", "telemetry"]),
+    ("supercargo-telemetry", &["framework", "scheduler"]),
+];
+
+/// The modules that change the cluster, and how; no other module outside tests has these words.
+const MUTATIONS: &[(&str, &[&str])] = &[
+    ("crates/client/src/election/event.rs", &["Method::POST"]),
+    ("crates/client/src/election/lease.rs", &["Method::POST", "Method::PUT"]),
+    // A review changes nothing.
+    ("crates/serving/src/review.rs", &["Method::POST"]),
+    // A collector of traces is not part of the cluster.
+    ("crates/telemetry/src/traces/exporter.rs", &["Request::post"]),
+    // Plugins choose the method of their own requests.
+    ("src/binder.rs", &["Method::POST", "Method::from_bytes"]),
+    // Only the demo's own cluster.
+    ("src/demo/driver.rs", &["Method::PATCH", "Method::POST"]),
+    ("src/events.rs", &["Method::PATCH", "Method::POST"]),
+    // Extenders are not part of the cluster.
+    ("src/extender.rs", &["Request::post"]),
+    ("src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
+    ("src/status_writer.rs", &["Method::PATCH"]),
+];
+
+/// The words that a change of the cluster is written with.
+const MUTATING_WORDS: &[&str] = &[
+    "Method::POST",
+    "Method::PUT",
+    "Method::PATCH",
+    "Method::DELETE",
+    "Method::CONNECT",
+    "Method::from_bytes",
+    "Request::post",
+    "Request::put",
+    "Request::patch",
+    "Request::delete",
+    // Its methods are not listed above.
+    "kube::Api",
+];
+
+/// The plugins that send requests while a pod is bound.
+const API_CALLS: &[&str] = &["plugins/src/default_binder.rs", "plugins/src/volume_binding/pre_bind.rs"];
+
+/// The longest source file, in lines.
+const MAX_LINES: usize = 700;
+
+#[test]
+fn pure_crates_depend_on_what_the_table_says_and_nothing_impure() {
+    let workspace = Workspace::load();
+    for (name, allowed) in PURE {
+        let allowed = allowed.iter().copied().collect();
+        assert_eq!(workspace.direct(name), allowed, "left: Cargo.toml of {name}, right: the table here");
+        let impure = impure(&workspace.reach(name));
+        assert!(impure.is_empty(), "{name} is built from {impure:?}");
+    }
+}
+
+#[test]
+fn impure_crates_are_found() {
+    let workspace = Workspace::load();
+    let program = impure(&workspace.reach("supercargo"));
+    for name in ["kube", "kube-client", "k8s-openapi", "tokio", "tokio-util", "jiff", "rustls"] {
+        assert!(program.contains(&name), "{name} should be in {program:?}");
+    }
+    assert!(impure(&["timely", "logos", "serde", "httparse"].into()).is_empty());
+}
+
+fn impure<'a>(crates: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    let is_of = |name: &str, family: &str| {
+        let rest = name.strip_prefix(family);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+    };
+    let is_impure = |name: &&str| IMPURE.iter().any(|family| is_of(name, family));
+    crates.iter().copied().filter(is_impure).collect()
+}
+
+#[test]
+fn our_crates_are_built_from_what_the_table_says() {
+    let workspace = Workspace::load();
+    for (name, expected) in OURS {
+        let reached: Vec<String> = workspace
+            .reach(name)
+            .into_iter()
+            .filter(|reached| {
+                reached != name && (reached.starts_with("supercargo") || *reached == "kube-informers")
+            })
+            .filter(|reached| *reached != "kube-informers")
+            .map(|reached| reached.trim_start_matches("supercargo-").to_owned())
+            .collect();
+        assert_eq!(reached, *expected, "{name}");
+    }
+}
+
+#[test]
+fn the_apiserver_shares_no_beliefs_with_our_clients() {
+    let workspace = Workspace::load();
+    let apiserver = workspace.reach("supercargo-apiserver");
+    assert!(
+        !apiserver.iter().any(|name| name.starts_with("kube") || *name == "k8s-openapi"),
+        "{apiserver:?}"
+    );
+}
+
+#[test]
+fn the_program_without_default_features_has_no_apiserver() {
+    assert!(Workspace::load().reach("supercargo").contains("supercargo-apiserver"));
+    let shipped = Workspace::without_default_features();
+    assert!(!shipped.reach("supercargo").contains("supercargo-apiserver"));
+}
+
+#[test]
+fn only_the_listed_modules_change_the_cluster() {
+    let mut changes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for path in ["crates", "plugins/src", "src"].into_iter().flat_map(sources) {
+        // Examples and benchmarks of the informers run against a server of their own.
+        let is_shipped = path.components().any(|part| part.as_os_str() == "src");
+        if !is_shipped || is_test(&path) {
+            continue;
+        }
+        let words: BTreeSet<&str> =
+            found(&read(&path), MUTATING_WORDS).into_iter().map(|(_, word)| word).collect();
+        if !words.is_empty() {
+            changes.insert(path.display().to_string(), words);
+        }
+    }
+    let table: BTreeMap<String, BTreeSet<&str>> =
+        MUTATIONS.iter().map(|(path, words)| ((*path).to_owned(), words.iter().copied().collect())).collect();
+    assert_eq!(changes, table, "left: the sources, right: the table here");
+}
+
+#[test]
+fn only_the_listed_plugins_send_requests() {
+    let sends = |path: &std::path::PathBuf| !is_test(path) && !found(&read(path), &["ApiCall::"]).is_empty();
+    let modules: Vec<String> = sources("plugins/src")
+        .iter()
+        .filter(|path| sends(path))
+        .map(|path| path.display().to_string())
+        .collect();
+    assert_eq!(modules, API_CALLS);
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let workspace = Workspace::load();
+    let folders: BTreeSet<String> = workspace
+        .members()
+        .into_iter()
+        .flat_map(|member| items(&member["targets"]))
+        .map(|target| Path::new(text(&target["src_path"])).parent().expect("a folder"))
+        .map(|folder| folder.strip_prefix(root()).expect("inside").display().to_string())
+        .collect();
+    assert!(folders.contains("src") && folders.contains("tests"), "{folders:?}");
+    let long: Vec<(String, usize)> = folders
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .map(|path| (path.display().to_string(), read(&path).lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn every_crate_has_the_licence_and_the_lints() {
+    for member in Workspace::load().members() {
+        let name = text(&member["name"]);
+        assert_eq!(member["license"], "Apache-2.0", "{name}");
+        let manifest = fs::read_to_string(text(&member["manifest_path"])).unwrap();
+        let inherits = manifest.contains("\n[lints]\nworkspace = true\n");
+        assert!(inherits, "{name} does not inherit the workspace's lints");
+    }
+}
