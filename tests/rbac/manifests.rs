@@ -131,3 +131,16 @@ pub(crate) fn collection(object: &Value) -> String {
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} should be a string"))
 }
+
+#[test]
+fn every_manifest_is_a_kubernetes_object() {
+    let files = yaml_files();
+    assert!(files.len() >= 9, "{files:?}");
+    for file in files {
+        for object in documents(&file) {
+            for field in ["apiVersion", "kind"] {
+                assert!(object[field].is_string(), "{} has no {field}", file.display());
+            }
+        }
+    }
+}
