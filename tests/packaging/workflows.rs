@@ -133,6 +133,16 @@ fn every_script_is_bash_and_names_files_that_are_there() {
 }
 
 #[test]
+fn ci_runs_every_stage() {
+    let script = fs::read_to_string(root().join(".ci/run")).unwrap();
+    let list = script.lines().find_map(|line| line.strip_prefix("stages=(")?.strip_suffix(')')).unwrap();
+    let ci = workflow("ci.yml");
+    let jobs = items(&ci["jobs"]["stages"]["strategy"]["matrix"]["include"]);
+    let run: BTreeSet<&str> = jobs.flat_map(|job| text(&job["stages"]).split(' ')).collect();
+    assert_eq!(run, list.split(' ').collect());
+}
+
+#[test]
 fn what_is_published_is_what_the_manifests_name() {
     let release = workflow("release.yml");
     let image = install::image();
