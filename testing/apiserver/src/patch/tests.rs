@@ -65,7 +65,7 @@ fn decoded(value: Value) -> Value {
 
 #[test]
 fn patches_are_answered_as_the_real_server_answers_them() {
-    let recorded: Vec<Recorded> = serde_json::from_str(include_str!("recorded.json")).unwrap();
+    let recorded: Vec<Recorded> = serde_json::from_str(include_str!("tests/recorded.json")).unwrap();
     let mut wrong = Vec::new();
     for case in &recorded {
         let answer = patched(&case.content_type, &case.object, &case.patch);

@@ -8,7 +8,7 @@ use crate::kinds::{Kind, built_in};
 use crate::patch::{self, Patch};
 use crate::status::{Cause, Result, Status};
 
-const OUTCOMES: &str = include_str!("outcomes.jsonl");
+const OUTCOMES: &str = include_str!("tests/outcomes.jsonl");
 
 /// The other objects that a request meets.
 struct Others(Vec<Value>);

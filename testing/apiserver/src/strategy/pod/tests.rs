@@ -84,7 +84,7 @@ fn triples(causes: &[Cause]) -> Value {
 
 #[test]
 fn pods_are_created_and_refused_as_by_the_real_server() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("created.json")).expect("cases");
+    let cases: Vec<Value> = serde_json::from_str(include_str!("tests/created.json")).expect("cases");
     assert!(cases.len() > 150);
     let objects = Objects::system();
     let mut wrong: Vec<String> = Vec::new();
@@ -129,7 +129,7 @@ fn pods_are_created_and_refused_as_by_the_real_server() {
 
 #[test]
 fn filling_in_a_pod_again_changes_nothing() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("created.json")).expect("cases");
+    let cases: Vec<Value> = serde_json::from_str(include_str!("tests/created.json")).expect("cases");
     for case in &cases {
         let mut pod = case["pod"].clone();
         Pods.default(&mut pod);
@@ -161,7 +161,7 @@ fn mangle(root: &Value, pointer: &str, check: &mut dyn FnMut(Value)) {
 
 #[test]
 fn objects_of_no_sense_are_refused_and_nothing_panics() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("created.json")).expect("cases");
+    let cases: Vec<Value> = serde_json::from_str(include_str!("tests/created.json")).expect("cases");
     let objects = Objects::system();
     // The first have one of everything.
     for case in cases.iter().filter(|case| case["code"] == 201).take(13) {
