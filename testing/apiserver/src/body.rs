@@ -3,23 +3,24 @@
 use serde_json::{Value, json};
 
 use crate::depth;
-use crate::handle::Incoming;
+use crate::json::text_in;
 use crate::kinds::{Kind, built_in};
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
 use crate::proto;
-use crate::prune::{FieldValidation, TypeError, prune};
-use crate::rest::{DeleteOptions, text};
-use crate::schema::{Schema, TypeId};
+use crate::prune::{FieldValidation, prune, prune_fields};
+use crate::request::ApiRequest;
+use crate::rest::DeleteOptions;
+use crate::schema::Schema;
 use crate::status::{Cause, Result, Status};
 
 /// Reads the object of a kind, with only the fields that the kind has.
-pub(crate) fn object(kind: &Kind, request: &Incoming, warnings: &mut Vec<String>) -> Result<Value> {
+pub(crate) fn object(kind: &Kind, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value> {
     let mut object = decode(request, &kind.kind)?;
     check_type(kind, &object)?;
     prune_object(kind, request, &mut object, warnings)?;
     if kind.custom {
-        let given = |key| !text(&object, &[key]).is_empty();
+        let given = |key| !text_in(&object, &[key]).is_empty();
         if !given("apiVersion") || !given("kind") {
             let missing = if given("kind") { "apiVersion" } else { "Kind" };
             return Err(Status::bad_request(format!("Object '{missing}' is missing in '{object}'")));
@@ -31,7 +32,7 @@ pub(crate) fn object(kind: &Kind, request: &Incoming, warnings: &mut Vec<String>
 }
 
 /// Reads an object of a type that is no kind with a path: a binding, an eviction, a scale.
-pub(crate) fn untyped(request: &Incoming, api_version: &str, kind: &str) -> Result<Value> {
+pub(crate) fn untyped(request: &ApiRequest, api_version: &str, kind: &str) -> Result<Value> {
     let mut object = decode(request, kind)?;
     let type_id = Schema::get().kind(api_version, kind);
     let version = api_version.rsplit('/').next().unwrap_or_default();
@@ -46,7 +47,7 @@ pub(crate) fn untyped(request: &Incoming, api_version: &str, kind: &str) -> Resu
 }
 
 /// Reads the body as JSON, whatever it is in.
-fn decode(request: &Incoming, kind: &str) -> Result<Value> {
+fn decode(request: &ApiRequest, kind: &str) -> Result<Value> {
     let body = &request.body;
     let value: Value = match Encoding::of_body(&request.headers)? {
         Encoding::Json if body.is_empty() => {
@@ -78,12 +79,12 @@ fn yaml(body: &[u8]) -> std::result::Result<Value, String> {
 
 /// Whether the object says that it is something else.
 fn check_type(kind: &Kind, object: &Value) -> Result<()> {
-    let (api_version, given) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+    let (api_version, given) = (text_in(object, &["apiVersion"]), text_in(object, &["kind"]));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let other_kind = !given.is_empty() && given != kind.kind;
     if other_kind && kind.custom {
         let detail = format!("must be {}", kind.kind);
-        let name = text(object, &["metadata", "name"]);
+        let name = text_in(object, &["metadata", "name"]);
         let cause = Cause::invalid("kind", &given.into(), &detail);
         return Err(Status::invalid_of(group, given, name, vec![cause]));
     }
@@ -118,7 +119,7 @@ fn misfit(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String
         .then(|| format!("converting ({version}.{given}) to ({package}.{}): unknown conversion", kind.kind))
 }
 
-fn validation(request: &Incoming) -> Result<FieldValidation> {
+fn validation(request: &ApiRequest) -> Result<FieldValidation> {
     let text = request.options.text("fieldValidation");
     FieldValidation::parse(text).ok_or_else(|| {
         let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
@@ -129,7 +130,7 @@ fn validation(request: &Incoming) -> Result<FieldValidation> {
 /// Drops what the kind does not have, and says or refuses as the caller wants.
 fn prune_object(
     kind: &Kind,
-    request: &Incoming,
+    request: &ApiRequest,
     object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
@@ -141,28 +142,8 @@ fn prune_object(
     Ok(())
 }
 
-/// Drops the fields that objects of a kind do not have. Of custom objects only the metadata have a type.
-pub(crate) fn prune_fields(kind: &Kind, object: &mut Value) -> std::result::Result<Vec<String>, TypeError> {
-    if let Some(type_id) = type_of(kind) {
-        return prune(type_id, object);
-    }
-    let only_metadata = Schema::get().kind("meta.k8s.io/v1", "PartialObjectMetadata");
-    let (Some(type_id), Some(metadata)) = (only_metadata, object.get_mut("metadata")) else {
-        return Ok(Vec::new());
-    };
-    let mut partial = json!({"metadata": metadata.take()});
-    let unknown = prune(type_id, &mut partial)?;
-    *metadata = partial["metadata"].take();
-    Ok(unknown)
-}
-
-/// The type of a kind's objects; custom kinds have none.
-pub(crate) fn type_of(kind: &Kind) -> Option<TypeId> {
-    if kind.custom { None } else { Schema::get().of(kind) }
-}
-
 /// Reads a patch.
-pub(crate) fn patch(kind: &Kind, request: &Incoming) -> Result<Patch> {
+pub(crate) fn patch(kind: &Kind, request: &ApiRequest) -> Result<Patch> {
     let content_type = request.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     patch::parse(content_type.unwrap_or_default(), &request.body, kind.custom)
 }
@@ -170,12 +151,12 @@ pub(crate) fn patch(kind: &Kind, request: &Incoming) -> Result<Patch> {
 /// What a patch makes of an object.
 pub(crate) fn patched(
     kind: &Kind,
-    request: &Incoming,
+    request: &ApiRequest,
     patch: &Patch,
     old: &Value,
     warnings: &mut Vec<String>,
 ) -> Result<Value> {
-    let mut new = patch::apply_to(patch, old, type_of(kind))?;
+    let mut new = patch::apply_to(patch, old, Schema::get().of(kind))?;
     let pruned = prune_fields(kind, &mut new);
     let unknown = pruned.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
     let validation = validation(request)?;
@@ -185,14 +166,14 @@ pub(crate) fn patched(
         return Err(patch::undecodable(patch, &new, &why));
     }
     warnings.extend(validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?);
-    let (api_version, given) = (text(&new, &["apiVersion"]), text(&new, &["kind"]));
+    let (api_version, given) = (text_in(&new, &["apiVersion"]), text_in(&new, &["kind"]));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     if let Some(why) = misfit(kind, group, version, given) {
         return Err(patch::undecodable(patch, &new, &why));
     }
     check_type(kind, &new)?;
-    let name = text(&new, &["metadata", "name"]);
-    let expected = text(old, &["metadata", "name"]);
+    let name = text_in(&new, &["metadata", "name"]);
+    let expected = text_in(old, &["metadata", "name"]);
     if name != expected {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({expected})"
@@ -207,7 +188,7 @@ pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -
     if !config["metadata"].is_object() {
         config["metadata"] = json!({});
     }
-    let given = text(&config, &["metadata", "name"]);
+    let given = text_in(&config, &["metadata", "name"]);
     if !given.is_empty() && given != name {
         return Err(Status::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
@@ -229,7 +210,7 @@ pub(crate) fn applied(kind: &Kind, mut object: Value) -> Result<Value> {
 }
 
 /// Reads how to delete: from the body if there is one, else from the query.
-pub(crate) fn delete_options(request: &Incoming) -> Result<DeleteOptions> {
+pub(crate) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions> {
     if request.body.is_empty() {
         return DeleteOptions::parse(None, &request.options);
     }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::body::type_of;
 use crate::faults::Seen;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
@@ -16,26 +15,8 @@ use crate::prune::empty;
 use crate::rest::List;
 use crate::schema::Schema;
 use crate::status::Status;
+use crate::store::EventType;
 use crate::table::{IncludeObject, Printer, partial_object_metadata, partial_object_metadata_list};
-use crate::watch::bookmark_metadata;
-
-/// What happened, as watchers are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventType {
-    Added,
-    Modified,
-    Deleted,
-}
-
-impl EventType {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
 
 /// How objects of a kind are shown to one caller.
 #[derive(Clone, Debug)]
@@ -205,7 +186,7 @@ impl Events {
     /// Writes how far the watch has come.
     pub(crate) fn bookmark(&mut self, out: &mut Vec<u8>, version: u64, ends_initial: bool) {
         // What Go writes of an object with nothing in it.
-        let mut object = type_of(&self.kind).map_or_else(|| json!({}), empty);
+        let mut object = Schema::get().of(&self.kind).map_or_else(|| json!({}), empty);
         object["kind"] = self.kind.kind.as_ref().into();
         object["apiVersion"] = self.kind.api_version().into();
         object["metadata"] = bookmark_metadata(version, ends_initial);
@@ -272,6 +253,15 @@ fn list_metadata(list: &List, custom: bool) -> Value {
     }
     if let Some(remaining) = list.remaining {
         metadata["remainingItemCount"] = remaining.into();
+    }
+    metadata
+}
+
+/// The metadata of a bookmark.
+fn bookmark_metadata(version: u64, ends_initial: bool) -> Value {
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if ends_initial {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     }
     metadata
 }

@@ -2,44 +2,33 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
 use crate::encode::{Events, View};
-use crate::faults::{Fault, Seen};
+use crate::faults::Fault;
+use crate::json::text_in;
 use crate::kinds::{Kind, Subresource, Verbs};
 use crate::media::{Encoding, Form, Media};
 use crate::object::Object;
-use crate::patch::managed::{FieldManager, manager_name};
+use crate::patch::managed::FieldManager;
 use crate::patch::{self, Patch};
 use crate::proto::STREAM_CONTENT_TYPE;
-use crate::request::{Options, Resource, Target};
+use crate::request::{ApiRequest, Resource, Target};
+use crate::response::{Body, answer, page_not_found};
 use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token,
-    invalid_write_options, parse_version, text, too_large,
+    invalid_write_options, parse_version, too_large,
 };
-use crate::server::{Body, Caller, Shared, answer, page_not_found};
+use crate::schema::Schema;
+use crate::server::Shared;
 use crate::status::{Result, Status};
-use crate::strategy::Lookup;
 use crate::strategy::pod::{binding, eviction};
 use crate::strategy::reviews::{self, User};
 use crate::strategy::scale::{ScalePaths, scale_of, set_scale};
 use crate::table::{IncludeObject, Printer};
 use crate::watch::{Watch, WatchOptions};
 use crate::{body, nonresource};
-
-/// A request, read.
-pub(crate) struct Incoming {
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
-    pub(crate) target: Target,
-    pub(crate) options: Options,
-    pub(crate) body: Bytes,
-    pub(crate) caller: Caller,
-    pub(crate) seen: Seen,
-}
 
 /// What a request came to.
 enum Reply {
@@ -49,36 +38,8 @@ enum Reply {
     Watch(Box<Watch>),
 }
 
-impl Incoming {
-    pub(crate) fn new(head: Parts, body: Bytes, caller: Caller) -> Self {
-        let target = Target::parse(head.uri.path());
-        let options = Options::parse(head.uri.query());
-        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        let mut seen = Seen { user_agent: user_agent.unwrap_or_default().to_owned(), ..Seen::default() };
-        if let Target::Resource(resource) = &target {
-            let watch = options.flag("watch").unwrap_or_default();
-            seen.verb = resource.verb(&head.method, watch);
-            seen.resource.clone_from(&resource.plural);
-            seen.subresource.clone_from(&resource.subresource);
-            seen.namespace.clone_from(&resource.namespace);
-            seen.name.clone_from(&resource.name);
-        }
-        Self { method: head.method, headers: head.headers, target, options, body, caller, seen }
-    }
-
-    /// What errors are written in: what was asked for, else JSON.
-    pub(crate) fn error_encoding(&self) -> Encoding {
-        Media::negotiate(&self.headers, true).map_or(Encoding::Json, |media| media.encoding)
-    }
-
-    /// Under which name fields are owned: as asked for, or the program's.
-    fn manager(&self) -> String {
-        manager_name(self.options.text("fieldManager"), &self.seen.user_agent)
-    }
-}
-
 /// Carries a request out.
-pub(crate) fn handle(shared: &Arc<Shared>, request: &Incoming, faults: &[Fault]) -> Result<Response<Body>> {
+pub(crate) fn handle(shared: &Arc<Shared>, request: &ApiRequest, faults: &[Fault]) -> Result<Response<Body>> {
     match &request.target {
         Target::Other(path) => nonresource::answer_path(shared, request, path),
         Target::Resource(resource) => of_resource(shared, request, resource, faults),
@@ -87,7 +48,7 @@ pub(crate) fn handle(shared: &Arc<Shared>, request: &Incoming, faults: &[Fault])
 
 fn of_resource(
     shared: &Arc<Shared>,
-    request: &Incoming,
+    request: &ApiRequest,
     resource: &Resource,
     faults: &[Fault],
 ) -> Result<Response<Body>> {
@@ -144,26 +105,14 @@ fn printer(shared: &Shared, kind: &Kind) -> Printer {
     if !kind.custom {
         return Printer::of(kind);
     }
-    let version = definition(shared, kind);
+    let version = shared.definition(kind);
     Printer::custom(version.as_ref().and_then(|version| version.get("additionalPrinterColumns")))
-}
-
-/// What its CustomResourceDefinition says of a custom kind in its version.
-pub(crate) fn definition(shared: &Shared, kind: &Kind) -> Option<Value> {
-    let name = kind.qualified();
-    let mut definition = {
-        let state = shared.state.lock();
-        Lookup::get(&*state, "apiextensions.k8s.io", "customresourcedefinitions", "", &name)?
-    };
-    let versions = definition["spec"]["versions"].as_array_mut()?;
-    let at = versions.iter().position(|version| version["name"] == *kind.version)?;
-    Some(versions.swap_remove(at))
 }
 
 /// One request about a kind.
 struct Act<'a> {
     shared: &'a Arc<Shared>,
-    request: &'a Incoming,
+    request: &'a ApiRequest,
     kind: &'a Arc<Kind>,
     resource: &'a Resource,
     warnings: &'a mut Vec<String>,
@@ -334,7 +283,7 @@ impl Act<'_> {
                 name: request.options.text("fieldManager"),
                 api_version: &api_version,
                 subresource: part(subresource).name(),
-                type_id: body::type_of(kind),
+                type_id: Schema::get().of(kind),
                 status_apart: kind.has(Subresource::Status),
                 now,
             };
@@ -399,7 +348,7 @@ impl Act<'_> {
     fn bind(&mut self) -> Result<Reply> {
         let binding = body::untyped(self.request, "v1", "Binding")?;
         let Resource { namespace, name, .. } = self.resource;
-        let given = text(&binding, &["metadata", "name"]);
+        let given = text_in(&binding, &["metadata", "name"]);
         if !given.is_empty() && given != *name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
@@ -427,7 +376,7 @@ impl Act<'_> {
         if !self.kind.custom {
             return Ok(ScalePaths::built_in());
         }
-        let version = definition(self.shared, self.kind);
+        let version = self.shared.definition(self.kind);
         version.as_ref().and_then(ScalePaths::of_version).ok_or_else(Status::no_such_path)
     }
 
@@ -442,12 +391,12 @@ impl Act<'_> {
                     Method::PATCH => patch::apply_to(
                         &body::patch(kind, request)?,
                         &old_scale,
-                        crate::schema::Schema::get().kind("autoscaling/v1", "Scale"),
+                        Schema::get().kind("autoscaling/v1", "Scale"),
                     )?,
                     _ => body::untyped(request, "autoscaling/v1", "Scale")?,
                 };
-                let version = text(&new_scale, &["metadata", "resourceVersion"]);
-                if !version.is_empty() && version != text(old, &["metadata", "resourceVersion"]) {
+                let version = text_in(&new_scale, &["metadata", "resourceVersion"]);
+                if !version.is_empty() && version != text_in(old, &["metadata", "resourceVersion"]) {
                     return Err(Status::stale(kind, name));
                 }
                 let mut new = old.clone();
@@ -496,7 +445,7 @@ impl Writer<'_> {
         // Under the lock the pod cannot change meanwhile, so `only_this_version` is kept by itself.
         if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
             let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
-            let name = text(&budget, &["metadata", "name"]).to_owned();
+            let name = text_in(&budget, &["metadata", "name"]).to_owned();
             self.update(&kind, namespace, &name, Part::Status, |_, _| Ok(budget))?;
         }
         let mut marked = pod;

@@ -28,7 +28,9 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 
 use crate::encode::value_bytes;
 use crate::media::Encoding;
-use crate::server::{ApiServer, Body, Caller, Disconnect, answer};
+use crate::request::Caller;
+use crate::response::{Body, Disconnect, answer};
+use crate::server::ApiServer;
 use crate::status::Status;
 
 /// What stands before the token.

@@ -6,16 +6,16 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::encode::value_bytes;
-use crate::handle::Incoming;
-use crate::handle::definition;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
-use crate::server::{Body, Shared, answer, page_not_found};
+use crate::request::ApiRequest;
+use crate::response::{Body, answer, page_not_found};
+use crate::server::Shared;
 use crate::status::{Result, Status};
 use crate::{discovery, openapi};
 
 /// Answers a request for such a path.
-pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Result<Response<Body>> {
+pub(crate) fn answer_path(shared: &Shared, request: &ApiRequest, path: &str) -> Result<Response<Body>> {
     let path = path.trim_end_matches('/');
     if let Some(endpoint) =
         ["/healthz", "/livez", "/readyz"].into_iter().find(|endpoint| path.starts_with(*endpoint))
@@ -26,7 +26,7 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
     }
     let kinds: Vec<Arc<Kind>> = shared.state.lock().registry.kinds().to_vec();
     let kinds = || kinds.iter().map(|kind| &**kind);
-    let custom = |kind: &Kind| definition(shared, kind)?["schema"].get("openAPIV3Schema").cloned();
+    let custom = |kind: &Kind| shared.definition(kind)?["schema"].get("openAPIV3Schema").cloned();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match segments.as_slice() {
         ["api"] | ["apis"] => {
@@ -72,7 +72,7 @@ fn discovery_media(headers: &HeaderMap) -> Result<Media> {
     Ok(media)
 }
 
-fn found(request: &Incoming, value: Option<Value>) -> Result<Response<Body>> {
+fn found(request: &ApiRequest, value: Option<Value>) -> Result<Response<Body>> {
     let Some(value) = value else { return Ok(page_not_found()) };
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());

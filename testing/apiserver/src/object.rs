@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::json::remove;
 use crate::kinds::Kind;
 use crate::strategy;
-use crate::strategy::json::remove;
 
 /// Enough bytes for the type of an object, and for what stands around an object in a list or watch.
 const ROOM_FOR_TYPE: usize = 256;

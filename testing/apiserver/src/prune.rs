@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
 use serde_json::{Map, Number, Value};
 
+use crate::kinds::Kind;
 use crate::schema::{Field, Schema, Shape, Type, TypeId};
 use time::Precision;
 
@@ -91,6 +92,21 @@ pub(crate) fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeE
         }
     }
     pruner.wrong.map_or(Ok(pruner.unknown), Err)
+}
+
+/// Drops the fields that objects of a kind do not have. Of custom objects only the metadata have a type.
+pub(crate) fn prune_fields(kind: &Kind, object: &mut Value) -> Result<Vec<String>, TypeError> {
+    if let Some(type_id) = Schema::get().of(kind) {
+        return prune(type_id, object);
+    }
+    let only_metadata = Schema::get().kind("meta.k8s.io/v1", "PartialObjectMetadata");
+    let (Some(type_id), Some(metadata)) = (only_metadata, object.get_mut("metadata")) else {
+        return Ok(Vec::new());
+    };
+    let mut partial = serde_json::json!({"metadata": metadata.take()});
+    let unknown = prune(type_id, &mut partial)?;
+    *metadata = partial["metadata"].take();
+    Ok(unknown)
 }
 
 /// What an object of a type is when nothing is said: the fields that Go writes even when they are empty.

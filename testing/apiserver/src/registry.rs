@@ -1,11 +1,12 @@
 //! Which kinds are served now: the built-in ones and those of CustomResourceDefinitions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::json::{text, text_in, texts};
 use crate::kinds::{Kind, Subresource, Verbs, built_in};
-use crate::rest::text;
 use crate::status::{Result, Status};
 use crate::store::ResourceKey;
 
@@ -52,7 +53,7 @@ impl Registry {
     pub(crate) fn define(&mut self, definition: &Value) {
         let defined = custom_kinds(definition);
         let spec = &definition["spec"];
-        let (group, resource) = (text(spec, &["group"]), text(spec, &["names", "plural"]));
+        let (group, resource) = (text_in(spec, &["group"]), text_in(spec, &["names", "plural"]));
         let is_taken =
             |kind: &Arc<Kind>| !kind.custom && *kind.group == *group && *kind.resource == *resource;
         if self.kinds.iter().any(is_taken) {
@@ -95,17 +96,17 @@ impl Kind {
 fn custom_kinds(definition: &Value) -> Vec<Kind> {
     let spec = &definition["spec"];
     let names = &spec["names"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let texts = |value: &Value| value.as_array().into_iter().flatten().map(|one| text(one).into()).collect();
+    let owned = |text: &str| Cow::Owned(text.to_owned());
+    let all = |field: &str| texts(names, field).map(owned).collect();
     let versions = spec["versions"].as_array().into_iter().flatten();
     let kind = |version: &Value| Kind {
-        group: text(&spec["group"]).into(),
-        version: text(&version["name"]).into(),
-        resource: text(&names["plural"]).into(),
-        kind: text(&names["kind"]).into(),
-        singular: text(&names["singular"]).into(),
-        short_names: texts(&names["shortNames"]),
-        categories: texts(&names["categories"]),
+        group: owned(text(spec, "group")),
+        version: owned(text(version, "name")),
+        resource: owned(text(names, "plural")),
+        kind: owned(text(names, "kind")),
+        singular: owned(text(names, "singular")),
+        short_names: all("shortNames"),
+        categories: all("categories"),
         namespaced: spec["scope"] == "Namespaced",
         verbs: Verbs::All,
         subresources: [("status", Subresource::Status), ("scale", Subresource::Scale)]
@@ -113,7 +114,7 @@ fn custom_kinds(definition: &Value) -> Vec<Kind> {
             .filter(|(name, _)| version["subresources"].get(name).is_some())
             .map(|(_, subresource)| subresource)
             .collect(),
-        stored_in_group: text(&spec["group"]).into(),
+        stored_in_group: owned(text(spec, "group")),
         custom: true,
     };
     let mut kinds: Vec<Kind> = versions.filter(|version| version["served"] == true).map(kind).collect();

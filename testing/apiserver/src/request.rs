@@ -1,9 +1,15 @@
 //! What a request asks for: its target, from the path, and its options, from the query.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use http::Method;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method, header};
 
+use crate::faults::Seen;
+use crate::media::{Encoding, Media};
+use crate::patch::managed::manager_name;
 use crate::status::{Cause, Result, Status};
 
 /// What the path names.
@@ -152,6 +158,61 @@ impl Options {
             "All" => Ok(true),
             other => Err(Cause::not_supported("dryRun", &serde_json::json!([other]), &["All"])),
         }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) name: Arc<str>,
+    pub(crate) groups: Vec<Arc<str>>,
+    /// The token that it showed; none in process.
+    pub(crate) token: Option<Arc<str>>,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        let groups = vec!["system:masters".into(), "system:authenticated".into()];
+        Self { name: "admin".into(), groups, token: None }
+    }
+}
+
+/// A request, read.
+pub(crate) struct ApiRequest {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) target: Target,
+    pub(crate) options: Options,
+    pub(crate) body: Bytes,
+    pub(crate) caller: Caller,
+    pub(crate) seen: Seen,
+}
+
+impl ApiRequest {
+    pub(crate) fn new(head: Parts, body: Bytes, caller: Caller) -> Self {
+        let target = Target::parse(head.uri.path());
+        let options = Options::parse(head.uri.query());
+        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let mut seen = Seen { user_agent: user_agent.unwrap_or_default().to_owned(), ..Seen::default() };
+        if let Target::Resource(resource) = &target {
+            let watch = options.flag("watch").unwrap_or_default();
+            seen.verb = resource.verb(&head.method, watch);
+            seen.resource.clone_from(&resource.plural);
+            seen.subresource.clone_from(&resource.subresource);
+            seen.namespace.clone_from(&resource.namespace);
+            seen.name.clone_from(&resource.name);
+        }
+        Self { method: head.method, headers: head.headers, target, options, body, caller, seen }
+    }
+
+    /// What errors are written in: what was asked for, else JSON.
+    pub(crate) fn error_encoding(&self) -> Encoding {
+        Media::negotiate(&self.headers, true).map_or(Encoding::Json, |media| media.encoding)
+    }
+
+    /// Under which name fields are owned: as asked for, or the program's.
+    pub(crate) fn manager(&self) -> String {
+        manager_name(self.options.text("fieldManager"), &self.seen.user_agent)
     }
 }
 

@@ -3,36 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::encode::value_bytes;
-use crate::faults::{Fault, Faults, Matcher, Seen};
-use crate::handle::{Incoming, handle};
-use crate::media::Encoding;
+use crate::faults::{Faults, Matcher, Seen};
+use crate::kinds::Kind;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::rest::{Fallout, State, Writer};
-use crate::status::Status;
 use crate::store::Store;
+use crate::strategy::Lookup;
 use crate::strategy::priority_class::SYSTEM_CLASSES;
-
-/// The body of an answer.
-pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Disconnect>;
-
-/// The largest body of a request that is read, as upstream's.
-const LARGEST_BODY: usize = 3 << 20;
-
-/// The connection ends without an answer, or in the middle of one.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the server closed the connection")]
-pub struct Disconnect;
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -96,22 +79,6 @@ pub(crate) struct Shared {
 struct Cut {
     matcher: Matcher,
     mid_frame: bool,
-}
-
-/// Who asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) name: Arc<str>,
-    pub(crate) groups: Vec<Arc<str>>,
-    /// The token that it showed; none in process.
-    pub(crate) token: Option<Arc<str>>,
-}
-
-impl Default for Caller {
-    fn default() -> Self {
-        let groups = vec!["system:masters".into(), "system:authenticated".into()];
-        Self { name: "admin".into(), groups, token: None }
-    }
 }
 
 impl Default for ApiServer {
@@ -216,6 +183,23 @@ impl Shared {
         }
     }
 
+    /// What the CustomResourceDefinition of a custom kind says about its version.
+    pub(crate) fn definition(&self, kind: &Kind) -> Option<Value> {
+        let name = kind.qualified();
+        let mut definition = {
+            let state = self.state.lock();
+            Lookup::get(&*state, "apiextensions.k8s.io", "customresourcedefinitions", "", &name)?
+        };
+        let versions = definition["spec"]["versions"].as_array_mut()?;
+        let at = versions.iter().position(|version| version["name"] == *kind.version)?;
+        Some(versions.swap_remove(at))
+    }
+
+    /// Changes when the server is restarted.
+    pub(crate) fn restarts(&self) -> watch::Receiver<u64> {
+        self.run.subscribe()
+    }
+
     /// How often the server was restarted and watches were cut.
     pub(crate) fn interruptions(&self) -> (u64, u64) {
         (*self.run.borrow(), self.cuts.lock().len() as u64)
@@ -228,85 +212,4 @@ impl Shared {
         let cuts = cuts.iter().skip(since);
         cuts.filter(|cut| cut.matcher.matches(seen)).map(|cut| cut.mid_frame).next()
     }
-
-    /// Waits; a restart ends that with the connection.
-    async fn unless_restarted(&self, wait: impl Future<Output = ()>) -> Result<(), Disconnect> {
-        let mut run = self.run.subscribe();
-        tokio::select! {
-            () = wait => Ok(()),
-            _ = run.changed() => Err(Disconnect),
-        }
-    }
-
-    /// Answers a request, with whatever goes wrong by order.
-    pub(crate) async fn respond<B>(
-        self: Arc<Self>,
-        request: Request<B>,
-        caller: Caller,
-    ) -> Result<Response<Body>, Disconnect>
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let (head, body) = request.into_parts();
-        let body = match Limited::new(body, LARGEST_BODY).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Ok(refusal(&too_large_body(), Encoding::Json));
-            }
-            Err(_) => return Err(Disconnect),
-        };
-        let incoming = Incoming::new(head, body, caller);
-        let faults = self.faults.take(&incoming.seen);
-        for fault in &faults {
-            match fault {
-                Fault::Delay(time) => self.unless_restarted(tokio::time::sleep(*time)).await?,
-                Fault::Drop => self.unless_restarted(std::future::pending()).await?,
-                Fault::Reset => return Err(Disconnect),
-                Fault::Answer(status) => return Ok(refusal(status, incoming.error_encoding())),
-                _ => {}
-            }
-        }
-        let answer = handle(&self, &incoming, &faults);
-        for fault in &faults {
-            match fault {
-                Fault::ResetAfter => return Err(Disconnect),
-                Fault::AnswerAfter(status) => return Ok(refusal(status, incoming.error_encoding())),
-                _ => {}
-            }
-        }
-        Ok(answer.unwrap_or_else(|status| refusal(&status, incoming.error_encoding())))
-    }
-}
-
-fn too_large_body() -> Status {
-    let mut status = Status::bad_request(format!("Request entity too large: limit is {LARGEST_BODY}"));
-    status.code = StatusCode::PAYLOAD_TOO_LARGE;
-    status.reason = "RequestEntityTooLarge";
-    status
-}
-
-/// An answer with a whole body.
-pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
-    let body = Body::new(Full::new(body).map_err(|never| match never {}));
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-}
-
-/// The answer where nothing is served at all: it is not even a Status.
-pub(crate) fn page_not_found() -> Response<Body> {
-    answer(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".into())
-}
-
-/// The answer to a request that failed.
-pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
-    let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
-    let retry_after = status.details.retry_after_seconds;
-    if retry_after > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
-    }
-    response
 }

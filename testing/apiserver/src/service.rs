@@ -5,9 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
 
-use crate::server::{ApiServer, Body, Caller, Disconnect, Shared};
+use crate::faults::Fault;
+use crate::handle::handle;
+use crate::media::Encoding;
+use crate::request::{ApiRequest, Caller};
+use crate::response::{Body, Disconnect, refusal};
+use crate::server::{ApiServer, Shared};
+use crate::status::Status;
 
 /// The server as a tower service. Callers need no token.
 #[derive(Clone, Debug)]
@@ -26,6 +33,9 @@ impl ApiServer {
         Service { shared: Arc::clone(&self.shared), caller }
     }
 }
+
+/// The largest body of a request that is read, as upstream's.
+const LARGEST_BODY: usize = 3 << 20;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Disconnect>> + Send>>;
 
@@ -46,4 +56,63 @@ where
     fn call(&mut self, request: Request<B>) -> Answer {
         Box::pin(Arc::clone(&self.shared).respond(request, self.caller.clone()))
     }
+}
+
+impl Shared {
+    /// Waits; a restart ends that with the connection.
+    async fn unless_restarted(&self, wait: impl Future<Output = ()>) -> Result<(), Disconnect> {
+        let mut run = self.restarts();
+        tokio::select! {
+            () = wait => Ok(()),
+            _ = run.changed() => Err(Disconnect),
+        }
+    }
+
+    /// Answers a request, with whatever goes wrong by order.
+    pub(crate) async fn respond<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        caller: Caller,
+    ) -> Result<Response<Body>, Disconnect>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let body = match Limited::new(body, LARGEST_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Ok(refusal(&too_large_body(), Encoding::Json));
+            }
+            Err(_) => return Err(Disconnect),
+        };
+        let incoming = ApiRequest::new(head, body, caller);
+        let faults = self.faults.take(&incoming.seen);
+        for fault in &faults {
+            match fault {
+                Fault::Delay(time) => self.unless_restarted(tokio::time::sleep(*time)).await?,
+                Fault::Drop => self.unless_restarted(std::future::pending()).await?,
+                Fault::Reset => return Err(Disconnect),
+                Fault::Answer(status) => return Ok(refusal(status, incoming.error_encoding())),
+                _ => {}
+            }
+        }
+        let answer = handle(&self, &incoming, &faults);
+        for fault in &faults {
+            match fault {
+                Fault::ResetAfter => return Err(Disconnect),
+                Fault::AnswerAfter(status) => return Ok(refusal(status, incoming.error_encoding())),
+                _ => {}
+            }
+        }
+        Ok(answer.unwrap_or_else(|status| refusal(&status, incoming.error_encoding())))
+    }
+}
+
+fn too_large_body() -> Status {
+    let mut status = Status::bad_request(format!("Request entity too large: limit is {LARGEST_BODY}"));
+    status.code = StatusCode::PAYLOAD_TOO_LARGE;
+    status.reason = "RequestEntityTooLarge";
+    status
 }

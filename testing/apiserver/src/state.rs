@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::body::prune_fields;
 use crate::depth;
+use crate::json::text_in;
 use crate::kinds::{Kind, Verbs};
 use crate::object::Object;
-use crate::rest::{Writer, text, timestamp};
+use crate::prune::prune_fields;
+use crate::rest::{Writer, timestamp};
 use crate::server::ApiServer;
 use crate::strategy;
 
@@ -123,8 +124,8 @@ fn rank(object: &Value) -> u8 {
 }
 
 fn described(object: &Value) -> String {
-    let (kind, name) = (text(object, &["kind"]), text(object, &["metadata", "name"]));
-    match text(object, &["metadata", "namespace"]) {
+    let (kind, name) = (text_in(object, &["kind"]), text_in(object, &["metadata", "name"]));
+    match text_in(object, &["metadata", "namespace"]) {
         "" => format!("{kind} {name}"),
         namespace => format!("{kind} {namespace}/{name}"),
     }
@@ -133,19 +134,19 @@ fn described(object: &Value) -> String {
 impl Writer<'_> {
     /// Puts an object where it was.
     fn restore(&mut self, mut object: Value) -> Result<(), String> {
-        let (api_version, kind) = (text(&object, &["apiVersion"]), text(&object, &["kind"]));
+        let (api_version, kind) = (text_in(&object, &["apiVersion"]), text_in(&object, &["kind"]));
         let kind = self.state.registry.of(api_version, kind).filter(|kind| kind.verbs == Verbs::All);
         let Some(kind) = kind.cloned() else {
-            return Err(format!("no {} in {api_version:?} is served here", text(&object, &["kind"])));
+            return Err(format!("no {} in {api_version:?} is served here", text_in(&object, &["kind"])));
         };
-        if text(&object, &["metadata", "name"]).is_empty() {
+        if text_in(&object, &["metadata", "name"]).is_empty() {
             return Err("it has no metadata.name".to_owned());
         }
         depth::check(&object).map_err(|status| status.message)?;
         prune_fields(&kind, &mut object).map_err(|error| error.to_string())?;
         self.complete(&kind, &mut object);
         strategy::of(&kind).default(&mut object);
-        let namespace = text(&object, &["metadata", "namespace"]).to_owned();
+        let namespace = text_in(&object, &["metadata", "namespace"]).to_owned();
         if kind.namespaced {
             self.ensure_namespace(&namespace)?;
         }
@@ -155,15 +156,15 @@ impl Writer<'_> {
 
     /// Fills in what only the system says, where the object does not.
     fn complete(&mut self, kind: &Kind, object: &mut Value) {
-        match text(object, &["metadata", "uid"]) {
+        match text_in(object, &["metadata", "uid"]) {
             "" => object["metadata"]["uid"] = self.state.random.uid().into(),
             uid => self.state.random.stir(uid),
         }
-        if text(object, &["metadata", "creationTimestamp"]).is_empty() {
+        if text_in(object, &["metadata", "creationTimestamp"]).is_empty() {
             object["metadata"]["creationTimestamp"] = timestamp(self.now).into();
         }
         if kind.namespaced {
-            if text(object, &["metadata", "namespace"]).is_empty() {
+            if text_in(object, &["metadata", "namespace"]).is_empty() {
                 object["metadata"]["namespace"] = "default".into();
             }
         } else if let Some(metadata) = object["metadata"].as_object_mut() {

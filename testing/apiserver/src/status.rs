@@ -296,6 +296,16 @@ impl Cause {
         Self::new("FieldValueForbidden", field, with_detail("Forbidden", detail))
     }
 
+    /// The causes of two checks, without duplicates.
+    pub(crate) fn union(mut causes: Vec<Self>, more: Vec<Self>) -> Vec<Self> {
+        for cause in more {
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
+        causes
+    }
+
     fn to_json(&self) -> Value {
         let mut cause = json!({"reason": self.reason, "message": self.message});
         if !self.field.is_empty() {

@@ -14,10 +14,21 @@ pub(crate) type ResourceKey = (Box<str>, Box<str>);
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeType {
+pub(crate) enum EventType {
     Added,
     Modified,
     Deleted,
+}
+
+impl EventType {
+    /// Its name in watch events.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
 }
 
 /// A change of an object.
@@ -25,7 +36,7 @@ pub(crate) enum ChangeType {
 pub(crate) struct Change {
     /// Its place in the sequence.
     pub(crate) version: u64,
-    pub(crate) what: ChangeType,
+    pub(crate) event: EventType,
     /// What is there now, or for a deletion what was there last, as of `version`.
     pub(crate) object: Arc<Object>,
     /// What was there before.
@@ -197,7 +208,7 @@ impl Store {
         let key = object.key();
         let Some(table) = self.tables.get_mut(resource) else { return };
         let old = table.objects.insert(key.clone(), Arc::clone(&object));
-        let what = if old.is_some() { ChangeType::Modified } else { ChangeType::Added };
+        let event = if old.is_some() { EventType::Modified } else { EventType::Added };
         if old.as_ref().is_none_or(|old| old.owners != object.owners) {
             for owner in old.iter().flat_map(|old| &old.owners) {
                 forget_dependent(&mut self.dependents, owner, resource, &key);
@@ -206,7 +217,7 @@ impl Store {
                 self.dependents.entry(owner.clone()).or_default().insert((resource.clone(), key.clone()));
             }
         }
-        table.record(Change { version: self.version, what, object, old }, self.history_limit);
+        table.record(Change { version: self.version, event, object, old }, self.history_limit);
     }
 
     /// Removes an object. `last` is its final state, of [`next_version`](Self::next_version).
@@ -219,7 +230,7 @@ impl Store {
         for owner in old.iter().flat_map(|old| &old.owners) {
             forget_dependent(&mut self.dependents, owner, resource, &key);
         }
-        let change = Change { version: self.version, what: ChangeType::Deleted, object: last, old };
+        let change = Change { version: self.version, event: EventType::Deleted, object: last, old };
         table.record(change, self.history_limit);
     }
 
@@ -316,8 +327,8 @@ mod tests {
         assert_eq!(names(&at(5)), [("a", 4)]);
         assert!(table.at(6).unwrap().is_none());
         assert_eq!(names(table), [("a", 4), ("b", 6)]);
-        let types: Vec<ChangeType> = table.since(3).unwrap().map(|change| change.what).collect();
-        assert_eq!(types, [ChangeType::Modified, ChangeType::Deleted, ChangeType::Added]);
+        let types: Vec<EventType> = table.since(3).unwrap().map(|change| change.event).collect();
+        assert_eq!(types, [EventType::Modified, EventType::Deleted, EventType::Added]);
     }
 
     #[test]

@@ -6,7 +6,6 @@ pub(crate) mod checks;
 pub(crate) mod config;
 pub(crate) mod crd;
 pub(crate) mod event;
-pub(crate) mod json;
 pub(crate) mod labels;
 pub(crate) mod lease;
 pub(crate) mod meta;

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tower_service::Service as _;
 
-use crate::server::Disconnect;
+use crate::response::Disconnect;
 use crate::{ApiServer, Body, Settings};
 
 /// A client of a server in process.

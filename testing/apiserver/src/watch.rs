@@ -9,20 +9,20 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::encode::{EventType, Events};
+use crate::encode::Events;
 use crate::faults::Fault;
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::request::Options;
+use crate::response::{Body, Disconnect};
 use crate::rest::{invalid_options, parse_version, too_large};
 use crate::selector::Selector;
-use crate::server::{Body, Disconnect, Shared};
+use crate::server::Shared;
 use crate::status::{Cause, Result, Status};
-use crate::store::{Change, ChangeType, Forgotten};
+use crate::store::{Change, EventType, Forgotten};
 
 /// How often a watch that asks for bookmarks gets one.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
@@ -328,12 +328,12 @@ impl Watch {
         }
         let matches = |object: &Arc<Object>| self.options.selector.matches(object);
         let before = change.old.as_ref().filter(|old| matches(old));
-        let after = change.what != ChangeType::Deleted && matches(&change.object);
+        let after = change.event != EventType::Deleted && matches(&change.object);
         match (before, after) {
             (None, false) => true,
             (None, true) => self.emit(out, EventType::Added, &change.object, None),
             (Some(_), true) => self.emit(out, EventType::Modified, &change.object, None),
-            (Some(_), false) if change.what == ChangeType::Deleted => {
+            (Some(_), false) if change.event == EventType::Deleted => {
                 self.emit(out, EventType::Deleted, &change.object, None)
             }
             // As upstream: what it was when it last matched, as of this change.
@@ -395,13 +395,4 @@ fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
 
 fn too_old(version: u64, forgotten: Forgotten) -> Status {
     Status::expired(format!("too old resource version: {version} ({})", forgotten.up_to))
-}
-
-/// The metadata of a bookmark.
-pub(crate) fn bookmark_metadata(version: u64, ends_initial: bool) -> serde_json::Value {
-    let mut metadata = json!({"resourceVersion": version.to_string()});
-    if ends_initial {
-        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-    }
-    metadata
 }

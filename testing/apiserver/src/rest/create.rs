@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Writer, text, timestamp, united};
+use super::writer::{Writer, timestamp};
 use crate::depth;
+use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::{Object, key};
 use crate::patch::managed::record_update;
@@ -30,8 +31,8 @@ impl Writer<'_> {
         self.check_namespace(kind, namespace, &object)?;
         strategy.default(&mut object);
         strategy.admit(&mut object, &*self.state)?;
-        let generate = text(&object, &["metadata", "generateName"]).to_owned();
-        let generates = text(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
+        let generate = text_in(&object, &["metadata", "generateName"]).to_owned();
+        let generates = text_in(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
         if generates {
             self.generate_name(kind, namespace, &generate, &mut object)?;
         }
@@ -40,8 +41,8 @@ impl Writer<'_> {
             strategy::crd::establish(&mut object, &timestamp(self.now));
         }
         let metadata = strategy::meta::validate_new(&object, kind.namespaced, strategy);
-        let causes = united(metadata, strategy.validate(&object));
-        let name = text(&object, &["metadata", "name"]).to_owned();
+        let causes = Cause::union(metadata, strategy.validate(&object));
+        let name = text_in(&object, &["metadata", "name"]).to_owned();
         if !causes.is_empty() {
             return Err(Status::invalid(kind, &name, causes));
         }
@@ -64,13 +65,13 @@ impl Writer<'_> {
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
         }
-        let given = text(object, &["metadata", "namespace"]);
+        let given = text_in(object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
             let message =
                 "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Status::bad_request(message));
         }
-        if !text(object, &["metadata", "resourceVersion"]).is_empty() {
+        if !text_in(object, &["metadata", "resourceVersion"]).is_empty() {
             // Upstream's storage says so, and nobody gives it a better code.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, message));
@@ -131,7 +132,7 @@ impl Writer<'_> {
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
         };
-        let name = text(object, &["metadata", "name"]);
+        let name = text_in(object, &["metadata", "name"]);
         Err(Status::forbidden(kind, name, why).because(vec![cause]))
     }
 
@@ -146,8 +147,8 @@ impl Writer<'_> {
     pub(super) fn define(&mut self, definition: &Value) {
         self.state.registry.define(definition);
         let table = (
-            text(definition, &["spec", "group"]).into(),
-            text(definition, &["spec", "names", "plural"]).into(),
+            text_in(definition, &["spec", "group"]).into(),
+            text_in(definition, &["spec", "names", "plural"]).into(),
         );
         self.state.store.add_table(table);
     }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::garbage::Event;
-use super::traits::{orphans_by_default, returns_deleted};
 use super::update::is_ended;
-use super::{Writer, text, timestamp};
+use super::writer::{Event, Writer, timestamp};
+use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::request::Options;
@@ -66,7 +65,10 @@ impl DeleteOptions {
         };
         Ok(Self {
             grace: body["gracePeriodSeconds"].as_i64(),
-            propagation: propagation(text(body, &["propagationPolicy"]), body["orphanDependents"].as_bool())?,
+            propagation: propagation(
+                text_in(body, &["propagationPolicy"]),
+                body["orphanDependents"].as_bool(),
+            )?,
             uid: owned(&body["preconditions"]["uid"]),
             resource_version: owned(&body["preconditions"]["resourceVersion"]),
             orphans: body["orphanDependents"].as_bool(),
@@ -223,7 +225,7 @@ impl Writer<'_> {
     /// Ends serving a custom resource, whose objects go with it.
     fn undefine(&mut self, definition: &Value) {
         let (group, plural) =
-            (text(definition, &["spec", "group"]), text(definition, &["spec", "names", "plural"]));
+            (text_in(definition, &["spec", "group"]), text_in(definition, &["spec", "names", "plural"]));
         let table = (group.into(), plural.into());
         let Some(kind) = self.state.registry.stored(&table).filter(|kind| kind.custom).cloned() else {
             return;
@@ -286,8 +288,8 @@ fn set_finalizers(object: &mut Value, finalizers: Vec<Value>) {
 }
 
 fn check_preconditions(kind: &Kind, name: &str, options: &DeleteOptions, object: &Value) -> Result<()> {
-    let uid = text(object, &["metadata", "uid"]);
-    let version = text(object, &["metadata", "resourceVersion"]);
+    let uid = text_in(object, &["metadata", "uid"]);
+    let version = text_in(object, &["metadata", "resourceVersion"]);
     let why = match (&options.uid, &options.resource_version) {
         (Some(wanted), _) if wanted != uid => format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
@@ -318,4 +320,33 @@ impl Deleted {
         }
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
     }
+}
+
+/// Whether deletion answers with the object rather than with a Status.
+fn returns_deleted(kind: &Kind) -> bool {
+    matches!(
+        &*kind.resource,
+        "csidrivers"
+            | "csinodes"
+            | "deviceclasses"
+            | "namespaces"
+            | "persistentvolumeclaims"
+            | "persistentvolumes"
+            | "pods"
+            | "podtemplates"
+            | "resourceclaims"
+            | "resourceclaimtemplates"
+            | "resourcequotas"
+            | "resourceslices"
+            | "serviceaccounts"
+            | "services"
+            | "storageclasses"
+            | "volumeattachments"
+    ) && !kind.custom
+}
+
+/// Whether dependents stay when the caller does not say what happens to them.
+fn orphans_by_default(kind: &Kind) -> bool {
+    !kind.custom
+        && matches!((&*kind.group, &*kind.resource), ("batch", "jobs") | ("", "replicationcontrollers"))
 }

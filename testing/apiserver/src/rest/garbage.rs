@@ -1,33 +1,18 @@
 //! What upstream's garbage collector and namespace controller do, done at once: dependents go with their owners, and
 //! what is in a namespace with the namespace.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
 
 use super::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
-use super::{Writer, text};
+use super::writer::{Event, Writer};
+use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::{Object, key};
 use crate::status::Result;
 use crate::store::ResourceKey;
-
-/// What follows from deletions. It is done one after the other, not one within the other: chains of owners can be long.
-#[derive(Default)]
-pub(crate) struct Fallout {
-    events: VecDeque<Event>,
-    runs: bool,
-}
-
-/// A deletion that others follow from.
-pub(super) enum Event {
-    /// An object has been marked as going, and its finalizers may ask for something.
-    Marked(ResourceKey, String),
-    /// An object has gone.
-    Removed(Arc<Object>),
-}
 
 impl Writer<'_> {
     /// Does what follows from a deletion, now or after what is being done.
@@ -88,7 +73,7 @@ impl Writer<'_> {
 
     /// Where the object is that an owner reference means, if it is still there.
     fn owner(&self, namespace: &str, reference: &Value) -> Option<(ResourceKey, String)> {
-        let of = |field| text(reference, &[field]);
+        let of = |field| text_in(reference, &[field]);
         let kind = self.state.registry.of(of("apiVersion"), of("kind"))?;
         let namespace = if kind.namespaced { namespace } else { "" };
         let (table, key) = (kind.table(), key(namespace, of("name")));

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine as _};
 use serde_json::{Value, json};
 
-use super::State;
+use super::writer::State;
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::request::Options;

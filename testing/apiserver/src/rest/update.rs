@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{State, Writer, text, timestamp, united};
+use super::writer::{State, Writer, timestamp};
 use crate::depth;
+use crate::json::text_in;
 use crate::kinds::{Kind, Subresource};
 use crate::object::Object;
 use crate::patch::managed::{keep_times, record_update};
@@ -60,7 +61,7 @@ impl Writer<'_> {
         part: Part,
         object: Value,
     ) -> Result<Updated> {
-        let given = text(&object, &["metadata", "name"]);
+        let given = text_in(&object, &["metadata", "name"]);
         if given.is_empty() {
             return Err(Status::bad_request(format!(
                 "the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -71,7 +72,7 @@ impl Writer<'_> {
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
-        let given = text(&object, &["metadata", "namespace"]);
+        let given = text_in(&object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
             let message =
                 "the namespace of the provided object does not match the namespace sent on the request";
@@ -148,7 +149,7 @@ impl Writer<'_> {
         let ended = is_ended(kind, &new);
         if self.dry_run {
             // It stays as it was, and so does its version.
-            let version = text(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
+            let version = text_in(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
             return Arc::new(Object::new(kind, new, version));
         }
         let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
@@ -181,7 +182,7 @@ pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
 
 /// Whether a replacement is meant for this very object.
 fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
-    let (wanted, uid) = (text(new, &["metadata", "uid"]), text(old, &["metadata", "uid"]));
+    let (wanted, uid) = (text_in(new, &["metadata", "uid"]), text_in(old, &["metadata", "uid"]));
     if wanted.is_empty() || wanted == uid {
         return Ok(());
     }
@@ -191,7 +192,7 @@ fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
 
 /// Whether a change is of the object as it is now.
 fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
-    let of = |object| text(object, &["metadata", "resourceVersion"]);
+    let of = |object| text_in(object, &["metadata", "resourceVersion"]);
     match of(new) {
         "" | "0" => {}
         wanted if wanted == of(old) => return Ok(()),
@@ -273,7 +274,7 @@ fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<
         Part::Sub(Subresource::Finalize) => namespace::validate_finalize(new),
         Part::Sub(_) => return Vec::new(),
     };
-    united(strategy::meta::validate_update(new, old), causes)
+    Cause::union(strategy::meta::validate_update(new, old), causes)
 }
 
 /// Puts one field back to what it was.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::strategy::json::{entries, list, present, text, texts};
+use crate::json::{entries, list, present, text, texts};
 
 /// Whether a pod's node selector and required node affinity match a node.
 pub(super) fn matches(spec: &Value, node: &str, labels: &Value) -> bool {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::strategy::json::{list, object_mut, text};
+use crate::json::{list, object_mut, text};
 
 /// A condition that is to be so.
 #[derive(Clone, Copy, Debug)]

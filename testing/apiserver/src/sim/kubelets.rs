@@ -22,7 +22,7 @@ use super::timers::Timers;
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::server::Shared;
-use crate::store::ChangeType;
+use crate::store::EventType;
 use addresses::{Addresses, Range};
 use admission::{Load, Room};
 use script::Script;
@@ -158,7 +158,7 @@ impl Kubelets {
             }
             News::Changes(changes) => {
                 for change in changes {
-                    if change.what == ChangeType::Deleted {
+                    if change.event == EventType::Deleted {
                         self.node_gone(&change.object.name);
                     } else {
                         self.node_changed(&change.object);
@@ -185,7 +185,7 @@ impl Kubelets {
             }
             News::Changes(changes) => {
                 for change in changes {
-                    if change.what == ChangeType::Deleted {
+                    if change.event == EventType::Deleted {
                         self.pod_gone(&change.object.uid);
                     } else {
                         self.pod_changed(&change.object);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::json::{text, text_at};
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::rest::{DeleteOptions, Part, State, Writer, timestamp};
 use crate::server::Shared;
 use crate::status::{Result, Status};
-use crate::strategy::json::{text, text_at};
 
 /// The server's objects, for one of its simulated clients.
 #[derive(Clone, Debug)]

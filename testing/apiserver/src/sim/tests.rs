@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Options, Simulation};
 use crate::ApiServer;
-use crate::strategy::json::{list, text};
+use crate::json::{list, text};
 use crate::tests::Client;
 
 const NODES: &str = "/api/v1/nodes";

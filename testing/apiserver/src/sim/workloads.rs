@@ -25,12 +25,12 @@ use tokio::time::Instant;
 use super::feed::{Feed, News};
 use super::objects::{Identity, Objects};
 use super::timers::Timers;
+use crate::json::{int, list, text};
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::rest::Part;
 use crate::server::Shared;
-use crate::store::ChangeType;
-use crate::strategy::json::{int, list, text};
+use crate::store::EventType;
 use nodes::Nodes;
 use pods::{Pods, Uid};
 
@@ -204,7 +204,7 @@ impl Workloads {
                     }
                     News::Changes(changes) => {
                         for change in changes {
-                            if change.what == ChangeType::Deleted {
+                            if change.event == EventType::Deleted {
                                 self.gone(source, &change.object);
                             } else {
                                 self.changed(source, &change.object);

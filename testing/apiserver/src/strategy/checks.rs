@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::json::{int, list, list_mut, present, text};
 use super::labels;
 use super::names;
 use super::path::Path;
+use crate::json::{int, list, list_mut, present, text};
 use crate::status::Cause;
 
 /// Why a number less than 0 is refused.

@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::json::{entries, flag, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::path::Path;
 use super::pod::defaults::resource_list;
 use super::{Strategy, names, status};
+use crate::json::{entries, flag, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 /// Config maps.

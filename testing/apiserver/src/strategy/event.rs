@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::checks::{Shown, immutable_root, invalid_shown, same, shown};
-use super::json::{int, present, set_default, text, text_at};
 use super::path::Path;
 use super::{Strategy, labels, names};
+use crate::json::{int, present, set_default, text, text_at};
 use crate::status::Cause;
 
 /// Events of the core group.

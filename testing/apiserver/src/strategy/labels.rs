@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::json::{entries, list, text, texts};
 use super::names::{self, Wrong, is_enclosed};
 use super::path::Path;
+use crate::json::{entries, list, text, texts};
 use crate::status::Cause;
 
 const PART_LENGTH: usize = 63;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::json::{int, object_mut, present, text};
 use super::path::Path;
 use super::{Strategy, labels};
+use crate::json::{int, object_mut, present, text};
 use crate::status::Cause;
 
 /// Leases.
@@ -71,7 +71,7 @@ fn drop_coordinated(lease: &mut Value, old: Option<&Value>) {
         present(&old["spec"], "strategy").is_some() || present(&old["spec"], "preferredHolder").is_some()
     });
     if !is_used && let Some(spec) = lease.get_mut("spec") {
-        super::json::remove(spec, "strategy");
-        super::json::remove(spec, "preferredHolder");
+        crate::json::remove(spec, "strategy");
+        crate::json::remove(spec, "preferredHolder");
     }
 }

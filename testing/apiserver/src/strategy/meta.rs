@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::checks::{NOT_NEGATIVE, Shown, invalid_shown, same};
-use super::json::{flag, int, list, present, text, texts};
 use super::path::Path;
 use super::{Strategy, labels, names};
+use crate::json::{flag, int, list, present, text, texts};
 use crate::status::Cause;
 
 const METADATA: Path<'static> = Path::root("metadata");

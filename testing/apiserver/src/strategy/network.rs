@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::checks::one_of;
-use super::json::{int, list, list_mut, object_mut, present, restore, set_default, text, texts};
 use super::path::Path;
 use super::{Strategy, labels, names, status};
+use crate::json::{int, list, list_mut, object_mut, present, restore, set_default, text, texts};
 use crate::status::Cause;
 
 /// The addresses behind a service.

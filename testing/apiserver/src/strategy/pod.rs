@@ -26,8 +26,8 @@ mod volumes;
 
 use serde_json::Value;
 
-use super::json::{flag, int, list, present, text, text_at};
 use super::{Lookup, Strategy};
+use crate::json::{flag, int, list, present, text, text_at};
 use crate::kinds::{self, Kind};
 use crate::status::{Cause, Result};
 use std::sync::LazyLock;

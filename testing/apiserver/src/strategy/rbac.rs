@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::checks::{Shown, invalid_shown, shown};
-use super::json::{list, list_mut, object_mut, present, set_default, text};
 use super::path::Path;
 use super::{Strategy, labels, names};
+use crate::json::{list, list_mut, object_mut, present, set_default, text};
 use crate::status::Cause;
 
 /// Roles, of a namespace or of the cluster.

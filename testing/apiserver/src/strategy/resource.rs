@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::checks::{invalid_shown, same};
-use super::json::{
-    entries, flag, int, list, list_mut, object_mut, present, restore, set_default, text, texts,
-};
 use super::path::Path;
 use super::{Strategy, names, status, taints};
+use crate::json::{
+    entries, flag, int, list, list_mut, object_mut, present, restore, set_default, text, texts,
+};
 use crate::status::Cause;
 
 /// Classes of devices.

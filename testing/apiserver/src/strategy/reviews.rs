@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::checks::{Shown, invalid_shown, shown};
-use super::json::{list, object_mut, present, set_default, text, text_at};
 use super::path::Path;
+use crate::json::{list, object_mut, present, set_default, text, text_at};
 use crate::kinds::Kind;
 use crate::status::{Cause, Result, Status};
 

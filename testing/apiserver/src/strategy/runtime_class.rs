@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::checks::{Shown, duplicate_shown, immutable_root, shown};
-use super::json::{list, present, text};
 use super::path::Path;
 use super::pod::requirements;
 use super::{Strategy, labels, names, taints};
+use crate::json::{list, present, text};
 use crate::status::Cause;
 
 /// Runtime classes.

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json::{entries, int, list, present, text, texts};
 use super::path::Path;
+use crate::json::{entries, int, list, present, text, texts};
 use crate::status::{Result, Status};
 
 /// Where a kind keeps its number of replicas, as pointers.

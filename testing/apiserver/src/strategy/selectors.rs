@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::json::{int, list, text, texts};
 use super::labels;
 use super::names;
 use super::path::Path;
+use crate::json::{int, list, text, texts};
 use crate::status::Cause;
 
 /// A node selector: terms of which one must match. `strict` looks at the values of labels too.

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Value, json};
 
 use super::checks::{Shown, duplicate_shown, one_of, shown};
-use super::json::{
-    flag, int, list, list_mut, object_mut, present, remove, restore, set_default, text, texts,
-};
 use super::path::Path;
 use super::{Lookup, Strategy, labels, names, status};
+use crate::json::{
+    flag, int, list, list_mut, object_mut, present, remove, restore, set_default, text, texts,
+};
 use crate::status::{Cause, Result};
 
 /// Services.

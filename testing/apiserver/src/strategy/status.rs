@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::json::{remove, restore};
+use crate::json::{remove, restore};
 
 /// All but the status and the metadata stay as they are.
 pub(crate) fn only_status(object: &mut Value, old: &Value) {

@@ -14,9 +14,9 @@ pub(crate) use volume::PersistentVolume;
 
 use serde_json::{Value, json};
 
-use super::json::{list, object_mut, texts};
 use super::path::Path;
 use super::quantity::Quantity;
+use crate::json::{list, object_mut, texts};
 use crate::status::Cause;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::json::{list, present, text};
 use super::labels;
 use super::path::Path;
+use crate::json::{list, present, text};
 use crate::status::Cause;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];

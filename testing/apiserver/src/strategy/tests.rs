@@ -100,7 +100,7 @@ fn update(kind: &Kind, outcome: &Value, others: &Others) -> Result<Value> {
         }
         strategy.default(object);
     }
-    super::json::restore(&mut object["metadata"], &old["metadata"], "generation");
+    crate::json::restore(&mut object["metadata"], &old["metadata"], "generation");
     let mut causes = Vec::new();
     match outcome["subresource"].as_str() {
         None => {

@@ -22,9 +22,9 @@ pub(crate) use statefulset::StatefulSet;
 use serde_json::{Value, json};
 
 use super::checks::{immutable_root, not_negative};
-use super::json::{object_mut, present};
 use super::path::Path;
 use super::{Strategy, names};
+use crate::json::{object_mut, present};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");

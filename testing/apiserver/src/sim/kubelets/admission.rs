@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use crate::json::{entries, int, list, present, text};
 use crate::sim::affinity;
-use crate::strategy::json::{entries, int, list, present, text};
 use crate::strategy::pod::requests::{Amount, is_pod_level, of_containers};
 use crate::strategy::quantity::Quantity;
 use crate::strategy::resources::is_extended;

@@ -14,7 +14,7 @@ use crate::rest::Part;
 use crate::server::Shared;
 use crate::sim::feed::{Feed, News};
 use crate::sim::objects::Objects;
-use crate::store::ChangeType;
+use crate::store::EventType;
 
 const NAMESPACE: &str = "kube-node-lease";
 const LEASE_SECONDS: i64 = 40;
@@ -73,7 +73,7 @@ impl Heartbeats {
                 }
                 News::Changes(changes) => {
                     for change in changes {
-                        if change.what == ChangeType::Deleted {
+                        if change.event == EventType::Deleted {
                             self.known.remove(&change.object.name);
                         } else {
                             self.add(&change.object, &mut new);

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::script::SIMULATE;
+use crate::json::{entries, flag, list, object_mut, set_default, text, text_at};
 use crate::sim::conditions::{self, Condition};
-use crate::strategy::json::{entries, flag, list, object_mut, set_default, text, text_at};
 
 /// What is made up for a node.
 #[derive(Clone, Debug)]
@@ -162,7 +162,7 @@ fn set_taints(node: &mut Value, now: &str) {
         return;
     }
     if taints.is_empty() {
-        crate::strategy::json::remove(&mut node["spec"], "taints");
+        crate::json::remove(&mut node["spec"], "taints");
     } else {
         node["spec"]["taints"] = taints.into();
     }

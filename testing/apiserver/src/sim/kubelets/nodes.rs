@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::node_status::{self, Facts};
 use super::{Action, Kubelets, Node, NodeName, Stage, Uid};
+use crate::json::text_at;
 use crate::object::Object;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
-use crate::strategy::json::text_at;
 
 /// For how long pods outlive their node, as upstream's pod garbage collector has it.
 pub(super) const QUARANTINE: Duration = Duration::from_secs(40);

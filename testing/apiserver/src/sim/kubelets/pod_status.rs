@@ -5,9 +5,9 @@ use std::hash::BuildHasher as _;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
+use crate::json::{int, list, object_mut, present, text, text_at};
 use crate::random::Random;
 use crate::sim::conditions::{self, Condition};
-use crate::strategy::json::{int, list, object_mut, present, text, text_at};
 use crate::strategy::pod::requests::is_sidecar;
 
 /// Where a pod runs.

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::admission::Load;
 use super::pod_status::{self, Place};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
+use crate::json::{flag, int, text_at};
 use crate::object::Object;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
-use crate::strategy::json::{flag, int, text_at};
 
 /// How long crashed containers wait at first, and at most.
 const FIRST_PAUSE: u64 = 10;

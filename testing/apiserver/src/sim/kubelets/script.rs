@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::strategy::json::{flag, list, text, text_at};
+use crate::json::{flag, list, text, text_at};
 
 /// What is simulated: of pods `run`, `complete`, `fail` or `crash-loop`, of nodes `not-ready`.
 pub const SIMULATE: &str = "supercargo.dev/simulate";

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{BUDGET_PAUSE, Key, Workloads};
+use crate::json::int;
 use crate::object::Object;
-use crate::strategy::json::int;
 use crate::strategy::labels;
 use crate::strategy::pod::pdb;
 

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::pods::Pod;
 use super::{BURST, Key, Workloads, min_ready, scaled, set_counts, template};
+use crate::json::{flag, int, list, object_mut, text, text_at};
 use crate::object::Object;
-use crate::strategy::json::{flag, int, list, object_mut, text, text_at};
 
 const REVISION: &str = "controller-revision-hash";
 const GENERATION: &str = "pod-template-generation";

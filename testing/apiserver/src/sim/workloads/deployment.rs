@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::rollout::{self, Set};
 use super::{Key, Managed, Workloads, controls, set_counts, template};
+use crate::json::{entries, flag, int, remove, text, text_at};
 use crate::kinds::Kind;
 use crate::rest::Part;
 use crate::sim::conditions::{self, Condition};
 use crate::sim::objects::Identity;
-use crate::strategy::json::{entries, flag, int, remove, text, text_at};
 
 const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -87,7 +87,7 @@ impl Workloads {
         let mut template = deployment["spec"]["template"].clone();
         template::set_label(&mut template, HASH, &hash);
         let mut selector = deployment["spec"]["selector"].clone();
-        if let Some(labels) = crate::strategy::json::object_mut(&mut selector, "matchLabels") {
+        if let Some(labels) = crate::json::object_mut(&mut selector, "matchLabels") {
             labels.insert(HASH.to_owned(), hash.as_str().into());
         }
         let annotations: serde_json::Map<String, Value> = entries(metadata, "annotations")

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::pods::{Pod, Uid};
 use super::{BURST, Key, Managed, Workloads, set_counts, template};
+use crate::json::{flag, int, list, list_mut, object_mut, text, text_at};
 use crate::object::Object;
 use crate::sim::conditions::{self, Condition};
-use crate::strategy::json::{flag, int, list, list_mut, object_mut, text, text_at};
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const TIMES: [&str; 2] = ["lastProbeTime", "lastTransitionTime"];

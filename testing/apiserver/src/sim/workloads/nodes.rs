@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::json::list;
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::sim::affinity;
-use crate::strategy::json::list;
 
 /// All nodes by name.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::json::text;
 use crate::object::Object;
-use crate::strategy::json::text;
 
 /// The UID of a workload.
 pub(super) type Uid = Box<str>;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::scaled;
-use crate::strategy::json::{int, text_at};
+use crate::json::{int, text_at};
 
 /// A replica set.
 #[derive(Clone, Debug)]

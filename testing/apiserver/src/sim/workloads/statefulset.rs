@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::pods::{Counts, Pod};
 use super::{BURST, Key, Workloads, min_ready, set_counts, template};
-use crate::strategy::json::{int, list, object_mut, text, text_at};
+use crate::json::{int, list, object_mut, text, text_at};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX: &str = "apps.kubernetes.io/pod-index";

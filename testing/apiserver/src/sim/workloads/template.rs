@@ -5,9 +5,9 @@ use std::hash::BuildHasher as _;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
+use crate::json::{object_mut, present, text_at};
 use crate::kinds::Kind;
 use crate::random::Random;
-use crate::strategy::json::{object_mut, present, text_at};
 
 /// The reference by which a workload controls what it makes.
 pub(super) fn controller(kind: &Kind, workload: &Value) -> Value {

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::Lookup;
-use super::super::json::{entries, int, list, object_mut, present, text, text_at};
 use super::super::quantity::Quantity;
 use super::{KIND, limits, validate};
+use crate::json::{entries, int, list, object_mut, present, text, text_at};
 use crate::status::{Result, Status};
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -101,7 +101,7 @@ fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
         objects
             .list(GROUP, "priorityclasses", "")
             .into_iter()
-            .filter(|class| super::super::json::flag(class, "globalDefault"))
+            .filter(|class| crate::json::flag(class, "globalDefault"))
             .min_by_key(|class| int(class, "value").unwrap_or_default())
     } else {
         let class = objects.get(GROUP, "priorityclasses", "", name);

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::super::json::{list, present, text, texts};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
 use super::super::selectors;
+use crate::json::{list, present, text, texts};
 use crate::status::Cause;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";

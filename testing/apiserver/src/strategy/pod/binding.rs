@@ -4,10 +4,10 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::super::Lookup;
-use super::super::json::{entries, list, object_mut, present, text, text_at};
 use super::super::path::Path;
 use super::conditions;
 use super::{KIND, admit};
+use crate::json::{entries, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 
 /// Binds a pod as a `Binding` says, or says why not. Labels of the node's topology come along.

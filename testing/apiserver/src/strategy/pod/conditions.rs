@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::json::{list, object_mut, text};
+use crate::json::{list, object_mut, text};
 
 /// Now, to the second, as objects have it.
 pub(super) fn now() -> String {

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::super::json::{int, list, present, text};
 use super::super::names;
 use super::super::path::Path;
 use super::validate::{claim_names, one_of};
 use super::volumes::Volumes;
 use super::{environment, handlers, requests, requirements, security, volumes};
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::json::{list, list_mut, present, remove, texts};
 use super::conditions;
 use super::defaults::CONTAINERS;
 use super::requests;
+use crate::json::{list, list_mut, present, remove, texts};
 
 /// Gives a new pod its status, its generation, and selectors that its own labels complete.
 pub(super) fn prepare(pod: &mut Value) {

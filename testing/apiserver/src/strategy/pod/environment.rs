@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::super::json::{list, present, text};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
 use super::super::quantity::Quantity;
 use super::volumes;
+use crate::json::{list, present, text};
 use crate::status::Cause;
 
 const FIELDS: [&str; 9] = [

@@ -4,8 +4,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::Lookup;
-use super::super::json::{int, list, object_mut, present, text, text_at};
 use super::{conditions, is_going, pdb};
+use crate::json::{int, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::json::{int, list, present, text};
 use super::super::names;
 use super::super::path::Path;
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::Lookup;
-use super::super::json::{entries, list, list_mut, object_mut, text, text_at};
 use super::super::quantity::Quantity;
 use super::requests::{self, Amount};
+use crate::json::{entries, list, list_mut, object_mut, text, text_at};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const KINDS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::super::Lookup;
-use super::super::json::{entries, flag, int, list, present, text, text_at};
 use super::super::labels;
 use super::{conditions, is_going};
+use crate::json::{entries, flag, int, list, present, text, text_at};
 
 /// How long a pod counts as disrupted that has been evicted and does not go.
 const PATIENCE_SECONDS: i64 = 120;

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::super::json::{entries, list, present, text};
 use super::super::names;
 use super::super::path::Path;
 use super::super::quantity::Quantity;
 use super::super::resources as names_of;
 use super::requests::{self, Amount};
 use super::validate::{Owner, claim_names, is_mirror};
+use crate::json::{entries, list, present, text};
 use crate::status::Cause;
 
 type CheckName = fn(&str, &Path<'_>, &mut Vec<Cause>);

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::json::{entries, list, list_mut, present, restore, text, text_at};
 use super::super::path::Path;
 use super::update::{count_change, same};
 use super::{create, difference, requests, validate};
+use crate::json::{entries, list, list_mut, present, restore, text, text_at};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");
@@ -257,7 +257,7 @@ fn restore_computed(resources: &mut Value, known: &Value) {
         if present(resources, field).is_none() && known.is_null() {
             continue;
         }
-        if let Some(amounts) = super::super::json::object_mut(resources, field) {
+        if let Some(amounts) = crate::json::object_mut(resources, field) {
             for name in ["cpu", "memory"] {
                 match known.get(name) {
                     Some(amount) => {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text};
 use super::super::path::Path;
 use super::defaults::CONTAINERS;
 use super::volumes;
+use crate::json::{flag, int, list, present, text};
 use crate::status::Cause;
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];

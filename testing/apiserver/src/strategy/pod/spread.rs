@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::json::{int, list, present, text};
 use super::super::labels;
 use super::super::path::Path;
 use super::affinity;
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const NOT_POSITIVE: &str = "must be greater than zero";

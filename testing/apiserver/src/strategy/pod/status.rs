@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::json::{int, list, list_mut, remove, restore, text, text_at};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
+use crate::json::{int, list, list_mut, remove, restore, text, text_at};
 use crate::status::Cause;
 
 const STATUS: Path<'static> = Path::root("status");

@@ -72,8 +72,8 @@ pub(super) fn created(spec: &Value) -> Value {
 
 fn without_times(pod: &mut Value) {
     if let Some(status) = pod.get_mut("status") {
-        for condition in super::super::json::list_mut(status, "conditions") {
-            super::super::json::remove(condition, "lastTransitionTime");
+        for condition in crate::json::list_mut(status, "conditions") {
+            crate::json::remove(condition, "lastTransitionTime");
         }
     }
 }
@@ -115,7 +115,7 @@ fn pods_are_created_and_refused_as_by_the_real_server() {
         };
         let mut expected = case.clone();
         for field in ["case", "pod", "code"] {
-            super::super::json::remove(&mut expected, field);
+            crate::json::remove(&mut expected, field);
         }
         if code != case["code"].as_u64().unwrap_or_default() as u16 || found != expected {
             wrong.push(format!(

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
 use super::super::taints;
 use super::{admit, containers, create, difference, validate};
+use crate::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");

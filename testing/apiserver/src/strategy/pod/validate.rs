@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text, text_at};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
 use super::super::taints;
 use super::{affinity, containers, requirements, security, spread, volumes};
+use crate::json::{flag, int, list, present, text, text_at};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");

@@ -3,12 +3,12 @@
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text, text_at, texts};
 use super::super::names;
 use super::super::path::Path;
 use super::super::quantity::Quantity;
 use super::environment;
 use super::validate::{Owner, one_of};
+use crate::json::{flag, int, list, present, text, text_at, texts};
 use crate::status::Cause;
 
 /// The sound volumes of a pod by name.

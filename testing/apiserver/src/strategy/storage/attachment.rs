@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::super::checks::{Shown, check_driver_name, invalid_shown, same, shown};
-use super::super::json::{object_mut, present, restore, set_default, text};
 use super::super::path::Path;
 use super::super::{Strategy, names, status};
+use crate::json::{object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
 /// Volumes that are to be attached to nodes.

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{check_class_name, immutable_root, nulls, one_of, same};
-use super::super::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
 use super::super::pod::difference;
 use super::super::quantity::Quantity;
 use super::super::{Lookup, Strategy, labels, names, resources, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, default_class, protect};
+use crate::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use crate::kinds::{Kind, built_in};
 use crate::status::{Cause, Result, Status};
 
@@ -72,7 +72,7 @@ impl Strategy for PersistentVolumeClaim {
         let allows = class_of(old) == class
             && objects
                 .get("storage.k8s.io", "storageclasses", "", class)
-                .is_some_and(|class| super::super::json::flag(&class, "allowVolumeExpansion"));
+                .is_some_and(|class| crate::json::flag(&class, "allowVolumeExpansion"));
         if allows { Ok(()) } else { refuse(NO_RESIZE) }
     }
 

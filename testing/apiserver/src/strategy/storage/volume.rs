@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::super::checks::{
     check_class_name, check_driver_name, immutable_root, invalid_shown, one_of, same,
 };
-use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
 use super::super::pod::defaults::{network_volume, resource_list};
 use super::super::pod::difference;
 use super::super::{Lookup, Strategy, selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
+use crate::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use crate::status::{Cause, Result};
 
 /// Volumes.
@@ -249,7 +249,7 @@ fn is_same_source(spec: &Value, old: &Value) -> bool {
             (spec.get(field).unwrap_or(&Value::Null), old.get(field).unwrap_or(&Value::Null));
         if *field == "csi" && source.is_object() && before.is_object() && present(before, SECRET).is_none() {
             let mut source = source.clone();
-            super::super::json::remove(&mut source, SECRET);
+            crate::json::remove(&mut source, SECRET);
             return same(&source, before);
         }
         same(source, before)

@@ -1,6 +1,6 @@
 //! Sets of indexes as jobs write them: `0-3,5`.
 
-use super::super::json::int;
+use crate::json::int;
 use serde_json::Value;
 
 /// How many indexes a text names, or what is wrong with it.

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::super::checks::{Shown, invalid_omitted, invalid_shown, not_negative, one_of, too_many};
-use super::super::json::{int, list, present, text};
 use super::super::path::Path;
 use super::super::{labels, names};
 use super::{indexes, template};
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const INDEXED: &str = "Indexed";

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::checks::{invalid_omitted, not_negative};
-use super::super::json::{flag, int, list, present, text};
 use super::{STATUS, indexes};
+use crate::json::{flag, int, list, present, text};
 use crate::status::Cause;
 
 /// Whether a condition of a job is true.

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{immutable, not_more_than, not_negative, nulls};
-use super::super::json::{entries, int, object_mut, present, restore, set_default};
 use super::super::{Strategy, status};
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
+use crate::json::{entries, int, object_mut, present, restore, set_default};
 use crate::status::Cause;
 
 /// Replica sets.

@@ -6,11 +6,11 @@ use super::super::checks::{
     Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative, nulls,
     number_of, one_of, same, shown,
 };
-use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
 use super::super::storage::claim;
 use super::super::{Strategy, names, status};
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
+use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 /// Stateful sets.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
 use super::super::{labels, pod};
+use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 /// Fills in the template in a field.

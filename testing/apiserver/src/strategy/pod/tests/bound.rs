@@ -1,8 +1,8 @@
 //! Pods that change, get a node, and go.
 
-use super::super::super::json::{remove, set_default};
 use super::super::super::path::Path;
 use super::*;
+use crate::json::{remove, set_default};
 
 /// The object with a merge patch of one field.
 pub(super) fn patched(object: &Value, field: &str, change: &Value) -> Value {

@@ -45,6 +45,11 @@ pub(crate) fn present<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
     object.get(field).filter(|value| !value.is_null())
 }
 
+/// The text at a path of keys; empty when it is not there.
+pub(crate) fn text_in<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    path.iter().fold(value, |value, key| &value[key]).as_str().unwrap_or_default()
+}
+
 /// What a pointer as `/spec/nodeName` leads to, as text.
 pub(crate) fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
