@@ -8,6 +8,7 @@
 //! the last counts.
 
 pub(crate) mod apply;
+mod errors;
 mod fields;
 mod golang;
 mod json;
@@ -24,6 +25,7 @@ pub(crate) use json::Operation;
 
 use crate::schema::TypeId;
 use crate::status::{Cause, Result, Status};
+use errors::{status, unsupported};
 use golang::Shown;
 
 /// JSON patch, RFC 6902.
@@ -103,37 +105,6 @@ pub(crate) fn undecodable(patch: &Patch, patched: &Value, why: &str) -> Status {
     let cause = Cause::invalid("patch", &value.into(), why);
     let message = format!(" \"\" is invalid: {}: {}", cause.field, cause.message);
     status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).because(vec![cause])
-}
-
-fn status(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
-    Status { code, reason, message: message.into(), details: Box::default() }
-}
-
-/// 500 without a reason: how upstream answers errors that it has no status for.
-fn unknown(message: impl Into<String>) -> Status {
-    status(StatusCode::INTERNAL_SERVER_ERROR, "", message)
-}
-
-/// 422 without saying why: how upstream answers a patch that does not fit the object.
-fn rejected() -> Status {
-    let message = "the server rejected our request due to an error in our request";
-    status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).generic()
-}
-
-fn unsupported() -> Status {
-    status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "415: Unsupported Media Type")
-        .generic()
-}
-
-/// Reads JSON; the error is worded as Go's, where the two parsers have a common word.
-fn decode(body: &[u8]) -> std::result::Result<Value, String> {
-    serde_json::from_slice(body).map_err(|error| {
-        if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
-    })
-}
-
-fn cannot_unmarshal(value: &Value, into: &str) -> String {
-    format!("json: cannot unmarshal {} into Go {into}", crate::prune::kind_of(value))
 }
 
 #[cfg(test)]

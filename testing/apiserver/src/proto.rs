@@ -8,14 +8,18 @@
 
 mod decode;
 mod encode;
+mod error;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod wire;
+
+pub use error::Error;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::schema::{Schema, TypeId};
+use error::Result;
 
 /// The content type of bodies.
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -27,38 +31,6 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Where a list has its metadata and its items.
 const LIST_METADATA: u32 = 1;
 const LIST_ITEMS: u32 = 2;
-
-/// Why something is no protobuf.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An object whose kind has no messages.
-    #[error("{kind:?} in version {api_version:?} has no protobuf")]
-    NoMessage {
-        /// The object's `apiVersion`.
-        api_version: String,
-        /// The object's kind.
-        kind: String,
-    },
-    /// A value that its field cannot hold.
-    #[error("{field}: {value} does not fit")]
-    Misfit {
-        /// The field's name.
-        field: String,
-        /// The value.
-        value: String,
-    },
-    /// A body without the prefix.
-    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
-    NoPrefix,
-    /// A message that ends too early, or is not one.
-    #[error("proto: {0}")]
-    Broken(&'static str),
-    /// JSON within a message that is none.
-    #[error("{0}")]
-    Json(#[from] serde_json::Error),
-}
-
-type Result<T> = std::result::Result<T, Error>;
 
 /// Whether objects of a type have messages.
 pub(crate) fn has_message(id: TypeId) -> bool {

@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value};
 
+use super::errors::{cannot_unmarshal, unknown};
 use super::fields::Set;
 use super::managed::{FieldManager, stripped};
 use super::owners::{Conflict, Owned, Owner, Owners, conflict, managed_fields};
 use super::typed::{self, TypeRef};
-use super::{cannot_unmarshal, unknown};
 use crate::status::{Result, Status};
 
 /// What `kubectl apply` notes on the client's side.

@@ -5,7 +5,7 @@
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{cannot_unmarshal, decode, rejected, status};
+use super::errors::{cannot_unmarshal, decode, rejected, status};
 use crate::depth;
 use crate::status::{Result, Status};
 

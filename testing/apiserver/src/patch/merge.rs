@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{cannot_unmarshal, decode};
+use super::errors::{cannot_unmarshal, decode};
 use crate::status::{Result, Status};
 
 pub(super) fn parse(body: &[u8]) -> Result<Map<String, Value>> {

@@ -6,8 +6,8 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::errors::status;
 use super::fields::{Set, Step, shown};
-use super::status;
 use super::typed::Comparison;
 use crate::status::{Cause, Status};
 

@@ -11,8 +11,8 @@ mod types;
 
 use serde_json::{Map, Value};
 
+use super::errors::{cannot_unmarshal, decode, rejected, unknown};
 use super::golang::{self, Shown};
-use super::{cannot_unmarshal, decode, rejected, unknown};
 use crate::schema::TypeId;
 use crate::status::{Result, Status};
 use types::Fields;

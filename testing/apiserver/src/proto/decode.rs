@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use serde_json::{Map, Number, Value};
 
+use super::error::{Error, Result};
 use super::wire::{Datum, Fields, read_varint, text};
-use super::{Error, Result};
 use crate::prune::time::{Precision, show};
 use crate::schema::{Field, Schema, Shape, Type};
 

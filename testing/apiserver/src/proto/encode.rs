@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Error, Result, wire};
+use super::error::{Error, Result};
+use super::wire;
 use crate::schema::{Field, Schema, Shape, Type};
 
 /// Writes the fields of an object. What the type does not have, and what has no place in protobuf (`kind`), is left out.

@@ -1,6 +1,6 @@
 //! Protobuf's wire format.
 
-use super::{Error, Result};
+use super::error::{Error, Result};
 
 /// The wire types.
 pub(super) const VARINT: u32 = 0;

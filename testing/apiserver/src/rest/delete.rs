@@ -13,6 +13,7 @@ use crate::object::Object;
 use crate::request::Options;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
+use crate::strategy::meta::{FOREGROUND, ORPHAN};
 use crate::strategy::pod::grace_period;
 
 /// What happens to an object's dependents.
@@ -37,10 +38,6 @@ pub(crate) struct DeleteOptions {
     pub(crate) orphans: Option<bool>,
     pub(crate) dry_run: bool,
 }
-
-/// The finalizers that stand for a propagation policy.
-pub(super) const ORPHAN: &str = "orphan";
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 impl DeleteOptions {
     /// Reads the options from the body, or else from the query.

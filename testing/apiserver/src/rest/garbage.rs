@@ -6,13 +6,14 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
+use super::delete::{DeleteOptions, Propagation};
 use super::writer::{Event, Writer};
 use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::{Object, key};
 use crate::status::Result;
 use crate::store::ResourceKey;
+use crate::strategy::meta::{FOREGROUND, ORPHAN};
 
 impl Writer<'_> {
     /// Does what follows from a deletion, now or after what is being done.

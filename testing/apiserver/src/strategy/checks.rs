@@ -107,6 +107,21 @@ pub(crate) fn one_of(
     one_of_here(present(object, field), supported, &path.child(field), causes);
 }
 
+/// The same for a field that is required.
+pub(crate) fn required_one_of(
+    object: &Value,
+    field: &str,
+    supported: &[&str],
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    match text(object, field) {
+        "" => causes.push(path.child(field).required("")),
+        value if supported.contains(&value) => {}
+        value => causes.push(path.child(field).not_supported(value, supported)),
+    }
+}
+
 /// The same for the value at a path, when there is one.
 pub(crate) fn one_of_here(
     value: Option<&Value>,

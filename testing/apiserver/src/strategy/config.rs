@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::path::Path;
 use super::pod::defaults::resource_list;
-use super::{Strategy, names, status};
+use super::traits::Strategy;
+use super::{names, status};
 use crate::json::{entries, flag, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::checks::{invalid_shown, one_of};
 use super::path::Path;
-use super::{Strategy, names, status};
+use super::traits::Strategy;
+use super::{names, status};
 use crate::json::{flag, list, object_mut, present, restore, set_default, text, text_at, texts};
 use crate::status::Cause;
 

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::checks::{Shown, immutable_root, invalid_shown, same, shown};
 use super::path::Path;
-use super::{Strategy, labels, names};
+use super::traits::Strategy;
+use super::{labels, names};
 use crate::json::{int, present, set_default, text, text_at};
 use crate::status::Cause;
 

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::labels;
 use super::path::Path;
-use super::{Strategy, labels};
+use super::traits::Strategy;
 use crate::json::{int, object_mut, present, text};
 use crate::status::Cause;
 

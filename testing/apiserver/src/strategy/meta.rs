@@ -4,13 +4,16 @@ use serde_json::Value;
 
 use super::checks::{NOT_NEGATIVE, Shown, invalid_shown, same};
 use super::path::Path;
-use super::{Strategy, labels, names};
+use super::traits::Strategy;
+use super::{labels, names};
 use crate::json::{flag, int, list, present, text, texts};
 use crate::status::Cause;
 
 const METADATA: Path<'static> = Path::root("metadata");
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
+/// The finalizer of a foreground deletion.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of a deletion that orphans dependents.
+pub(crate) const ORPHAN: &str = "orphan";
 /// The finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 

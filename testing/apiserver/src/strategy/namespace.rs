@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::checks::nulls;
 use super::path::Path;
-use super::{Strategy, labels, meta, names, status};
+use super::traits::Strategy;
+use super::{labels, meta, names, status};
 use crate::json::{object_mut, present, restore, set_default, text, text_at, texts};
 use crate::kinds::{Kind, built_in};
 use crate::status::{Cause, Result, Status};

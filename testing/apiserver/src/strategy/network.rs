@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::checks::one_of;
 use super::path::Path;
-use super::{Strategy, labels, names, status};
+use super::traits::Strategy;
+use super::{labels, names, status};
 use crate::json::{int, list, list_mut, object_mut, present, restore, set_default, text, texts};
 use crate::status::Cause;
 

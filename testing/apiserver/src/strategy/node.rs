@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::checks::{Shown, duplicate_shown, nulls, shown};
 use super::path::Path;
 use super::pod::defaults::resource_list;
-use super::{Strategy, resources, status, taints};
+use super::traits::Strategy;
+use super::{resources, status, taints};
 use crate::json::{entries, flag, list, object_mut, present, remove, restore, set_default, text, texts};
 use crate::status::Cause;
 

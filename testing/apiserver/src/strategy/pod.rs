@@ -10,6 +10,7 @@ pub(crate) mod defaults;
 pub(super) mod difference;
 mod environment;
 pub(crate) mod eviction;
+mod file_path;
 mod handlers;
 mod image;
 mod limits;
@@ -18,6 +19,7 @@ pub(crate) mod requests;
 pub(super) mod requirements;
 pub(crate) mod resize;
 mod security;
+pub(crate) mod spec;
 mod spread;
 mod status;
 mod update;
@@ -26,18 +28,9 @@ mod volumes;
 
 use serde_json::Value;
 
-use super::{Lookup, Strategy};
+use super::traits::{Lookup, Strategy};
 use crate::json::{flag, int, list, present, text, text_at};
-use crate::kinds::{self, Kind};
 use crate::status::{Cause, Result};
-use std::sync::LazyLock;
-
-/// The kind of pods.
-static KIND: LazyLock<Kind> = LazyLock::new(|| {
-    let is_pods = |kind: &&Kind| kind.group.is_empty() && kind.resource == "pods";
-    // The table of kinds is a constant, and a test says that pods are in it.
-    kinds::built_in().iter().find(is_pods).cloned().expect("pods are built in")
-});
 
 /// Pods.
 pub(crate) struct Pods;

@@ -6,7 +6,8 @@ use super::checks::{
     Shown, at_most_all, check_conditions, int_or_percent, invalid_shown, not_negative, nulls, one_of, shown,
 };
 use super::path::Path;
-use super::{Strategy, labels, names, status};
+use super::traits::Strategy;
+use super::{labels, names, status};
 use crate::json::{object_mut, present, restore, set_default};
 use crate::status::Cause;
 

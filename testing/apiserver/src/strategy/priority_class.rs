@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::checks::{immutable_root, one_of_here};
 use super::path::Path;
-use super::{Lookup, Strategy};
+use super::traits::{Lookup, Strategy};
 use crate::json::{flag, int, set_default, text_at};
 use crate::kinds::built_in;
 use crate::status::{Cause, Result, Status};

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::checks::{Shown, invalid_shown, shown};
 use super::path::Path;
-use super::{Strategy, labels, names};
+use super::traits::Strategy;
+use super::{labels, names};
 use crate::json::{list, list_mut, object_mut, present, set_default, text};
 use crate::status::Cause;
 

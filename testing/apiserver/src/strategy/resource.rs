@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::checks::{invalid_shown, same};
 use super::path::Path;
-use super::{Strategy, names, status, taints};
+use super::traits::Strategy;
+use super::{names, status, taints};
 use crate::json::{
     entries, flag, int, list, list_mut, object_mut, present, restore, set_default, text, texts,
 };

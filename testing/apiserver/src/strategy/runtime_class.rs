@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::checks::{Shown, duplicate_shown, immutable_root, shown};
 use super::path::Path;
 use super::pod::requirements;
-use super::{Strategy, labels, names, taints};
+use super::traits::Strategy;
+use super::{labels, names, taints};
 use crate::json::{list, present, text};
 use crate::status::Cause;
 

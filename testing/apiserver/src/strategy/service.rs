@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::checks::{Shown, duplicate_shown, one_of, shown};
 use super::path::Path;
-use super::{Lookup, Strategy, labels, names, status};
+use super::traits::{Lookup, Strategy};
+use super::{labels, names, status};
 use crate::json::{
     flag, int, list, list_mut, object_mut, present, remove, restore, set_default, text, texts,
 };

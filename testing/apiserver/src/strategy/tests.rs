@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Lookup, Strategy, event, meta, namespace, of};
+use super::traits::{Lookup, Strategy};
+use super::{event, meta, namespace, of};
 use crate::kinds::{Kind, built_in};
 use crate::patch::{self, Patch};
 use crate::status::{Cause, Result, Status};

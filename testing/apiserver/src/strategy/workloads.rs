@@ -22,8 +22,9 @@ pub(crate) use statefulset::StatefulSet;
 use serde_json::{Value, json};
 
 use super::checks::{immutable_root, not_negative};
+use super::names;
 use super::path::Path;
-use super::{Strategy, names};
+use super::traits::Strategy;
 use crate::json::{object_mut, present};
 use crate::status::Cause;
 

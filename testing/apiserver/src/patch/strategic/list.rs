@@ -7,8 +7,8 @@ use super::{
     BAD_ORDER, DIRECTIVE, SET_ORDER, directed, list_of_lists, merge_object, no_merge_key, not_a_list,
     not_an_object, unknown_directive, without_directives,
 };
+use crate::patch::errors::unknown;
 use crate::patch::golang::Shown;
-use crate::patch::unknown;
 use crate::status::{Result, Status};
 
 /// Merges the lists that the patch gives an order. Returns the names of the fields that are done.

@@ -3,7 +3,7 @@
 use crate::schema::{Field, Schema, Shape, TypeId};
 use crate::status::{Result, Status};
 
-use super::super::unknown;
+use super::super::errors::unknown;
 
 /// The fields of what is being merged.
 #[derive(Clone, Copy)]

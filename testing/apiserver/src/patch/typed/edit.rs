@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Atom, ListType, MapType, Relation, TypeRef};
+use super::types::{Atom, ListType, MapType, Relation, TypeRef};
 use crate::patch::fields::{Set, Step};
 
 /// Every field that an object has.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Map, Value};
 
-use super::{Atom, ListType, MapType, Relation, TypeRef};
+use super::types::{Atom, ListType, MapType, Relation, TypeRef};
 use crate::patch::fields::Step;
 
 /// Lays `config` over `live`. Both have been checked.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Atom, ListType, Relation, ScalarKind, TypeRef};
+use super::types::{Atom, ListType, Relation, ScalarKind, TypeRef};
 use crate::patch::fields::Step;
 use crate::patch::golang::{Shown, go_syntax, type_name};
 

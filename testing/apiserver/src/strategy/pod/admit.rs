@@ -1,12 +1,22 @@
 //! What a new pod gets from other objects: its priority, what its runtime takes, tolerations, labels of its node.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
-use super::super::Lookup;
 use super::super::quantity::Quantity;
-use super::{KIND, limits, validate};
+use super::super::traits::Lookup;
+use super::{limits, validate};
 use crate::json::{entries, int, list, object_mut, present, text, text_at};
+use crate::kinds::{self, Kind};
 use crate::status::{Result, Status};
+
+/// The kind of pods.
+pub(super) static KIND: LazyLock<Kind> = LazyLock::new(|| {
+    let is_pods = |kind: &&Kind| kind.group.is_empty() && kind.resource == "pods";
+    // The table of kinds is a constant, and a test says that pods are in it.
+    kinds::built_in().iter().find(is_pods).cloned().expect("pods are built in")
+});
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];

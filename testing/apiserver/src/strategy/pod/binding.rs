@@ -3,10 +3,10 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::super::Lookup;
 use super::super::path::Path;
+use super::super::traits::Lookup;
+use super::admit::{self, KIND};
 use super::conditions;
-use super::{KIND, admit};
 use crate::json::{entries, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 

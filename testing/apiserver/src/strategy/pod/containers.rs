@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::super::checks::required_one_of;
 use super::super::names;
 use super::super::path::Path;
-use super::validate::{claim_names, one_of};
+use super::spec::claim_names;
 use super::volumes::Volumes;
 use super::{environment, handlers, requests, requirements, security, volumes};
 use crate::json::{int, list, present, text};
@@ -139,12 +140,12 @@ fn check_common(
     if text(container, "image").is_empty() {
         causes.push(path.child("image").required(""));
     }
-    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, causes);
+    required_one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, causes);
     check_ports(container, path, causes);
     environment::check(container, path, causes);
     volumes::check_mounts(container, volumes, path, causes);
     volumes::check_devices(container, volumes, path, causes);
-    one_of(container, "imagePullPolicy", &PULL_POLICIES, path, causes);
+    required_one_of(container, "imagePullPolicy", &PULL_POLICIES, path, causes);
     let null = Value::Null;
     let resources = container.get("resources").unwrap_or(&null);
     requirements::check(resources, &claim_names(spec), &path.child("resources"), causes);
@@ -180,7 +181,7 @@ fn check_ports(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
             0 => {}
             number => check_port_number(number, &path.child("hostPort"), causes),
         }
-        one_of(port, "protocol", &PROTOCOLS, &path, causes);
+        required_one_of(port, "protocol", &PROTOCOLS, &path, causes);
     }
 }
 

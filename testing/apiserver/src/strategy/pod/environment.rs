@@ -6,7 +6,7 @@ use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
 use super::super::quantity::Quantity;
-use super::volumes;
+use super::file_path;
 use crate::json::{list, present, text};
 use crate::status::Cause;
 
@@ -168,7 +168,7 @@ fn check_file(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
     match text(reference, "path") {
         "" => causes.push(path.child("path").required("")),
-        file => volumes::check_no_backsteps(file, &path.child("path"), causes),
+        file => file_path::check_no_backsteps(file, &path.child("path"), causes),
     }
 }
 

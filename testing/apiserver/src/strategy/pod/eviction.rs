@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::Lookup;
+use super::super::traits::Lookup;
 use super::{conditions, is_going, pdb};
 use crate::json::{int, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};

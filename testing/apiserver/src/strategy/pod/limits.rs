@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::Lookup;
 use super::super::quantity::Quantity;
+use super::super::traits::Lookup;
 use super::requests::{self, Amount};
 use crate::json::{entries, list, list_mut, object_mut, text, text_at};
 

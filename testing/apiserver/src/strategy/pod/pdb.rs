@@ -8,8 +8,8 @@ use std::cmp::max;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::Lookup;
 use super::super::labels;
+use super::super::traits::Lookup;
 use super::{conditions, is_going};
 use crate::json::{entries, flag, int, list, present, text, text_at};
 

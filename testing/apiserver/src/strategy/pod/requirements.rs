@@ -7,7 +7,7 @@ use super::super::path::Path;
 use super::super::quantity::Quantity;
 use super::super::resources as names_of;
 use super::requests::{self, Amount};
-use super::validate::{Owner, claim_names, is_mirror};
+use super::spec::{SpecOwner, claim_names, is_mirror};
 use crate::json::{entries, list, present, text};
 use crate::status::Cause;
 
@@ -178,7 +178,7 @@ fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes:
 }
 
 /// The claims of a pod.
-pub(super) fn check_claims(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_claims(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (claims, path) = (list(spec, "resourceClaims"), path.child("resourceClaims"));
     for (i, claim) in claims.iter().enumerate() {
         if owner.pod.is_some_and(is_mirror) {

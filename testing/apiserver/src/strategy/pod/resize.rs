@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::path::Path;
 use super::update::{count_change, same};
-use super::{create, difference, requests, validate};
+use super::{create, difference, requests, spec, validate};
 use crate::json::{entries, list, list_mut, present, restore, text, text_at};
 use crate::status::Cause;
 
@@ -82,7 +82,7 @@ fn finish(pod: &mut Value, old: &Value) {
 /// What is wrong with a change of the ephemeral containers.
 pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
     const FIELD: &str = "ephemeralContainers";
-    if validate::is_mirror(old) {
+    if spec::is_mirror(old) {
         return vec![NOWHERE.forbidden("static pods do not support ephemeral containers")];
     }
     let mut causes = Vec::new();
@@ -109,7 +109,7 @@ pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
 pub(crate) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     let null = Value::Null;
     let (spec, before) = (pod.get("spec").unwrap_or(&null), old.get("spec").unwrap_or(&null));
-    if validate::is_mirror(old) {
+    if spec::is_mirror(old) {
         return vec![NOWHERE.forbidden("static pods cannot be resized")];
     }
     if text_at(old, "/spec/os/name") == "windows" {

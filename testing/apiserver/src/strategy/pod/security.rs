@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::path::Path;
 use super::defaults::CONTAINERS;
-use super::volumes;
+use super::file_path;
 use crate::json::{flag, int, list, present, text};
 use crate::status::Cause;
 
@@ -81,7 +81,7 @@ fn check_seccomp(profile: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     match (kind, file) {
         ("Localhost", None) => causes.push(path.required("must be set when seccomp type is Localhost")),
         ("Localhost", Some(file)) => {
-            volumes::check_descends(file.as_str().unwrap_or_default(), &path, causes);
+            file_path::check_descends(file.as_str().unwrap_or_default(), &path, causes);
         }
         (_, Some(file)) => {
             let shown = format!(r#"{{"Type":{},"LocalhostProfile":{file}}}"#, Value::from(kind));

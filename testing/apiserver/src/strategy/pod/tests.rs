@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::super::{Lookup, Strategy};
+use super::super::traits::{Lookup, Strategy};
+use super::admit::KIND;
 use super::*;
 use crate::kinds;
 use crate::status::Status;

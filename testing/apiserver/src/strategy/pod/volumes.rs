@@ -3,11 +3,13 @@
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use super::super::checks::required_one_of;
 use super::super::names;
 use super::super::path::Path;
 use super::super::quantity::Quantity;
 use super::environment;
-use super::validate::{Owner, one_of};
+use super::file_path::{check_descends, check_file_path, check_no_backsteps, has_backsteps};
+use super::spec::SpecOwner;
 use crate::json::{flag, int, list, present, text, text_at, texts};
 use crate::status::Cause;
 
@@ -55,7 +57,7 @@ const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclu
 /// The volumes of a pod; gives those that containers may use.
 pub(super) fn check_volumes<'a>(
     spec: &'a Value,
-    owner: Owner<'_>,
+    owner: SpecOwner<'_>,
     path: &Path<'_>,
     causes: &mut Vec<Cause>,
 ) -> Volumes<'a> {
@@ -95,7 +97,13 @@ pub(super) fn check_volumes<'a>(
     sound
 }
 
-fn check_source(volume: &Value, owner: Owner<'_>, pod_name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_source(
+    volume: &Value,
+    owner: SpecOwner<'_>,
+    pod_name: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
     let mut has_one = false;
     for (field, shown) in SOURCES.into_iter().chain([("image", "image")]) {
         let Some(source) = present(volume, field) else { continue };
@@ -151,7 +159,13 @@ fn check_source(volume: &Value, owner: Owner<'_>, pod_name: &str, path: &Path<'_
                 if owner.pod.is_some() {
                     required(source, "reference", &source_path, causes);
                 }
-                one_of(source, "pullPolicy", &["Always", "IfNotPresent", "Never"], &source_path, causes);
+                required_one_of(
+                    source,
+                    "pullPolicy",
+                    &["Always", "IfNotPresent", "Never"],
+                    &source_path,
+                    causes,
+                );
             }
             _ => {}
         }
@@ -339,32 +353,6 @@ fn check_access_modes(claim: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if modes.contains(&"ReadWriteOncePod") && KNOWN[..3].iter().any(|mode| modes.contains(mode)) {
         causes.push(path.forbidden("may not use ReadWriteOncePod with other access modes"));
     }
-}
-
-/// A path of a file below a folder.
-fn check_file_path(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    check_descends(target, path, causes);
-    if target.starts_with("..") && !target.starts_with("../") {
-        causes.push(path.invalid(target, "must not start with '..'"));
-    }
-}
-
-pub(super) fn check_descends(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    if target.starts_with('/') {
-        causes.push(path.invalid(target, "must be a relative path"));
-    }
-    check_no_backsteps(target, path, causes);
-}
-
-/// A path that goes up nowhere.
-pub(super) fn check_no_backsteps(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    if has_backsteps(target) {
-        causes.push(path.invalid(target, "must not contain '..'"));
-    }
-}
-
-fn has_backsteps(target: &str) -> bool {
-    target.split('/').any(|part| part == "..")
 }
 
 /// Where a container mounts volumes.

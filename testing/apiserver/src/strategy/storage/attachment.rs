@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::super::checks::{Shown, check_driver_name, invalid_shown, same, shown};
 use super::super::path::Path;
-use super::super::{Strategy, names, status};
+use super::super::traits::Strategy;
+use super::super::{names, status};
 use crate::json::{object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 

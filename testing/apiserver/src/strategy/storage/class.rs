@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::super::checks::{immutable_root, one_of_here};
+use super::super::labels;
 use super::super::path::Path;
-use super::super::{Lookup, Strategy, labels};
+use super::super::traits::{Lookup, Strategy};
 use crate::json::{entries, list, set_default, text, text_at};
 use crate::status::Cause;
 

@@ -6,10 +6,11 @@ use super::super::checks::{
     Shown, check_class_name, check_driver_name, immutable, immutable_root, invalid_shown, not_negative,
     one_of, same, shown,
 };
+use super::super::labels;
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
 use super::super::quantity::Quantity;
-use super::super::{Strategy, labels};
+use super::super::traits::Strategy;
 use crate::json::{int, list, list_mut, object_mut, present, remove, set_default, text, texts};
 use crate::status::Cause;
 

@@ -9,7 +9,8 @@ use super::super::checks::{
 use super::super::path::Path;
 use super::super::pod::defaults::{network_volume, resource_list};
 use super::super::pod::difference;
-use super::super::{Lookup, Strategy, selectors, status};
+use super::super::traits::{Lookup, Strategy};
+use super::super::{selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
 use crate::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use crate::status::{Cause, Result};

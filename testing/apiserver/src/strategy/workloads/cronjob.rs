@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::checks::{not_negative, one_of};
 use super::super::path::Path;
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{SPEC, default_parts, job, job_rules, schedule};
 use crate::json::{flag, object_mut, present, restore, set_default, text, text_at};
 use crate::status::Cause;

@@ -7,7 +7,8 @@ use super::super::checks::{
     number_of, shown,
 };
 use super::super::path::Path;
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{SPEC, STATUS, default_parts, template};
 use crate::json::{object_mut, present, restore, set_default, text};
 use crate::status::Cause;

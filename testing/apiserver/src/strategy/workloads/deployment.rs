@@ -7,7 +7,8 @@ use super::super::checks::{
     not_supported_shown, nulls, number_of, shown,
 };
 use super::super::path::Path;
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::json::{int, object_mut, present, restore, set_default, text};
 use crate::status::Cause;

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::checks::{immutable, invalid_shown, nulls, same};
 use super::super::path::Path;
-use super::super::{Strategy, labels, names, status};
+use super::super::traits::Strategy;
+use super::super::{labels, names, status};
 use super::{SPEC, default_parts, indexes, job_rules, job_status, template};
 use crate::json::{entries, flag, int, object_mut, present, restore, set_default, text, text_at};
 use crate::status::Cause;

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{immutable, not_more_than, not_negative, nulls};
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::json::{entries, int, object_mut, present, restore, set_default};
 use crate::status::Cause;

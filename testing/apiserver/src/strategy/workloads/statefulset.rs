@@ -8,7 +8,8 @@ use super::super::checks::{
 };
 use super::super::path::Path;
 use super::super::storage::claim;
-use super::super::{Strategy, names, status};
+use super::super::traits::Strategy;
+use super::super::{names, status};
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;

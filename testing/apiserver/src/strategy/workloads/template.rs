@@ -35,7 +35,7 @@ pub(crate) fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     labels::check_labels(metadata, "labels", path, causes);
     labels::check_annotations(metadata, "annotations", path, causes);
     let (spec, path) = (&template["spec"], path.child("spec"));
-    pod::validate::spec(spec, pod::validate::Owner { pod: None }, &path, causes);
+    pod::validate::spec(spec, pod::spec::SpecOwner { pod: None }, &path, causes);
     if !list(spec, "ephemeralContainers").is_empty() {
         let why = "ephemeral containers not allowed in pod template";
         causes.push(path.child("ephemeralContainers").forbidden(why));

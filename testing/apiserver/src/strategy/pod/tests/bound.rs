@@ -320,7 +320,7 @@ fn a_template_is_sound_without_what_only_pods_get() {
         (None, None)
     );
     let mut causes = Vec::new();
-    validate::spec(&spec, validate::Owner { pod: None }, &Path::root("spec"), &mut causes);
+    validate::spec(&spec, spec::SpecOwner { pod: None }, &Path::root("spec"), &mut causes);
     assert_eq!(causes, []);
 }
 
