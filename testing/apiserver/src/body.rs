@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
+use crate::decode::{FieldValidation, decode, decode_kind};
 use crate::depth;
 use crate::json::text_in;
 use crate::kinds::{Kind, built_in};
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
 use crate::proto;
-use crate::prune::{FieldValidation, prune, prune_fields};
 use crate::request::ApiRequest;
 use crate::rest::DeleteOptions;
 use crate::schema::Schema;
@@ -16,9 +16,9 @@ use crate::status::{Cause, Result, Status};
 
 /// Reads the object of a kind, with only the fields that the kind has.
 pub(crate) fn object(kind: &Kind, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value> {
-    let mut object = decode(request, &kind.kind)?;
+    let mut object = parse(request, &kind.kind)?;
     check_type(kind, &object)?;
-    prune_object(kind, request, &mut object, warnings)?;
+    decode_object(kind, request, &mut object, warnings)?;
     if kind.custom {
         let given = |key| !text_in(&object, &[key]).is_empty();
         if !given("apiVersion") || !given("kind") {
@@ -33,12 +33,12 @@ pub(crate) fn object(kind: &Kind, request: &ApiRequest, warnings: &mut Vec<Strin
 
 /// Reads an object of a type that is no kind with a path: a binding, an eviction, a scale.
 pub(crate) fn untyped(request: &ApiRequest, api_version: &str, kind: &str) -> Result<Value> {
-    let mut object = decode(request, kind)?;
+    let mut object = parse(request, kind)?;
     let type_id = Schema::get().kind(api_version, kind);
     let version = api_version.rsplit('/').next().unwrap_or_default();
     if let Some(type_id) = type_id {
-        let unknown =
-            prune(type_id, &mut object).map_err(|error| Status::bad_request(error.message(version, kind)))?;
+        let unknown = decode(type_id, &mut object)
+            .map_err(|error| Status::bad_request(error.message(version, kind)))?;
         validation(request)?.act(&unknown, version, kind).map_err(Status::bad_request)?;
     }
     object["apiVersion"] = api_version.into();
@@ -47,7 +47,7 @@ pub(crate) fn untyped(request: &ApiRequest, api_version: &str, kind: &str) -> Re
 }
 
 /// Reads the body as JSON, whatever it is in.
-fn decode(request: &ApiRequest, kind: &str) -> Result<Value> {
+fn parse(request: &ApiRequest, kind: &str) -> Result<Value> {
     let body = &request.body;
     let value: Value = match Encoding::of_body(&request.headers)? {
         Encoding::Json if body.is_empty() => {
@@ -128,13 +128,13 @@ fn validation(request: &ApiRequest) -> Result<FieldValidation> {
 }
 
 /// Drops what the kind does not have, and says or refuses as the caller wants.
-fn prune_object(
+fn decode_object(
     kind: &Kind,
     request: &ApiRequest,
     object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
-    let unknown = prune_fields(kind, object)
+    let unknown = decode_kind(kind, object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     let validation = validation(request)?;
     let said = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
@@ -157,8 +157,8 @@ pub(crate) fn patched(
     warnings: &mut Vec<String>,
 ) -> Result<Value> {
     let mut new = patch::apply_to(patch, old, Schema::get().of(kind))?;
-    let pruned = prune_fields(kind, &mut new);
-    let unknown = pruned.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
+    let decoded = decode_kind(kind, &mut new);
+    let unknown = decoded.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
     let validation = validation(request)?;
     if validation == FieldValidation::Strict && !unknown.is_empty() {
         let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
@@ -204,7 +204,7 @@ pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -
 /// What has been applied, in form.
 pub(crate) fn applied(kind: &Kind, mut object: Value) -> Result<Value> {
     // Its fields have been checked against the types: there are no unknown ones.
-    prune_fields(kind, &mut object)
+    decode_kind(kind, &mut object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     Ok(object)
 }

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::decode::empty;
 use crate::faults::Seen;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
 use crate::object::{Object, write_type};
 use crate::proto;
-use crate::prune::empty;
 use crate::rest::List;
 use crate::schema::Schema;
 use crate::status::Status;

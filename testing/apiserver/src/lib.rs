@@ -41,6 +41,7 @@
 //! sent as, encoded once.
 
 mod body;
+mod decode;
 mod depth;
 mod discovery;
 mod encode;
@@ -55,7 +56,7 @@ mod object;
 mod openapi;
 mod patch;
 mod proto;
-mod prune;
+mod quantity;
 mod random;
 mod registry;
 mod request;

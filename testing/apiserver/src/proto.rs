@@ -117,7 +117,7 @@ pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Bytes {
     message.into()
 }
 
-/// A body as an object. What the wire leaves out is left out: [`crate::prune::prune`] brings the object into form.
+/// A body as an object. What the wire leaves out is left out: [`crate::decode::prune`] brings the object into form.
 pub(crate) fn decode(body: &[u8]) -> Result<Value> {
     let unknown = body.strip_prefix(MAGIC).ok_or(Error::NoPrefix)?;
     let Unknown { api_version, kind, raw, content_type } = Unknown::of(unknown)?;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::decode::decode_kind;
 use crate::depth;
 use crate::json::text_in;
 use crate::kinds::{Kind, Verbs};
 use crate::object::Object;
-use crate::prune::prune_fields;
 use crate::rest::{Writer, timestamp};
 use crate::server::ApiServer;
 use crate::strategy;
@@ -143,7 +143,7 @@ impl Writer<'_> {
             return Err("it has no metadata.name".to_owned());
         }
         depth::check(&object).map_err(|status| status.message)?;
-        prune_fields(&kind, &mut object).map_err(|error| error.to_string())?;
+        decode_kind(&kind, &mut object).map_err(|error| error.to_string())?;
         self.complete(&kind, &mut object);
         strategy::of(&kind).default(&mut object);
         let namespace = text_in(&object, &["metadata", "namespace"]).to_owned();

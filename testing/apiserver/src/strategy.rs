@@ -17,7 +17,6 @@ pub(crate) mod path;
 pub(crate) mod pod;
 pub(crate) mod policy;
 pub(crate) mod priority_class;
-pub(crate) mod quantity;
 pub(crate) mod rbac;
 pub(crate) mod resource;
 pub(crate) mod resources;

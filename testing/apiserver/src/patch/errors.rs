@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::prune::kind_of;
+use crate::decode::kind_of;
 use crate::status::Status;
 
 pub(super) fn status(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::error::{Error, Result};
 use super::wire::{Datum, Fields, read_varint, text};
-use crate::prune::time::{Precision, show};
+use crate::decode::time::{Precision, show};
 use crate::schema::{Field, Schema, Shape, Type};
 
 /// Messages within messages; types that hold themselves would else have no end.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::labels;
 use super::path::Path;
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 const STANDARD: [&str; 20] = [

@@ -15,8 +15,8 @@ pub(crate) use volume::PersistentVolume;
 use serde_json::{Value, json};
 
 use super::path::Path;
-use super::quantity::Quantity;
 use crate::json::{list, object_mut, texts};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

@@ -4,9 +4,9 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::json::{entries, int, list, present, text};
+use crate::quantity::Quantity;
 use crate::sim::affinity;
 use crate::strategy::pod::requests::{Amount, is_pod_level, of_containers};
-use crate::strategy::quantity::Quantity;
 use crate::strategy::resources::is_extended;
 
 /// What a node has and what of it is taken.

@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::super::quantity::Quantity;
 use super::super::traits::Lookup;
 use super::{limits, validate};
 use crate::json::{entries, int, list, object_mut, present, text, text_at};
 use crate::kinds::{self, Kind};
+use crate::quantity::Quantity;
 use crate::status::{Result, Status};
 
 /// The kind of pods.

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::quantity::Quantity;
 use super::super::resources::{is_huge_pages, may_be_overcommitted};
 use super::image;
 use super::requests::{self, Amount};
 use crate::json::{entries, flag, int, list, list_mut, object_mut, present, set_default, text};
+use crate::quantity::Quantity;
 
 /// The fields that hold containers.
 pub(crate) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
-use super::super::quantity::Quantity;
 use super::file_path;
 use crate::json::{list, present, text};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 const FIELDS: [&str; 9] = [

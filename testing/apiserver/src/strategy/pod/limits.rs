@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::quantity::Quantity;
 use super::super::traits::Lookup;
 use super::requests::{self, Amount};
 use crate::json::{entries, list, list_mut, object_mut, text, text_at};
+use crate::quantity::Quantity;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const KINDS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];

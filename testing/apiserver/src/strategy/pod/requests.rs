@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::quantity::Quantity;
 use super::super::resources::is_huge_pages;
 use crate::json::{entries, list, present, text};
+use crate::quantity::Quantity;
 
 /// Which of a container's amounts.
 #[derive(Clone, Copy, Debug)]

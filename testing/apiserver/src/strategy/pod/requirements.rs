@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::super::names;
 use super::super::path::Path;
-use super::super::quantity::Quantity;
 use super::super::resources as names_of;
 use super::requests::{self, Amount};
 use super::spec::{SpecOwner, claim_names, is_mirror};
 use crate::json::{entries, list, present, text};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 type CheckName = fn(&str, &Path<'_>, &mut Vec<Cause>);

@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::super::checks::required_one_of;
 use super::super::names;
 use super::super::path::Path;
-use super::super::quantity::Quantity;
 use super::environment;
 use super::file_path::{check_descends, check_file_path, check_no_backsteps, has_backsteps};
 use super::spec::SpecOwner;
 use crate::json::{flag, int, list, present, text, text_at, texts};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 /// The sound volumes of a pod by name.

@@ -6,12 +6,12 @@ use super::super::checks::{check_class_name, immutable_root, nulls, one_of, same
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
 use super::super::pod::difference;
-use super::super::quantity::Quantity;
 use super::super::traits::{Lookup, Strategy};
 use super::super::{labels, names, resources, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, default_class, protect};
 use crate::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use crate::kinds::{Kind, built_in};
+use crate::quantity::Quantity;
 use crate::status::{Cause, Result, Status};
 
 /// Claims on volumes.

@@ -9,9 +9,9 @@ use super::super::checks::{
 use super::super::labels;
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
-use super::super::quantity::Quantity;
 use super::super::traits::Strategy;
 use crate::json::{int, list, list_mut, object_mut, present, remove, set_default, text, texts};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 /// The CSI drivers of a node.

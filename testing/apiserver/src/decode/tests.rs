@@ -7,10 +7,10 @@ fn id(api_version: &str, kind: &str) -> TypeId {
 }
 
 /// Prunes an object by its own kind.
-fn pruned(mut object: Value) -> Value {
+fn decoded(mut object: Value) -> Value {
     let text = |name: &str| object[name].as_str().unwrap().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    assert_eq!(prune(id(&api_version, &kind), &mut object), Ok(Vec::new()));
+    assert_eq!(decode(id(&api_version, &kind), &mut object), Ok(Vec::new()));
     object
 }
 
@@ -19,7 +19,7 @@ fn pod(spec: Value) -> Value {
 }
 
 fn refusal_of(mut object: Value) -> String {
-    prune(id("v1", "Pod"), &mut object).unwrap_err().message("v1", "Pod")
+    decode(id("v1", "Pod"), &mut object).unwrap_err().message("v1", "Pod")
 }
 
 /// As the real server refuses it, after what all refusals begin with.
@@ -37,7 +37,7 @@ fn refused_field(spec: Value) -> String {
 fn objects_of_the_real_server_stay_as_they_are() {
     for fixture in crate::proto::fixtures::all() {
         if fixture.json["kind"] != "PodList" && fixture.json["type"].is_null() {
-            assert_eq!(pruned(fixture.json.clone()), fixture.json, "{}", fixture.name);
+            assert_eq!(decoded(fixture.json.clone()), fixture.json, "{}", fixture.name);
         }
     }
 }
@@ -75,7 +75,7 @@ fn empty_values_go_and_what_go_always_writes_comes() {
             "images": [{"names": ["a"]}],
         },
     });
-    assert_eq!(pruned(sent), stored);
+    assert_eq!(decoded(sent), stored);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn pointers_tell_an_empty_value_from_none() {
         "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1Gi"}}],
         "affinity": {"nodeAffinity": {}},
     });
-    let pod = pruned(sent);
+    let pod = decoded(sent);
     assert_eq!(pod["spec"], stored);
     assert_eq!(pod["status"], json!({}));
 }
@@ -103,9 +103,9 @@ fn lists_that_must_be_there_are_null_when_they_are_empty() {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": [],
     });
-    assert_eq!(pruned(role)["rules"], Value::Null);
+    assert_eq!(decoded(role)["rules"], Value::Null);
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"});
-    let slice = pruned(slice);
+    let slice = decoded(slice);
     assert!(slice.as_object().unwrap().contains_key("endpoints"));
     assert_eq!(slice["endpoints"], Value::Null);
 }
@@ -117,7 +117,7 @@ fn microseconds_of_leases_are_kept() {
         "spec": {"holderIdentity": "", "acquireTime": "2020-01-01T00:00:00.123456+02:00", "renewTime": null},
     });
     let stored = json!({"holderIdentity": "", "acquireTime": "2019-12-31T22:00:00.123456Z"});
-    assert_eq!(pruned(lease)["spec"], stored);
+    assert_eq!(decoded(lease)["spec"], stored);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn any_json_is_kept_as_it_is() {
     let data = json!({"x": [1, {}, 1.5], "y": null, "z": ""});
     let revision =
         json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 0, "data": data.clone()});
-    assert_eq!(pruned(revision)["data"], data);
+    assert_eq!(decoded(revision)["data"], data);
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn unknown_fields_are_dropped_and_named() {
         "volumes": [{"name": "v", "hostPath": {"path": "/", "foo": 1}}],
     }));
     object["bar"] = 1.into();
-    let mut unknown = prune(id("v1", "Pod"), &mut object).unwrap();
+    let mut unknown = decode(id("v1", "Pod"), &mut object).unwrap();
     unknown.sort();
     let paths =
         ["bar", "spec.NodeName", "spec.containers[1].foo bar", "spec.foo", "spec.volumes[0].hostPath.foo"];
     assert_eq!(unknown, paths);
-    assert_eq!(pruned(object.clone()), object);
+    assert_eq!(decoded(object.clone()), object);
 }
 
 #[test]
@@ -237,18 +237,18 @@ fn what_is_no_quantity_or_base64_is_refused() {
         assert!(refused(pod(spec)).starts_with("quantities must match the regular expression"));
     }
     let mut secret = json!({"data": {"a": "aGk=", "b": "aG*="}});
-    let error = prune(id("v1", "Secret"), &mut secret).unwrap_err();
+    let error = decode(id("v1", "Secret"), &mut secret).unwrap_err();
     assert_eq!(error.to_string(), "illegal base64 data at input byte 2");
 }
 
 #[test]
 fn null_is_an_empty_object() {
     let mut object = Value::Null;
-    prune(id("v1", "Pod"), &mut object).unwrap();
+    decode(id("v1", "Pod"), &mut object).unwrap();
     assert_eq!(object, json!({"metadata": {}, "spec": {"containers": null}, "status": {}}));
     assert_eq!(object, empty(id("v1", "Pod")));
     let mut text = json!("x");
-    assert!(prune(id("v1", "Pod"), &mut text).is_err());
+    assert!(decode(id("v1", "Pod"), &mut text).is_err());
 }
 
 mod anything;

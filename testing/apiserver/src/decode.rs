@@ -4,7 +4,6 @@
 //! Not represented: the same field twice, and the order of fields where messages name several (JSON is parsed, into sorted
 //! maps, before it comes here); the year 1 in a field that tells it from nothing, which Go shows as null.
 
-pub(crate) mod quantity;
 pub(crate) mod time;
 
 use std::borrow::Cow;
@@ -15,6 +14,7 @@ use base64::{DecodeError, Engine as _};
 use serde_json::{Map, Number, Value};
 
 use crate::kinds::Kind;
+use crate::quantity;
 use crate::schema::{Field, Schema, Shape, Type, TypeId};
 use time::Precision;
 
@@ -54,7 +54,7 @@ impl FieldValidation {
         }
     }
 
-    /// Acts on the paths that [`prune`] gave: the texts of the answer's warnings, or the message of a 400.
+    /// Acts on the paths that [`decode`] gave: the texts of the answer's warnings, or the message of a 400.
     pub(crate) fn act(self, unknown: &[String], version: &str, kind: &str) -> Result<Vec<String>, String> {
         let mut texts: Vec<String> = Vec::new();
         for path in unknown {
@@ -77,11 +77,11 @@ fn refusal(version: &str, kind: &str, why: impl fmt::Display) -> String {
 
 /// Brings an object of a type into the form that the real server stores. The answer is the paths of the fields that the
 /// type does not have, which are gone then. After an error the object is half done.
-pub(crate) fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
-    let mut pruner = Pruner { schema: Schema::get(), unknown: Vec::new(), wrong: None };
-    let one = pruner.schema.get_type(id);
+pub(crate) fn decode(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
+    let mut decoder = Decoder { schema: Schema::get(), unknown: Vec::new(), wrong: None };
+    let one = decoder.schema.get_type(id);
     match object {
-        Value::Object(fields) => pruner.object(one, fields, None)?,
+        Value::Object(fields) => decoder.object(one, fields, None)?,
         Value::Null => *object = empty_object(one),
         other => {
             return Err(TypeError(format!(
@@ -91,20 +91,20 @@ pub(crate) fn prune(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeE
             )));
         }
     }
-    pruner.wrong.map_or(Ok(pruner.unknown), Err)
+    decoder.wrong.map_or(Ok(decoder.unknown), Err)
 }
 
 /// Drops the fields that objects of a kind do not have. Of custom objects only the metadata have a type.
-pub(crate) fn prune_fields(kind: &Kind, object: &mut Value) -> Result<Vec<String>, TypeError> {
+pub(crate) fn decode_kind(kind: &Kind, object: &mut Value) -> Result<Vec<String>, TypeError> {
     if let Some(type_id) = Schema::get().of(kind) {
-        return prune(type_id, object);
+        return decode(type_id, object);
     }
     let only_metadata = Schema::get().kind("meta.k8s.io/v1", "PartialObjectMetadata");
     let (Some(type_id), Some(metadata)) = (only_metadata, object.get_mut("metadata")) else {
         return Ok(Vec::new());
     };
     let mut partial = serde_json::json!({"metadata": metadata.take()});
-    let unknown = prune(type_id, &mut partial)?;
+    let unknown = decode(type_id, &mut partial)?;
     *metadata = partial["metadata"].take();
     Ok(unknown)
 }
@@ -200,14 +200,14 @@ impl Place<'_> {
 /// Whether anything is left of a value.
 type Kept = bool;
 
-struct Pruner {
+struct Decoder {
     schema: &'static Schema,
     unknown: Vec<String>,
     /// The first wrong type. Go's decoder goes on after it, and shows it unless something ends its work.
     wrong: Option<TypeError>,
 }
 
-impl Pruner {
+impl Decoder {
     fn object(
         &mut self,
         one: &Type,

@@ -1,6 +1,13 @@
-//! Quantities as upstream reads and writes them: `1000m` becomes `1`, `1024Mi` becomes `1Gi`.
+//! Quantities, such as `100m` or `1Gi`: parsed, compared and formatted as upstream does.
+//!
+//! The decoder rewrites text of any precision into its canonical form ([`canonical`]). Everything else computes with a
+//! [`Quantity`], which saturates at 128 bits.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use serde_json::Value;
 
 /// Why text is no quantity. The texts are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +23,8 @@ pub(crate) enum Error {
     Suffix,
 }
 
+/// How many billionths make one.
+const BILLION: i128 = 1_000_000_000;
 /// The smallest unit, as a power of ten.
 const NANO: i32 = -9;
 const MILLI: i32 = -3;
@@ -27,7 +36,7 @@ const DECIMAL_SUFFIXES: [(&str, i32); 10] =
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// The unit's family, which stays as it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// `k`, `M`, `m`.
     Decimal,
@@ -54,6 +63,13 @@ struct Decimal {
     negative: bool,
     digits: String,
     exponent: i32,
+}
+
+/// An amount in billionths, and how it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantity {
+    nanos: i128,
+    format: Format,
 }
 
 /// The quantity as upstream writes it.
@@ -87,6 +103,120 @@ fn normalise(text: &str, milli: bool) -> Result<Cow<'_, str>, Error> {
         number.round_up(MILLI);
     }
     Ok(Cow::Owned(number.show(format)))
+}
+
+impl Quantity {
+    /// Nothing.
+    pub(crate) const ZERO: Self = Self { nanos: 0, format: Format::Decimal };
+
+    /// Parses text.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let parts = Parts::of(text)?;
+        let (exponent, format) = interpret(parts.suffix)?;
+        if !parts.is_number && !parts.suffix.is_empty() {
+            return Err(Error::Number);
+        }
+        let nanos = match format {
+            Format::Binary => parts.binary_nanos(exponent),
+            Format::Decimal | Format::Exponent => parts.decimal_nanos(exponent),
+        };
+        let format = if format == Format::Binary && nanos < BILLION { Format::Decimal } else { format };
+        Ok(Self { nanos: if parts.negative { -nanos } else { nanos }, format })
+    }
+
+    /// Reads one in an object: text or, as YAML may have it, a number.
+    pub(crate) fn read(value: &Value) -> Result<Self, Error> {
+        match value {
+            Value::String(text) => Self::parse(text),
+            Value::Number(number) => Self::parse(&number.to_string()),
+            _ => Err(Error::Format),
+        }
+    }
+
+    /// One in an object; nothing when it cannot be read.
+    pub(crate) fn of(value: &Value) -> Self {
+        Self::read(value).unwrap_or(Self::ZERO)
+    }
+
+    /// Whether it is nothing.
+    pub(crate) fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether it is less than nothing.
+    pub(crate) fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether there is no part of a thousandth's precision: upstream looks no closer.
+    pub(crate) fn is_integer(self) -> bool {
+        round_up(self.nanos, BILLION / 1000) % 1000 == 0
+    }
+
+    /// In ones, rounded away from nothing.
+    pub(crate) fn value(self) -> i64 {
+        let most = i128::from(i64::MAX);
+        i64::try_from(round_up(self.nanos, BILLION).clamp(-most - 1, most)).unwrap_or(i64::MAX)
+    }
+
+    /// In ones, as closely as that goes.
+    #[allow(clippy::cast_precision_loss, reason = "it is asked for")]
+    pub(crate) fn as_f64(self) -> f64 {
+        self.nanos as f64 / BILLION as f64
+    }
+
+    /// In thousandths, rounded away from nothing.
+    pub(crate) fn milli_value(self) -> i64 {
+        i64::try_from(round_up(self.nanos, BILLION / 1000)).unwrap_or(i64::MAX)
+    }
+
+    /// The same, or as many thousandths as it takes to be no less.
+    #[must_use]
+    pub(crate) fn round_up_to_milli(self) -> Self {
+        let milli = BILLION / 1000;
+        Self { nanos: round_up(self.nanos, milli).saturating_mul(milli), ..self }
+    }
+
+    /// Both together, written as this one is, or as the other when this one is nothing.
+    #[must_use]
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nanos: self.nanos.saturating_add(other.nanos), format }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.nanos.unsigned_abs().to_string();
+        let decimal = Decimal { negative: self.is_negative(), digits, exponent: NANO };
+        f.write_str(&decimal.show(self.format))
+    }
+}
+
+impl From<Quantity> for Value {
+    fn from(quantity: Quantity) -> Self {
+        Self::String(quantity.to_string())
+    }
 }
 
 impl<'a> Parts<'a> {
@@ -139,7 +269,8 @@ impl<'a> Parts<'a> {
 
     fn number(&self, exponent: i32, format: Format) -> Decimal {
         if format == Format::Binary {
-            return self.binary(exponent);
+            let digits = self.binary_nanos(exponent).to_string();
+            return Decimal { negative: self.negative, digits, exponent: NANO };
         }
         let fraction = i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
         let mut number = Decimal {
@@ -151,10 +282,10 @@ impl<'a> Parts<'a> {
         number
     }
 
-    /// A number with a binary unit: never above 64 bits, rounded up to billionths.
-    fn binary(&self, exponent: i32) -> Decimal {
-        const BILLION: u128 = 1_000_000_000;
+    /// The amount with a binary unit: at most 64 bits of ones, rounded up to billionths.
+    fn binary_nanos(&self, exponent: i32) -> i128 {
         const CHUNK: usize = 18;
+        let billion = BILLION.unsigned_abs();
         let most = u128::from(i64::MAX.unsigned_abs());
         let whole = match self.whole {
             "" => 0,
@@ -164,12 +295,31 @@ impl<'a> Parts<'a> {
         let (high, rest) = self.fraction.split_at(self.fraction.len().min(CHUNK));
         let (low, rest) = rest.split_at(rest.len().min(CHUNK));
         let chunk = |digits: &str| format!("{digits:0<CHUNK$}").parse::<u128>().unwrap_or(0) << exponent;
-        let (high, low) = (chunk(high), chunk(low));
+        let (high, low) = if self.fraction.is_empty() { (0, 0) } else { (chunk(high), chunk(low)) };
         let beyond = u128::from(rest.bytes().any(|digit| digit != b'0'));
-        let below = (high % BILLION) * BILLION * BILLION + low + beyond;
-        let billionths = high / BILLION + below.div_ceil(BILLION * BILLION * BILLION);
-        let amount = (whole.min(most) * BILLION + billionths).min(most * BILLION);
-        Decimal { negative: self.negative, digits: amount.to_string(), exponent: NANO }
+        let below = (high % billion) * billion * billion + low + beyond;
+        let billionths = high / billion + below.div_ceil(billion * billion * billion);
+        let amount = (whole.min(most) * billion + billionths).min(most * billion);
+        i128::try_from(amount).unwrap_or(i128::MAX)
+    }
+
+    /// The amount with a decimal unit, rounded up to billionths. It saturates.
+    fn decimal_nanos(&self, exponent: i32) -> i128 {
+        let fraction = self.fraction.trim_end_matches('0');
+        let digits = self.whole.bytes().chain(fraction.bytes());
+        let amount = digits
+            .fold(0_i128, |amount, digit| amount.saturating_mul(10).saturating_add(i128::from(digit - b'0')));
+        if amount == 0 {
+            return 0;
+        }
+        let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+        let tens = 9_i32.saturating_sub(places).saturating_add(exponent);
+        match 10_i128.checked_pow(tens.unsigned_abs()) {
+            Some(ten) if tens >= 0 => amount.saturating_mul(ten),
+            Some(ten) => round_up(amount, ten),
+            None if tens >= 0 => i128::MAX,
+            None => 1,
+        }
     }
 }
 
@@ -264,6 +414,12 @@ impl Decimal {
         }
         Some(format!("{}{whole}{}", if self.negative { "-" } else { "" }, BINARY_SUFFIXES[unit]))
     }
+}
+
+/// Away from nothing.
+fn round_up(amount: i128, unit: i128) -> i128 {
+    let (whole, rest) = (amount / unit, amount % unit);
+    whole + rest.signum()
 }
 
 /// Splits off leading digits.
@@ -365,5 +521,61 @@ mod tests {
         assert_eq!(canonical_milli("999.9999m").unwrap(), "1");
         assert_eq!(canonical_milli("100m").unwrap(), "100m");
         assert_eq!(canonical_milli("-1u").unwrap(), "-1m");
+    }
+
+    #[test]
+    fn quantities_are_written_in_upstreams_shortest_form() {
+        for (read, written) in [
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("-0", "0"),
+            ("1500m", "1500m"),
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1000", "1k"),
+            ("1024", "1024"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("1e3", "1e3"),
+            ("12e6", "12e6"),
+            ("1E", "1E"),
+            ("100n", "100n"),
+            ("0.1n", "1n"),
+            ("-1", "-1"),
+            ("+2", "2"),
+            ("9Ei", "9223372036854775807"),
+            ("0.1Mi", "104857600m"),
+            (".5", "500m"),
+            ("1.", "1"),
+        ] {
+            assert_eq!(Quantity::parse(read).unwrap().to_string(), written, "{read}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused_in_upstreams_words() {
+        assert_eq!(Quantity::parse("").unwrap_err(), Error::Format);
+        assert_eq!(Quantity::parse("one").unwrap_err(), Error::Format);
+        assert_eq!(Quantity::parse("1 Gi").unwrap_err(), Error::Format);
+        assert_eq!(Quantity::parse("1ee").unwrap_err(), Error::Suffix);
+        assert_eq!(Quantity::parse("1K").unwrap_err(), Error::Suffix);
+        assert_eq!(Quantity::parse("1ü").unwrap_err(), Error::Format);
+    }
+
+    #[test]
+    fn amounts_beyond_all_bounds_do_not_overflow() {
+        assert!(Quantity::parse("1e999999999").unwrap() > Quantity::parse("9E").unwrap());
+        assert_eq!(Quantity::parse("1e-999999999").unwrap().to_string(), "1e-9");
+        assert_eq!(Quantity::parse(&"9".repeat(500)).unwrap().value(), i64::MAX);
+    }
+
+    #[test]
+    fn amounts_compare_whatever_their_form() {
+        let of = |text| Quantity::parse(text).unwrap();
+        assert_eq!(of("1"), of("1000m"));
+        assert!(of("1Gi") > of("1G"));
+        assert!(of("1m").value() == 1 && !of("1m").is_integer() && of("2e3").is_integer());
+        assert_eq!(of("1500m").plus(of("500m")).to_string(), "2");
     }
 }

@@ -6,9 +6,10 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use supercargo_controlplane::run_tool_or_skip;
 
-use super::super::{prune, quantity};
+use super::super::decode;
 use super::id;
 use crate::kinds::built_in;
+use crate::quantity;
 use crate::schema::{Schema, Shape, TypeId};
 
 const QUANTITY: &str =
@@ -117,7 +118,7 @@ fn ours(object: &Value) -> Value {
     let text = |name: &str| object[name].as_str().unwrap();
     let id = id(text("apiVersion"), text("kind"));
     let mut object = object.clone();
-    match prune(id, &mut object) {
+    match decode(id, &mut object) {
         Ok(unknown) => {
             let unknown: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
             json!({"unknown": unknown, "object": object})
@@ -157,13 +158,13 @@ proptest! {
     #[test]
     fn no_json_is_too_strange_and_what_is_pruned_stays(mut object in any_kind(), bad in stray()) {
         let id = id(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
-        if prune(id, &mut object).is_ok() {
+        if decode(id, &mut object).is_ok() {
             let once = object.clone();
-            prop_assert_eq!(prune(id, &mut object), Ok(Vec::new()));
+            prop_assert_eq!(decode(id, &mut object), Ok(Vec::new()));
             prop_assert_eq!(&object, &once);
         }
         let mut bad = bad;
-        let _ = prune(id, &mut bad);
+        let _ = decode(id, &mut bad);
     }
 
     #[test]
