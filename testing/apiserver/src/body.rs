@@ -88,7 +88,7 @@ fn check_type(kind: &Kind, object: &Value) -> Result<()> {
         let cause = Cause::invalid("kind", &given.into(), &detail);
         return Err(Status::invalid_of(group, given, name, vec![cause]));
     }
-    if let Some(why) = misfit(kind, group, version, given) {
+    if let Some(why) = conversion_error(kind, group, version, given) {
         let expected = &kind.kind;
         let message = format!("{given} in version {version:?} cannot be handled as a {expected}: {why}");
         return Err(Status::bad_request(message));
@@ -103,7 +103,7 @@ fn check_type(kind: &Kind, object: &Value) -> Result<()> {
 }
 
 /// Why upstream cannot make the kind of what an object says it is, in Go's terms.
-fn misfit(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String> {
+fn conversion_error(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String> {
     if kind.custom || given.is_empty() || version.is_empty() {
         return None;
     }
@@ -123,7 +123,7 @@ fn validation(request: &ApiRequest) -> Result<FieldValidation> {
     let text = request.options.text("fieldValidation");
     FieldValidation::parse(text).ok_or_else(|| {
         let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
-        crate::rest::invalid_write_options(request.seen.verb, cause)
+        crate::rest::invalid_write_options(request.info.verb, cause)
     })
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn patched(
     warnings.extend(validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?);
     let (api_version, given) = (text_in(&new, &["apiVersion"]), text_in(&new, &["kind"]));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    if let Some(why) = misfit(kind, group, version, given) {
+    if let Some(why) = conversion_error(kind, group, version, given) {
         return Err(patch::undecodable(patch, &new, &why));
     }
     check_type(kind, &new)?;

@@ -27,7 +27,7 @@ pub(crate) struct TypeError(String);
 impl TypeError {
     /// The message of upstream's answer, a 400.
     pub(crate) fn message(&self, version: &str, kind: &str) -> String {
-        refusal(version, kind, self)
+        error_message(version, kind, self)
     }
 }
 
@@ -65,13 +65,13 @@ impl FieldValidation {
             Self::Warn => Ok(texts),
             Self::Strict if texts.is_empty() => Ok(texts),
             Self::Strict => {
-                Err(refusal(version, kind, format_args!("strict decoding error: {}", texts.join(", "))))
+                Err(error_message(version, kind, format_args!("strict decoding error: {}", texts.join(", "))))
             }
         }
     }
 }
 
-fn refusal(version: &str, kind: &str, why: impl fmt::Display) -> String {
+fn error_message(version: &str, kind: &str, why: impl fmt::Display) -> String {
     format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")
 }
 

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::decode::empty;
-use crate::faults::Seen;
+use crate::faults::RequestInfo;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
-use crate::object::{Object, write_type};
+use crate::object::{StoredObject, write_type};
 use crate::proto;
 use crate::rest::List;
 use crate::schema::Schema;
@@ -30,7 +30,7 @@ pub(crate) struct View {
 
 impl View {
     /// One object.
-    pub(crate) fn object(&self, object: &Object) -> Bytes {
+    pub(crate) fn object(&self, object: &StoredObject) -> Bytes {
         match (self.media.form, self.media.encoding) {
             (Form::Whole, Encoding::Json) => {
                 let mut out = Vec::new();
@@ -123,7 +123,7 @@ impl View {
     }
 
     /// The object's own protobuf message. What the schema does not know has none.
-    fn message(&self, object: &Object) -> Option<Bytes> {
+    fn message(&self, object: &StoredObject) -> Option<Bytes> {
         let type_id = Schema::get().of(&self.kind)?;
         if self.kind.is_converted() {
             return proto::encode_message(type_id, &object.value(&self.kind)).ok();
@@ -136,15 +136,15 @@ impl View {
 pub(crate) struct Events {
     pub(crate) kind: Arc<Kind>,
     /// What the request was, for faults.
-    pub(crate) seen: Seen,
+    pub(crate) info: RequestInfo,
     view: View,
     /// Whether the columns of a table are still to be told.
-    owes_headers: bool,
+    headers_pending: bool,
 }
 
 impl Events {
-    pub(crate) fn new(view: View, seen: Seen) -> Self {
-        Self { kind: Arc::clone(&view.kind), seen, view, owes_headers: true }
+    pub(crate) fn new(view: View, info: RequestInfo) -> Self {
+        Self { kind: Arc::clone(&view.kind), info, view, headers_pending: true }
     }
 
     /// Ages in tables are as of this time from now on.
@@ -157,7 +157,7 @@ impl Events {
         &mut self,
         out: &mut Vec<u8>,
         event: EventType,
-        object: &Object,
+        object: &StoredObject,
         version: Option<u64>,
     ) {
         match (self.view.media.form, self.view.media.encoding) {
@@ -177,7 +177,7 @@ impl Events {
                 if let Some(version) = version {
                     value["metadata"]["resourceVersion"] = version.to_string().into();
                 }
-                let shown = self.view.shown(&value, Some(std::mem::take(&mut self.owes_headers)));
+                let shown = self.view.shown(&value, Some(std::mem::take(&mut self.headers_pending)));
                 self.value(out, event.name(), &shown);
             }
         }
@@ -191,7 +191,7 @@ impl Events {
         object["apiVersion"] = self.kind.api_version().into();
         object["metadata"] = bookmark_metadata(version, ends_initial);
         if self.view.media.form == Form::Table {
-            let headers = std::mem::take(&mut self.owes_headers);
+            let headers = std::mem::take(&mut self.headers_pending);
             object = self.view.shown(&object, Some(headers));
             object["rows"] = json!([]);
         } else if self.view.media.form == Form::Metadata {

@@ -84,7 +84,7 @@ pub struct Faults {
 
 /// What is known of a request before it is carried out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RequestInfo {
     pub(crate) verb: &'static str,
     pub(crate) resource: String,
     pub(crate) subresource: String,
@@ -113,14 +113,14 @@ impl Rule {
 }
 
 impl Matcher {
-    pub(crate) fn matches(&self, seen: &Seen) -> bool {
+    pub(crate) fn matches(&self, info: &RequestInfo) -> bool {
         let is = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
-        is(&self.verb, seen.verb)
-            && is(&self.resource, &seen.resource)
-            && is(&self.subresource, &seen.subresource)
-            && is(&self.namespace, &seen.namespace)
-            && is(&self.name, &seen.name)
-            && seen.user_agent.contains(&self.user_agent)
+        is(&self.verb, info.verb)
+            && is(&self.resource, &info.resource)
+            && is(&self.subresource, &info.subresource)
+            && is(&self.namespace, &info.namespace)
+            && is(&self.name, &info.name)
+            && info.user_agent.contains(&self.user_agent)
     }
 }
 
@@ -150,14 +150,14 @@ impl Faults {
     }
 
     /// What goes wrong with a request. Rules that are used up go.
-    pub(crate) fn take(&self, seen: &Seen) -> Vec<Fault> {
+    pub(crate) fn take(&self, info: &RequestInfo) -> Vec<Fault> {
         let mut rules = self.rules.lock();
         // Nearly always.
         if rules.is_empty() {
             return Vec::new();
         }
         let mut faults = Vec::new();
-        for (_, rule) in rules.iter_mut().filter(|(_, rule)| rule.matcher.matches(seen)) {
+        for (_, rule) in rules.iter_mut().filter(|(_, rule)| rule.matcher.matches(info)) {
             if rule.skip > 0 {
                 rule.skip -= 1;
             } else if rule.times > 0 {
@@ -174,8 +174,8 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn get(name: &str) -> Seen {
-        Seen { verb: "get", resource: "pods".into(), name: name.into(), ..Seen::default() }
+    fn get(name: &str) -> RequestInfo {
+        RequestInfo { verb: "get", resource: "pods".into(), name: name.into(), ..RequestInfo::default() }
     }
 
     #[test]

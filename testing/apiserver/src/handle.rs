@@ -10,7 +10,7 @@ use crate::faults::Fault;
 use crate::json::text_in;
 use crate::kinds::{Kind, Subresource, Verbs};
 use crate::media::{Encoding, Form, Media};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::patch::managed::FieldManager;
 use crate::patch::{self, Patch};
 use crate::proto::STREAM_CONTENT_TYPE;
@@ -32,7 +32,7 @@ use crate::{body, nonresource};
 
 /// What a request came to.
 enum Reply {
-    Object(StatusCode, Arc<Object>),
+    Object(StatusCode, Arc<StoredObject>),
     Value(StatusCode, Value),
     List(List),
     Watch(Box<Watch>),
@@ -74,8 +74,8 @@ fn of_resource(
         now: (shared.settings.clock)(),
     };
     let mut warnings = Vec::new();
-    let act = Act { shared, request, kind: &kind, resource, warnings: &mut warnings };
-    let reply = act.reply(&view, faults)?;
+    let handler = Handler { shared, request, kind: &kind, resource, warnings: &mut warnings };
+    let reply = handler.reply(&view, faults)?;
     let content_type = media.encoding.name();
     let mut response = match reply {
         Reply::Object(code, object) => answer(code, content_type, view.object(&object)),
@@ -110,7 +110,7 @@ fn printer(shared: &Shared, kind: &Kind) -> Printer {
 }
 
 /// One request about a kind.
-struct Act<'a> {
+struct Handler<'a> {
     shared: &'a Arc<Shared>,
     request: &'a ApiRequest,
     kind: &'a Arc<Kind>,
@@ -118,7 +118,7 @@ struct Act<'a> {
     warnings: &'a mut Vec<String>,
 }
 
-impl Act<'_> {
+impl Handler<'_> {
     fn reply(mut self, view: &View, faults: &[Fault]) -> Result<Reply> {
         if self.kind.verbs == Verbs::Create {
             return self.review();
@@ -180,7 +180,7 @@ impl Act<'_> {
         self.request.options.flag("watch").unwrap_or_default()
     }
 
-    fn get(&self) -> Result<Arc<Object>> {
+    fn get(&self) -> Result<Arc<StoredObject>> {
         let state = self.shared.state.lock();
         let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
         let version = parse_version(self.request.options.text("resourceVersion")).map_err(unreadable)?;
@@ -203,14 +203,14 @@ impl Act<'_> {
             });
         }
         let options = WatchOptions::parse(self.kind, query)?;
-        let events = Events::new(view.clone(), self.request.seen.clone());
+        let events = Events::new(view.clone(), self.request.info.clone());
         let watch = Watch::begin(self.shared, events, &self.resource.namespace, options, faults.to_vec())?;
         Ok(Reply::Watch(Box::new(watch)))
     }
 
     /// Writes, under the lock.
     fn write<T>(&self, act: impl FnOnce(&mut Writer<'_>) -> Result<T>) -> Result<T> {
-        let verb = self.request.seen.verb;
+        let verb = self.request.info.verb;
         let dry_run = self.request.options.dry_run().map_err(|cause| invalid_write_options(verb, cause))?;
         let mut state = self.shared.state.lock();
         let manager = self.request.manager();
@@ -231,7 +231,7 @@ impl Act<'_> {
     }
 
     /// What was not kept has no resourceVersion.
-    fn created(&self, object: Arc<Object>) -> Reply {
+    fn created(&self, object: Arc<StoredObject>) -> Reply {
         if self.request.options.dry_run() != Ok(true) {
             return Reply::Object(StatusCode::CREATED, object);
         }

@@ -17,7 +17,7 @@ pub(crate) type SelectableField = (&'static str, Box<str>);
 
 /// One version of an object. It never changes.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct StoredObject {
     version: u64,
     /// Its namespace; empty in none.
     pub namespace: Box<str>,
@@ -38,7 +38,7 @@ pub(crate) struct Object {
     protobuf: OnceLock<Option<Bytes>>,
 }
 
-impl Object {
+impl StoredObject {
     /// Keeps an object of a kind as its `version`. The type is not kept: whoever asks knows it.
     pub(crate) fn new(kind: &Kind, mut value: Value, version: u64) -> Self {
         let strategy = strategy::of(kind);
@@ -203,7 +203,7 @@ mod tests {
         built_in().iter().find(|kind| kind.resource == "pods").unwrap()
     }
 
-    fn written(object: &Object, version: Option<u64>) -> Value {
+    fn written(object: &StoredObject, version: Option<u64>) -> Value {
         let mut out = Vec::new();
         object.write(&mut out, pods(), version);
         serde_json::from_slice(&out).unwrap()
@@ -216,7 +216,7 @@ mod tests {
             "metadata": {"name": "a", "namespace": "b", "labels": {"z": "1", "a": "2"}},
             "spec": {"x": "\"resourceVersion\":\"7\""},
         });
-        let object = Object::new(pods(), value.clone(), 7);
+        let object = StoredObject::new(pods(), value.clone(), 7);
         let mut expected = value;
         expected["metadata"]["resourceVersion"] = "7".into();
         assert_eq!(written(&object, None), expected);
@@ -233,7 +233,7 @@ mod tests {
             "metadata": {"name": "a"},
             "related": {"resourceVersion": "10"},
         });
-        let object = Object::new(pods(), value, 10);
+        let object = StoredObject::new(pods(), value, 10);
         let other = written(&object, Some(9));
         assert_eq!(other["metadata"]["resourceVersion"], "9");
         assert_eq!(other["involvedObject"]["resourceVersion"], "10");

@@ -15,7 +15,7 @@ impl Random {
     }
 
     /// Goes on elsewhere, so that what is made up later is none of what was made up where this text comes from.
-    pub(crate) fn stir(&mut self, text: &str) {
+    pub(crate) fn mix_in(&mut self, text: &str) {
         for byte in text.bytes() {
             self.state = (self.state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }

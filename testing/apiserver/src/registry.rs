@@ -86,7 +86,7 @@ impl Kind {
     }
 
     /// Where its objects are kept.
-    pub(crate) fn table(&self) -> ResourceKey {
+    pub(crate) fn resource_key(&self) -> ResourceKey {
         let (group, resource) = self.store_key();
         (group.into(), resource.into())
     }

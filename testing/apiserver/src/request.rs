@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, header};
 
-use crate::faults::Seen;
+use crate::faults::RequestInfo;
 use crate::media::{Encoding, Media};
 use crate::patch::managed::manager_name;
 use crate::status::{Cause, Result, Status};
@@ -111,11 +111,11 @@ fn decode(segment: &str) -> Option<String> {
 
 /// The options of a request, from its query.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct QueryOptions {
     values: HashMap<String, String>,
 }
 
-impl Options {
+impl QueryOptions {
     /// Reads a query. Where an option stands twice, the first counts, as in Go.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let mut values = HashMap::new();
@@ -182,27 +182,28 @@ pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
-    pub(crate) options: Options,
+    pub(crate) options: QueryOptions,
     pub(crate) body: Bytes,
     pub(crate) caller: Caller,
-    pub(crate) seen: Seen,
+    pub(crate) info: RequestInfo,
 }
 
 impl ApiRequest {
     pub(crate) fn new(head: Parts, body: Bytes, caller: Caller) -> Self {
         let target = Target::parse(head.uri.path());
-        let options = Options::parse(head.uri.query());
+        let options = QueryOptions::parse(head.uri.query());
         let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        let mut seen = Seen { user_agent: user_agent.unwrap_or_default().to_owned(), ..Seen::default() };
+        let mut info =
+            RequestInfo { user_agent: user_agent.unwrap_or_default().to_owned(), ..RequestInfo::default() };
         if let Target::Resource(resource) = &target {
             let watch = options.flag("watch").unwrap_or_default();
-            seen.verb = resource.verb(&head.method, watch);
-            seen.resource.clone_from(&resource.plural);
-            seen.subresource.clone_from(&resource.subresource);
-            seen.namespace.clone_from(&resource.namespace);
-            seen.name.clone_from(&resource.name);
+            info.verb = resource.verb(&head.method, watch);
+            info.resource.clone_from(&resource.plural);
+            info.subresource.clone_from(&resource.subresource);
+            info.namespace.clone_from(&resource.namespace);
+            info.name.clone_from(&resource.name);
         }
-        Self { method: head.method, headers: head.headers, target, options, body, caller, seen }
+        Self { method: head.method, headers: head.headers, target, options, body, caller, info }
     }
 
     /// What errors are written in: what was asked for, else JSON.
@@ -212,7 +213,7 @@ impl ApiRequest {
 
     /// Under which name fields are owned: as asked for, or the program's.
     pub(crate) fn manager(&self) -> String {
-        manager_name(self.options.text("fieldManager"), &self.seen.user_agent)
+        manager_name(self.options.text("fieldManager"), &self.info.user_agent)
     }
 }
 
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn options_are_read_as_go_reads_them() {
-        let options = Options::parse(Some("watch&limit=5&labelSelector=a%3Db%2Cc&x=0&limit=7&bad=1x"));
+        let options = QueryOptions::parse(Some("watch&limit=5&labelSelector=a%3Db%2Cc&x=0&limit=7&bad=1x"));
         assert_eq!(options.flag("watch"), Some(true));
         assert_eq!(options.flag("x"), Some(false));
         assert_eq!(options.flag("none"), None);

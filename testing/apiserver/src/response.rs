@@ -32,7 +32,7 @@ pub(crate) fn page_not_found() -> Response<Body> {
 }
 
 /// The answer to a request that failed.
-pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
+pub(crate) fn error_response(status: &Status, encoding: Encoding) -> Response<Body> {
     let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
     let retry_after = status.details.retry_after_seconds;
     if retry_after > 0 {

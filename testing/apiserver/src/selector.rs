@@ -4,8 +4,8 @@ mod field;
 mod label;
 
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
 use crate::status::Result;
 use crate::strategy;
 use field::FieldSelector;
@@ -20,7 +20,7 @@ pub(crate) struct Selector {
 
 impl Selector {
     /// Reads both selectors. Fields that the kind does not offer are refused.
-    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+    pub(crate) fn parse(kind: &Kind, query: &QueryOptions) -> Result<Self> {
         let labels = LabelSelector::parse(query.text("labelSelector"))?;
         let fields = FieldSelector::parse(query.text("fieldSelector"), strategy::of(kind), kind.custom)?;
         Ok(Self { labels, fields })
@@ -32,7 +32,7 @@ impl Selector {
     }
 
     /// Whether an object matches.
-    pub(crate) fn matches(&self, object: &Object) -> bool {
+    pub(crate) fn matches(&self, object: &StoredObject) -> bool {
         self.fields.matches(object) && self.labels.matches(&object.labels)
     }
 }

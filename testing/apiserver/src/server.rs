@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::faults::{Faults, Matcher, Seen};
+use crate::faults::{Faults, Matcher, RequestInfo};
 use crate::kinds::Kind;
 use crate::random::Random;
 use crate::registry::Registry;
-use crate::rest::{Fallout, State, Writer};
+use crate::rest::{Cascade, State, Writer};
 use crate::store::Store;
 use crate::strategy::Lookup;
 use crate::strategy::priority_class::SYSTEM_CLASSES;
@@ -93,7 +93,7 @@ impl ApiServer {
         let registry = Registry::new();
         let mut store = Store::new(settings.history.max(1));
         for kind in registry.kinds() {
-            store.add_table(kind.table());
+            store.add_table(kind.resource_key());
         }
         let state = State {
             store,
@@ -109,7 +109,7 @@ impl ApiServer {
             cuts: Mutex::default(),
         };
         let server = Self { shared: Arc::new(shared) };
-        server.furnish();
+        server.create_initial_objects();
         server
     }
 
@@ -147,7 +147,7 @@ impl ApiServer {
     }
 
     /// What every cluster has.
-    fn furnish(&self) {
+    fn create_initial_objects(&self) {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             self.must_create("namespaces", json!({"metadata": {"name": name}}));
         }
@@ -179,7 +179,7 @@ impl Shared {
             manager,
             managed_fields: self.settings.managed_fields,
             collects: self.settings.collects_garbage,
-            fallout: Fallout::default(),
+            cascade: Cascade::default(),
         }
     }
 
@@ -206,10 +206,10 @@ impl Shared {
     }
 
     /// Whether a watch is among those cut since, and if so whether in the middle of an event.
-    pub(crate) fn cut_since(&self, since: u64, seen: &Seen) -> Option<bool> {
+    pub(crate) fn cut_since(&self, since: u64, info: &RequestInfo) -> Option<bool> {
         let cuts = self.cuts.lock();
         let since = usize::try_from(since).unwrap_or(usize::MAX);
         let cuts = cuts.iter().skip(since);
-        cuts.filter(|cut| cut.matcher.matches(seen)).map(|cut| cut.mid_frame).next()
+        cuts.filter(|cut| cut.matcher.matches(info)).map(|cut| cut.mid_frame).next()
     }
 }

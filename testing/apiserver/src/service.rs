@@ -12,7 +12,7 @@ use crate::faults::Fault;
 use crate::handle::handle;
 use crate::media::Encoding;
 use crate::request::{ApiRequest, Caller};
-use crate::response::{Body, Disconnect, refusal};
+use crate::response::{Body, Disconnect, error_response};
 use crate::server::{ApiServer, Shared};
 use crate::status::Status;
 
@@ -83,30 +83,30 @@ impl Shared {
         let body = match Limited::new(body, LARGEST_BODY).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Ok(refusal(&too_large_body(), Encoding::Json));
+                return Ok(error_response(&too_large_body(), Encoding::Json));
             }
             Err(_) => return Err(Disconnect),
         };
-        let incoming = ApiRequest::new(head, body, caller);
-        let faults = self.faults.take(&incoming.seen);
+        let request = ApiRequest::new(head, body, caller);
+        let faults = self.faults.take(&request.info);
         for fault in &faults {
             match fault {
                 Fault::Delay(time) => self.unless_restarted(tokio::time::sleep(*time)).await?,
                 Fault::Drop => self.unless_restarted(std::future::pending()).await?,
                 Fault::Reset => return Err(Disconnect),
-                Fault::Answer(status) => return Ok(refusal(status, incoming.error_encoding())),
+                Fault::Answer(status) => return Ok(error_response(status, request.error_encoding())),
                 _ => {}
             }
         }
-        let answer = handle(&self, &incoming, &faults);
+        let answer = handle(&self, &request, &faults);
         for fault in &faults {
             match fault {
                 Fault::ResetAfter => return Err(Disconnect),
-                Fault::AnswerAfter(status) => return Ok(refusal(status, incoming.error_encoding())),
+                Fault::AnswerAfter(status) => return Ok(error_response(status, request.error_encoding())),
                 _ => {}
             }
         }
-        Ok(answer.unwrap_or_else(|status| refusal(&status, incoming.error_encoding())))
+        Ok(answer.unwrap_or_else(|status| error_response(&status, request.error_encoding())))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::decode::decode_kind;
 use crate::depth;
 use crate::json::text_in;
 use crate::kinds::{Kind, Verbs};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::{Writer, timestamp};
 use crate::server::ApiServer;
 use crate::strategy;
@@ -45,7 +45,7 @@ impl ApiServer {
     }
 
     /// Every object, as of one moment.
-    fn everything(&self) -> Vec<(Arc<Kind>, Arc<Object>)> {
+    fn everything(&self) -> Vec<(Arc<Kind>, Arc<StoredObject>)> {
         let state = self.shared.state.lock();
         let mut all = Vec::new();
         for table in state.store.resources() {
@@ -158,7 +158,7 @@ impl Writer<'_> {
     fn complete(&mut self, kind: &Kind, object: &mut Value) {
         match text_in(object, &["metadata", "uid"]) {
             "" => object["metadata"]["uid"] = self.state.random.uid().into(),
-            uid => self.state.random.stir(uid),
+            uid => self.state.random.mix_in(uid),
         }
         if text_in(object, &["metadata", "creationTimestamp"]).is_empty() {
             object["metadata"]["creationTimestamp"] = timestamp(self.now).into();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
-use crate::object::Object;
+use crate::object::StoredObject;
 
 /// A resource in all its versions: group and plural.
 pub(crate) type ResourceKey = (Box<str>, Box<str>);
@@ -38,15 +38,15 @@ pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) event: EventType,
     /// What is there now, or for a deletion what was there last, as of `version`.
-    pub(crate) object: Arc<Object>,
+    pub(crate) object: Arc<StoredObject>,
     /// What was there before.
-    pub(crate) old: Option<Arc<Object>>,
+    pub(crate) old: Option<Arc<StoredObject>>,
 }
 
 /// The objects of one resource.
 #[derive(Debug)]
 pub(crate) struct Table {
-    objects: BTreeMap<String, Arc<Object>>,
+    objects: BTreeMap<String, Arc<StoredObject>>,
     history: VecDeque<Change>,
     /// The last change that is forgotten.
     forgotten: u64,
@@ -88,7 +88,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<StoredObject>> {
         self.objects.get(key)
     }
 
@@ -97,7 +97,7 @@ impl Table {
         &'a self,
         namespace: &str,
         from: Option<&str>,
-    ) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+    ) -> impl Iterator<Item = &'a Arc<StoredObject>> + use<'a> {
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let start = match from {
             Some(from) if from > prefix.as_str() => from.to_owned(),
@@ -202,7 +202,7 @@ impl Store {
     }
 
     /// Takes a new or changed object in. It must be of [`next_version`](Self::next_version).
-    pub(crate) fn put(&mut self, resource: &ResourceKey, object: Arc<Object>) {
+    pub(crate) fn put(&mut self, resource: &ResourceKey, object: Arc<StoredObject>) {
         debug_assert_eq!(object.version(), self.version + 1);
         self.version = object.version();
         let key = object.key();
@@ -221,7 +221,7 @@ impl Store {
     }
 
     /// Removes an object. `last` is its final state, of [`next_version`](Self::next_version).
-    pub(crate) fn remove(&mut self, resource: &ResourceKey, last: Arc<Object>) {
+    pub(crate) fn remove(&mut self, resource: &ResourceKey, last: Arc<StoredObject>) {
         debug_assert_eq!(last.version(), self.version + 1);
         self.version = last.version();
         let key = last.key();
@@ -290,13 +290,13 @@ mod tests {
         if let Some(owner) = owner {
             value["metadata"]["ownerReferences"] = json!([{"uid": owner}]);
         }
-        let object = Object::new(kind(), value, store.next_version());
+        let object = StoredObject::new(kind(), value, store.next_version());
         store.put(&pods(), Arc::new(object));
     }
 
     fn remove(store: &mut Store, name: &str) {
         let value = json!({"metadata": {"name": name, "namespace": "n"}});
-        let object = Object::new(kind(), value, store.next_version());
+        let object = StoredObject::new(kind(), value, store.next_version());
         store.remove(&pods(), Arc::new(object));
     }
 

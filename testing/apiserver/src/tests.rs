@@ -10,10 +10,13 @@ mod writes;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower_service::Service as _;
 
+use crate::kinds::built_in;
 use crate::response::Disconnect;
+use crate::schema::{Schema, TypeId};
 use crate::{ApiServer, Body, Settings};
 
 /// A client of a server in process.
@@ -128,4 +131,30 @@ fn labelled(name: &str, app: &str) -> Value {
 
 fn version_of(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+
+/// The definition of a custom resource.
+fn things_definition() -> Value {
+    json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    })
+}
+
+/// An object of any kind with messages, from a strategy for its type and a depth.
+pub(crate) fn any_kind(object_of: fn(TypeId, u32) -> BoxedStrategy<Value>) -> impl Strategy<Value = Value> {
+    let kinds: Vec<_> = built_in().iter().filter(|kind| kind.group != "apiextensions.k8s.io").collect();
+    prop::sample::select(kinds).prop_flat_map(move |kind| {
+        object_of(Schema::get().of(kind).unwrap(), 7).prop_map(|mut object| {
+            object["apiVersion"] = kind.api_version().into();
+            object["kind"] = kind.kind.to_string().into();
+            object
+        })
+    })
 }

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::encode::Events;
 use crate::faults::Fault;
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
 use crate::response::{Body, Disconnect};
 use crate::rest::{invalid_options, parse_version, too_large};
 use crate::selector::Selector;
@@ -58,7 +58,7 @@ enum From {
 }
 
 impl WatchOptions {
-    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+    pub(crate) fn parse(kind: &Kind, query: &QueryOptions) -> Result<Self> {
         validate(query)?;
         let selector = Selector::parse(kind, query)?;
         let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
@@ -83,7 +83,7 @@ impl WatchOptions {
     }
 }
 
-fn validate(query: &Options) -> Result<()> {
+fn validate(query: &QueryOptions) -> Result<()> {
     let initial = query.flag("sendInitialEvents");
     let matching = query.text("resourceVersionMatch");
     let field = "resourceVersionMatch";
@@ -115,9 +115,9 @@ pub(crate) struct Watch {
     options: WatchOptions,
     events: Events,
     /// What there was when the watch began, as far as it is not written yet.
-    initial: VecDeque<Arc<Object>>,
+    initial: VecDeque<Arc<StoredObject>>,
     /// Whether the end of the initial events is still to be marked.
-    owes_mark: bool,
+    initial_end_pending: bool,
     /// Everything up to this version is written.
     cursor: u64,
     changed: watch::Receiver<()>,
@@ -130,7 +130,7 @@ pub(crate) struct Watch {
     ends_at: Instant,
     bookmark_at: Instant,
     /// Why there is nothing to watch.
-    refusal: Option<Status>,
+    failure: Option<Status>,
     ending: Option<Ending>,
 }
 
@@ -156,19 +156,19 @@ impl Watch {
     ) -> Result<Self> {
         let state = shared.state.lock();
         let now = state.store.version();
-        let table = state.store.table(&events.kind.table()).ok_or_else(Status::no_such_path)?;
-        let (mut cursor, mut initial, mut refusal) = (now, VecDeque::new(), None);
+        let table = state.store.table(&events.kind.resource_key()).ok_or_else(Status::no_such_path)?;
+        let (mut cursor, mut initial, mut failure) = (now, VecDeque::new(), None);
         match options.from {
             From::Initial { not_older_than } if not_older_than > now => {
                 return Err(too_large(not_older_than, now));
             }
             From::Initial { .. } => {
-                let matching = |object: &&Arc<Object>| options.selector.matches(object);
+                let matching = |object: &&Arc<StoredObject>| options.selector.matches(object);
                 initial = table.range(namespace, None).filter(matching).cloned().collect();
             }
             From::After(after) => {
                 cursor = after;
-                refusal = table.check(after).err().map(|forgotten| too_old(after, forgotten));
+                failure = table.check(after).err().map(|forgotten| too_old(after, forgotten));
             }
             From::Now => {}
         }
@@ -177,7 +177,7 @@ impl Watch {
         Ok(Self {
             shared: Arc::clone(shared),
             namespace: namespace.to_owned(),
-            owes_mark: options.marks_initial_end,
+            initial_end_pending: options.marks_initial_end,
             cursor,
             changed: table.subscribe(),
             initial,
@@ -187,7 +187,7 @@ impl Watch {
             written: 0,
             ends_at: started + options.timeout,
             bookmark_at: next_bookmark(started, started + options.timeout),
-            refusal,
+            failure,
             ending: None,
             options,
             events,
@@ -250,15 +250,15 @@ impl Watch {
             return;
         }
         if cuts != self.cuts_seen {
-            let cut = self.shared.cut_since(self.cuts_seen, &self.events.seen);
+            let cut = self.shared.cut_since(self.cuts_seen, &self.events.info);
             self.cuts_seen = cuts;
             if let Some(mid_frame) = cut {
                 self.cut(out, mid_frame);
                 return;
             }
         }
-        if let Some(refusal) = self.refusal.take() {
-            self.events.error(out, &refusal);
+        if let Some(failure) = self.failure.take() {
+            self.events.error(out, &failure);
             self.ending = Some(Ending::Closed);
             return;
         }
@@ -280,7 +280,8 @@ impl Watch {
                 return;
             }
         }
-        if self.initial.is_empty() && std::mem::take(&mut self.owes_mark) && !self.holds_bookmarks() {
+        if self.initial.is_empty() && std::mem::take(&mut self.initial_end_pending) && !self.holds_bookmarks()
+        {
             self.events.bookmark(out, self.cursor, true);
         }
     }
@@ -289,7 +290,7 @@ impl Watch {
         let shared = Arc::clone(&self.shared);
         let changes: Vec<Change> = {
             let state = shared.state.lock();
-            let Some(table) = state.store.table(&self.events.kind.table()) else {
+            let Some(table) = state.store.table(&self.events.kind.resource_key()) else {
                 self.ending = Some(Ending::Closed);
                 return;
             };
@@ -326,7 +327,7 @@ impl Watch {
         if !self.namespace.is_empty() && *change.object.namespace != *self.namespace {
             return true;
         }
-        let matches = |object: &Arc<Object>| self.options.selector.matches(object);
+        let matches = |object: &Arc<StoredObject>| self.options.selector.matches(object);
         let before = change.old.as_ref().filter(|old| matches(old));
         let after = change.event != EventType::Deleted && matches(&change.object);
         match (before, after) {
@@ -345,7 +346,13 @@ impl Watch {
     }
 
     /// Writes an event, unless the watch is to be cut before it.
-    fn emit(&mut self, out: &mut Vec<u8>, event: EventType, object: &Object, version: Option<u64>) -> bool {
+    fn emit(
+        &mut self,
+        out: &mut Vec<u8>,
+        event: EventType,
+        object: &StoredObject,
+        version: Option<u64>,
+    ) -> bool {
         let cut = self.faults.iter().find_map(|fault| match fault {
             Fault::CutWatch { after, mid_frame } if self.written >= *after => Some(*mid_frame),
             _ => None,

@@ -11,7 +11,7 @@ use crate::schema::{Field, Schema, Shape, Type};
 
 /// Writes the fields of an object. What the type does not have, and what has no place in protobuf (`kind`), is left out.
 pub(super) fn message(one: &Type, object: &Value, out: &mut Vec<u8>) -> Result<()> {
-    let Value::Object(fields) = object else { return Err(misfit(&one.name, object)) };
+    let Value::Object(fields) = object else { return Err(wrong_type(&one.name, object)) };
     for (name, value) in fields {
         let Some(field) = one.field(name) else { continue };
         if field.number == 0 || value.is_null() {
@@ -49,21 +49,22 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         null(number, shape, out);
         return Ok(());
     }
-    let misfit = || misfit(&field.name, value);
+    let wrong_type = || wrong_type(&field.name, value);
     match shape {
-        Shape::Bool => wire::integer(number, value.as_bool().ok_or_else(misfit)?.into(), out),
-        Shape::Int32 | Shape::Int64 => wire::integer(number, value.as_i64().ok_or_else(misfit)?, out),
+        Shape::Bool => wire::integer(number, value.as_bool().ok_or_else(wrong_type)?.into(), out),
+        Shape::Int32 | Shape::Int64 => wire::integer(number, value.as_i64().ok_or_else(wrong_type)?, out),
         Shape::Double => {
             wire::tag(number, wire::FIXED64, out);
-            out.extend_from_slice(&value.as_f64().ok_or_else(misfit)?.to_le_bytes());
+            out.extend_from_slice(&value.as_f64().ok_or_else(wrong_type)?.to_le_bytes());
         }
-        Shape::String => wire::bytes(number, value.as_str().ok_or_else(misfit)?.as_bytes(), out),
+        Shape::String => wire::bytes(number, value.as_str().ok_or_else(wrong_type)?.as_bytes(), out),
         Shape::Bytes => {
-            let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).ok_or_else(misfit)?;
+            let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).ok_or_else(wrong_type)?;
             wire::bytes(number, &bytes, out);
         }
         Shape::Time | Shape::MicroTime => {
-            let time = value.as_str().and_then(|text| text.parse::<Timestamp>().ok()).ok_or_else(misfit)?;
+            let time =
+                value.as_str().and_then(|text| text.parse::<Timestamp>().ok()).ok_or_else(wrong_type)?;
             // As Go's Unix: rounded down, the nanoseconds never negative.
             let nanos = time.as_nanosecond().rem_euclid(1_000_000_000);
             let seconds = (time.as_nanosecond() - nanos) / 1_000_000_000;
@@ -75,7 +76,7 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
             });
         }
         Shape::Quantity => {
-            let text = value.as_str().ok_or_else(misfit)?;
+            let text = value.as_str().ok_or_else(wrong_type)?;
             return wire::nested(number, out, |out| {
                 wire::bytes(1, text.as_bytes(), out);
                 Ok(())
@@ -84,7 +85,7 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         Shape::IntOrString => {
             let (text, integer) = (value.as_str(), value.as_i64());
             if text.is_none() && integer.is_none() {
-                return Err(misfit());
+                return Err(wrong_type());
             }
             return wire::nested(number, out, |out| {
                 wire::integer(1, text.is_some().into(), out);
@@ -105,13 +106,13 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         }
         // A list in a map (`extra` of users) is a message whose first field is the list.
         Shape::List(shape) => {
-            let items = value.as_array().ok_or_else(misfit)?;
+            let items = value.as_array().ok_or_else(wrong_type)?;
             return wire::nested(number, out, |out| {
                 items.iter().try_for_each(|item| single(1, shape, item, field, out))
             });
         }
         // No API type has a map in a list or a map in a map.
-        Shape::Map(_) => return Err(misfit()),
+        Shape::Map(_) => return Err(wrong_type()),
     }
     Ok(())
 }
@@ -128,6 +129,6 @@ fn null(number: u32, shape: &Shape, out: &mut Vec<u8>) {
     }
 }
 
-fn misfit(field: &str, value: &Value) -> Error {
-    Error::Misfit { field: field.to_owned(), value: value.to_string() }
+fn wrong_type(field: &str, value: &Value) -> Error {
+    Error::WrongType { field: field.to_owned(), value: value.to_string() }
 }

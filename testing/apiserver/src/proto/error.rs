@@ -13,7 +13,7 @@ pub enum Error {
     },
     /// A value that its field cannot hold.
     #[error("{field}: {value} does not fit")]
-    Misfit {
+    WrongType {
         /// The field's name.
         field: String,
         /// The value.

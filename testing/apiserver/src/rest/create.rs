@@ -9,7 +9,7 @@ use super::writer::{Writer, timestamp};
 use crate::depth;
 use crate::json::text_in;
 use crate::kinds::Kind;
-use crate::object::{Object, key};
+use crate::object::{StoredObject, key};
 use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
@@ -21,7 +21,12 @@ const LONGEST_PREFIX: usize = 58;
 
 impl Writer<'_> {
     /// Creates an object in a namespace; `""` for kinds that have none.
-    pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
+    pub(crate) fn create(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Arc<StoredObject>> {
         depth::check(&object)?;
         self.begin(kind, namespace, &mut object)?;
         let strategy = strategy::of(kind);
@@ -52,9 +57,9 @@ impl Writer<'_> {
         if self.managed_fields && !self.applies {
             record_update(&self.field_manager(kind, &kind.api_version(), ""), None, &mut object);
         }
-        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        let object = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
-            self.state.store.put(&kind.table(), Arc::clone(&object));
+            self.state.store.put(&kind.resource_key(), Arc::clone(&object));
             self.kept(kind, &object);
         }
         Ok(object)
@@ -93,7 +98,7 @@ impl Writer<'_> {
     }
 
     fn exists(&self, kind: &Kind, namespace: &str, name: &str) -> bool {
-        let table = self.state.store.table(&kind.table());
+        let table = self.state.store.table(&kind.resource_key());
         table.is_some_and(|table| table.get(&key(namespace, name)).is_some())
     }
 
@@ -137,7 +142,7 @@ impl Writer<'_> {
     }
 
     /// What follows from a new or changed object.
-    pub(super) fn kept(&mut self, kind: &Kind, object: &Object) {
+    pub(super) fn kept(&mut self, kind: &Kind, object: &StoredObject) {
         if kind.is_definition() {
             self.define(&object.value(kind));
         }

@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::update::is_ended;
-use super::writer::{Event, Writer, timestamp};
+use super::writer::{Deletion, Writer, timestamp};
 use crate::json::text_in;
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
 use crate::strategy::meta::{FOREGROUND, ORPHAN};
@@ -41,7 +41,7 @@ pub(crate) struct DeleteOptions {
 
 impl DeleteOptions {
     /// Reads the options from the body, or else from the query.
-    pub(crate) fn parse(body: Option<&Value>, query: &Options) -> Result<Self> {
+    pub(crate) fn parse(body: Option<&Value>, query: &QueryOptions) -> Result<Self> {
         let Some(body) = body else {
             return Ok(Self {
                 grace: query.number("gracePeriodSeconds")?,
@@ -105,7 +105,7 @@ fn invalid_options(cause: Cause) -> Status {
 /// What a deletion came to.
 pub(crate) struct Deleted {
     /// The object as it was last, or as it is while it goes.
-    pub(crate) object: Arc<Object>,
+    pub(crate) object: Arc<StoredObject>,
     /// Whether it is gone.
     pub(crate) gone: bool,
     /// Whether the answer is the object, and not a Status.
@@ -126,7 +126,7 @@ impl Writer<'_> {
         check_preconditions(kind, name, options, &object)?;
         strategy::of(kind).admit_delete(name)?;
         let marked = self.mark(kind, &mut object, options);
-        let answer = |object: Arc<Object>, gone: bool| Deleted {
+        let answer = |object: Arc<StoredObject>, gone: bool| Deleted {
             object,
             gone,
             answers_object: !gone || returns_deleted(kind),
@@ -139,7 +139,7 @@ impl Writer<'_> {
                 }
                 let object = self.keep(kind, object);
                 if !self.dry_run {
-                    self.follow(Event::Marked(kind.table(), object.key()));
+                    self.follow(Deletion::Marked(kind.resource_key(), object.key()));
                 }
                 // What waited for nothing is gone by now.
                 let gone = !self.dry_run && self.state.get(kind, namespace, name).is_err();
@@ -147,12 +147,12 @@ impl Writer<'_> {
             }
             // As upstream: watches see the mark of what can go with grace, even where the grace is none.
             Mark::Going if is_graceful(kind) && !self.dry_run => {
-                let marked = Object::new(kind, object.clone(), self.state.store.next_version());
-                self.state.store.put(&kind.table(), Arc::new(marked));
+                let marked = StoredObject::new(kind, object.clone(), self.state.store.next_version());
+                self.state.store.put(&kind.resource_key(), Arc::new(marked));
             }
             Mark::Going | Mark::Now => {}
         }
-        let last = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        let last = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
             self.remove(kind, Arc::clone(&last));
         }
@@ -210,13 +210,13 @@ impl Writer<'_> {
     }
 
     /// Removes an object for good, and does what follows from that.
-    pub(super) fn remove(&mut self, kind: &Kind, last: Arc<Object>) {
+    pub(super) fn remove(&mut self, kind: &Kind, last: Arc<StoredObject>) {
         let definition = kind.is_definition().then(|| last.value(kind));
-        self.state.store.remove(&kind.table(), Arc::clone(&last));
+        self.state.store.remove(&kind.resource_key(), Arc::clone(&last));
         if let Some(definition) = definition {
             self.undefine(&definition);
         }
-        self.follow(Event::Removed(last));
+        self.follow(Deletion::Removed(last));
     }
 
     /// Ends serving a custom resource, whose objects go with it.
@@ -227,13 +227,13 @@ impl Writer<'_> {
         let Some(kind) = self.state.registry.stored(&table).filter(|kind| kind.custom).cloned() else {
             return;
         };
-        let all: Vec<Arc<Object>> = match self.state.store.table(&table) {
+        let all: Vec<Arc<StoredObject>> = match self.state.store.table(&table) {
             Some(table) => table.range("", None).cloned().collect(),
             None => Vec::new(),
         };
         // Nobody can take their finalizers off later.
         for object in all {
-            let last = Object::new(&kind, object.value(&kind), self.state.store.next_version());
+            let last = StoredObject::new(&kind, object.value(&kind), self.state.store.next_version());
             self.remove(&kind, Arc::new(last));
         }
         self.state.registry.undefine(group, plural);

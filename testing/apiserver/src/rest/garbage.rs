@@ -7,31 +7,31 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::delete::{DeleteOptions, Propagation};
-use super::writer::{Event, Writer};
+use super::writer::{Deletion, Writer};
 use crate::json::text_in;
 use crate::kinds::Kind;
-use crate::object::{Object, key};
+use crate::object::{StoredObject, key};
 use crate::status::Result;
 use crate::store::ResourceKey;
 use crate::strategy::meta::{FOREGROUND, ORPHAN};
 
 impl Writer<'_> {
     /// Does what follows from a deletion, now or after what is being done.
-    pub(super) fn follow(&mut self, event: Event) {
+    pub(super) fn follow(&mut self, event: Deletion) {
         if !self.collects {
             return;
         }
-        self.fallout.events.push_back(event);
-        if std::mem::replace(&mut self.fallout.runs, true) {
+        self.cascade.pending.push_back(event);
+        if std::mem::replace(&mut self.cascade.running, true) {
             return;
         }
-        while let Some(event) = self.fallout.events.pop_front() {
+        while let Some(event) = self.cascade.pending.pop_front() {
             match event {
-                Event::Marked(table, key) => self.marked(&table, &key),
-                Event::Removed(last) => self.removed(&last),
+                Deletion::Marked(table, key) => self.marked(&table, &key),
+                Deletion::Removed(last) => self.removed(&last),
             }
         }
-        self.fallout.runs = false;
+        self.cascade.running = false;
     }
 
     /// What the finalizers of an object that goes ask for.
@@ -51,7 +51,7 @@ impl Writer<'_> {
     }
 
     /// After an object has gone: its dependents follow, and who waited for it need not.
-    fn removed(&mut self, last: &Object) {
+    fn removed(&mut self, last: &StoredObject) {
         self.delete_dependents(&last.uid, false);
         for owner in last.owner_references() {
             if let Some((table, key)) = self.owner(&last.namespace, &owner) {
@@ -61,7 +61,7 @@ impl Writer<'_> {
         self.namespace_waits_less(&last.namespace);
     }
 
-    fn found(&self, table: &ResourceKey, key: &str) -> Option<(Arc<Kind>, Arc<Object>, Value)> {
+    fn found(&self, table: &ResourceKey, key: &str) -> Option<(Arc<Kind>, Arc<StoredObject>, Value)> {
         let kind = Arc::clone(self.state.registry.stored(table)?);
         let object = Arc::clone(self.state.store.table(table)?.get(key)?);
         let value = object.value(&kind);
@@ -77,13 +77,13 @@ impl Writer<'_> {
         let of = |field| text_in(reference, &[field]);
         let kind = self.state.registry.of(of("apiVersion"), of("kind"))?;
         let namespace = if kind.namespaced { namespace } else { "" };
-        let (table, key) = (kind.table(), key(namespace, of("name")));
+        let (table, key) = (kind.resource_key(), key(namespace, of("name")));
         let found = self.state.store.table(&table)?.get(&key)?;
         (*found.uid == *of("uid")).then_some((table, key))
     }
 
     /// Whether the object of an owner reference is there and does not wait to go after its dependents.
-    fn is_solid(&self, namespace: &str, reference: &Value) -> bool {
+    fn is_live_owner(&self, namespace: &str, reference: &Value) -> bool {
         let owner = self.owner(namespace, reference).and_then(|(table, key)| self.found(&table, &key));
         owner.is_some_and(|(_, _, owner)| !waits_for_dependents(&owner))
     }
@@ -110,7 +110,7 @@ impl Writer<'_> {
                 continue;
             }
             let mut others = references(&value).iter().filter(|one| one["uid"] != *owner);
-            if others.any(|other| self.is_solid(&object.namespace, other)) {
+            if others.any(|other| self.is_live_owner(&object.namespace, other)) {
                 self.release(&table, &key, owner);
                 continue;
             }
@@ -123,7 +123,7 @@ impl Writer<'_> {
 
     /// How a dependent goes: as its finalizers say, and after its own dependents where its owner goes after it. In a circle
     /// of owners somebody goes first.
-    fn propagation(&self, object: &Object, value: &Value, owner_waits: bool) -> Propagation {
+    fn propagation(&self, object: &StoredObject, value: &Value, owner_waits: bool) -> Propagation {
         let mut dependents = self.state.store.dependents(&object.uid).peekable();
         let closes_circle = |(table, key): &(ResourceKey, String)| {
             self.found(table, key).is_some_and(|(_, _, dependent)| waits_for_dependents(&dependent))
@@ -167,8 +167,8 @@ impl Writer<'_> {
 
     /// Deletes all objects of a kind in a namespace.
     fn delete_all(&mut self, kind: &Kind, namespace: &str) {
-        let Some(table) = self.state.store.table(&kind.table()) else { return };
-        let all: Vec<Arc<Object>> = table.range(namespace, None).cloned().collect();
+        let Some(table) = self.state.store.table(&kind.resource_key()) else { return };
+        let all: Vec<Arc<StoredObject>> = table.range(namespace, None).cloned().collect();
         let propagation = Some(Propagation::Background);
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         for object in all {
@@ -181,7 +181,7 @@ impl Writer<'_> {
     pub(crate) fn delete_each(
         &mut self,
         kind: &Kind,
-        objects: &[Arc<Object>],
+        objects: &[Arc<StoredObject>],
         options: &DeleteOptions,
     ) -> Result<()> {
         for object in objects {
@@ -216,7 +216,7 @@ impl Writer<'_> {
         if !store.resources().iter().all(is_empty) {
             return;
         }
-        let Some((_, _, mut value)) = self.found(&kind.table(), namespace) else { return };
+        let Some((_, _, mut value)) = self.found(&kind.resource_key(), namespace) else { return };
         if let Some(spec) = value["spec"].as_object_mut()
             && spec.remove("finalizers").is_some()
         {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::writer::State;
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
 use crate::selector::Selector;
 use crate::status::{Cause, Details, Result, Status};
 use crate::store::Table;
@@ -44,7 +44,7 @@ enum From {
 pub(crate) struct List {
     /// As of which version.
     pub(crate) version: u64,
-    pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) objects: Vec<Arc<StoredObject>>,
     /// The token for the rest; empty when there is none.
     pub(crate) continues: String,
     /// How many objects come after these, where that is known.
@@ -64,7 +64,7 @@ pub(crate) fn parse_version(text: &str) -> Result<u64> {
 
 impl ListOptions {
     /// Reads the options of a list.
-    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+    pub(crate) fn parse(kind: &Kind, query: &QueryOptions) -> Result<Self> {
         let selector = Selector::parse(kind, query)?;
         query.number("timeoutSeconds")?;
         let limit = query.number("limit")?.unwrap_or_default();
@@ -76,7 +76,7 @@ impl ListOptions {
     }
 }
 
-fn validate(query: &Options) -> Result<()> {
+fn validate(query: &QueryOptions) -> Result<()> {
     let matching = query.text("resourceVersionMatch");
     let field = "resourceVersionMatch";
     let mut causes = Vec::new();
@@ -119,7 +119,7 @@ pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
     Status::invalid_of("meta.k8s.io", options, "", vec![cause])
 }
 
-fn from(query: &Options, limit: usize) -> Result<From> {
+fn from(query: &QueryOptions, limit: usize) -> Result<From> {
     let version = query.text("resourceVersion");
     let token = query.text("continue");
     if !token.is_empty() {
@@ -200,7 +200,7 @@ pub(crate) fn too_large(version: u64, current: u64) -> Status {
 impl State {
     /// Lists the objects of a kind in a namespace, or in all for `""`.
     pub(crate) fn list(&self, kind: &Kind, namespace: &str, options: &ListOptions) -> Result<List> {
-        let table = self.store.table(&kind.table()).ok_or_else(Status::no_such_path)?;
+        let table = self.store.table(&kind.resource_key()).ok_or_else(Status::no_such_path)?;
         let now = self.store.version();
         let version = match options.from {
             From::NotOlderThan(version) | From::Exact(version) if version > now => {
@@ -219,7 +219,7 @@ impl State {
         };
         let key = key.as_deref();
         let list =
-            |objects: &mut dyn Iterator<Item = &Arc<Object>>| options.page(objects, version, namespace);
+            |objects: &mut dyn Iterator<Item = &Arc<StoredObject>>| options.page(objects, version, namespace);
         Ok(match &past {
             Some(past) => list(&mut past.range(namespace, key)),
             None => list(&mut table.range(namespace, key)),
@@ -247,7 +247,7 @@ fn past(table: &Table, version: u64, key: Option<&str>) -> Result<Option<Table>>
 }
 
 /// The token with which an expired list can go on, though not consistently.
-pub(crate) fn inconsistent_token(query: &Options) -> Option<String> {
+pub(crate) fn inconsistent_token(query: &QueryOptions) -> Option<String> {
     match continued(query.text("continue")).ok()? {
         From::Continue { key, .. } => Some(token(-1, &key)),
         _ => None,
@@ -255,8 +255,14 @@ pub(crate) fn inconsistent_token(query: &Options) -> Option<String> {
 }
 
 impl ListOptions {
-    fn page(&self, objects: &mut dyn Iterator<Item = &Arc<Object>>, version: u64, namespace: &str) -> List {
-        let matching = |object: &&Arc<Object>| self.selector.is_empty() || self.selector.matches(object);
+    fn page(
+        &self,
+        objects: &mut dyn Iterator<Item = &Arc<StoredObject>>,
+        version: u64,
+        namespace: &str,
+    ) -> List {
+        let matching =
+            |object: &&Arc<StoredObject>| self.selector.is_empty() || self.selector.matches(object);
         let mut objects = objects.filter(matching);
         if self.limit == 0 {
             return List {
@@ -266,7 +272,7 @@ impl ListOptions {
                 remaining: None,
             };
         }
-        let page: Vec<Arc<Object>> = objects.by_ref().take(self.limit).cloned().collect();
+        let page: Vec<Arc<StoredObject>> = objects.by_ref().take(self.limit).cloned().collect();
         // How many more there are is told only of all objects; otherwise it matters whether there is one.
         let rest = if self.selector.is_empty() { objects.count() } else { objects.take(1).count() };
         let mut continues = String::new();

@@ -9,7 +9,7 @@ use super::writer::{State, Writer, timestamp};
 use crate::depth;
 use crate::json::text_in;
 use crate::kinds::{Kind, Subresource};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
 use crate::strategy::pod::resize;
@@ -46,9 +46,9 @@ impl Part {
 /// What a change of an object came to.
 pub(crate) enum Updated {
     /// It was created.
-    Created(Arc<Object>),
+    Created(Arc<StoredObject>),
     /// It is as asked for now.
-    Changed(Arc<Object>),
+    Changed(Arc<StoredObject>),
 }
 
 impl Writer<'_> {
@@ -99,7 +99,7 @@ impl Writer<'_> {
         name: &str,
         part: Part,
         change: impl FnOnce(&State, &Value) -> Result<Value>,
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let mut old = current.value(kind);
         let mut new = change(self.state, &old)?;
@@ -145,27 +145,27 @@ impl Writer<'_> {
     }
 
     /// Keeps a changed object, or lets go of one whose last finalizer has gone.
-    pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<Object> {
+    pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<StoredObject> {
         let ended = is_ended(kind, &new);
         if self.dry_run {
             // It stays as it was, and so does its version.
             let version = text_in(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
-            return Arc::new(Object::new(kind, new, version));
+            return Arc::new(StoredObject::new(kind, new, version));
         }
-        let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
+        let object = Arc::new(StoredObject::new(kind, new, self.state.store.next_version()));
         if ended {
             self.remove(kind, Arc::clone(&object));
             return object;
         }
-        self.state.store.put(&kind.table(), Arc::clone(&object));
+        self.state.store.put(&kind.resource_key(), Arc::clone(&object));
         self.kept(kind, &object);
         object
     }
 
     /// Keeps an object, new or changed, whatever it is like.
     pub(crate) fn keep_as_is(&mut self, kind: &Kind, object: Value) {
-        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
-        self.state.store.put(&kind.table(), Arc::clone(&object));
+        let object = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
+        self.state.store.put(&kind.resource_key(), Arc::clone(&object));
         self.kept(kind, &object);
     }
 }

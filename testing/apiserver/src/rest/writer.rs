@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::{Kind, Subresource};
-use crate::object::{Object, key};
+use crate::object::{StoredObject, key};
 use crate::patch::managed::FieldManager;
 use crate::random::Random;
 use crate::registry::Registry;
@@ -41,28 +41,28 @@ pub(crate) struct Writer<'a> {
     /// Whether what the garbage collector and the namespace controller do is done here.
     pub(crate) collects: bool,
     /// What is still to follow from deletions.
-    pub(crate) fallout: Fallout,
+    pub(crate) cascade: Cascade,
 }
 
 /// What follows from deletions. It is done one after the other, not one within the other: chains of owners can be long.
 #[derive(Default)]
-pub(crate) struct Fallout {
-    pub(super) events: VecDeque<Event>,
-    pub(super) runs: bool,
+pub(crate) struct Cascade {
+    pub(super) pending: VecDeque<Deletion>,
+    pub(super) running: bool,
 }
 
 /// A deletion that others follow from.
-pub(super) enum Event {
+pub(super) enum Deletion {
     /// An object has been marked as going, and its finalizers may ask for something.
     Marked(ResourceKey, String),
     /// An object has gone.
-    Removed(Arc<Object>),
+    Removed(Arc<StoredObject>),
 }
 
 impl State {
     /// An object.
-    pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<&Arc<Object>> {
-        let table = self.store.table(&kind.table());
+    pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<&Arc<StoredObject>> {
+        let table = self.store.table(&kind.resource_key());
         let object = table.and_then(|table| table.get(&key(namespace, name)));
         object.ok_or_else(|| Status::not_found(kind, name))
     }

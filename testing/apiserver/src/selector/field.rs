@@ -1,6 +1,6 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Failed`.
 
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::status::{Result, Status};
 use crate::strategy::Strategy;
 
@@ -40,7 +40,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    pub(super) fn matches(&self, object: &Object) -> bool {
+    pub(super) fn matches(&self, object: &StoredObject) -> bool {
         self.terms.iter().all(|term| (term.value == term.field.of(object)) == term.equal)
     }
 }
@@ -83,7 +83,7 @@ impl Field {
         })
     }
 
-    fn of(self, object: &Object) -> &str {
+    fn of(self, object: &StoredObject) -> &str {
         match self {
             Self::Name => &object.name,
             Self::Namespace => &object.namespace,
@@ -158,7 +158,7 @@ mod tests {
     fn selectors_match_fields() {
         let value = json!({"metadata": {"name": "a,b", "namespace": "n"}, "status": {"phase": "Running"}});
         let configmaps = crate::kinds::built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
-        let mut object = Object::new(configmaps, value, 1);
+        let mut object = StoredObject::new(configmaps, value, 1);
         object.fields = [("status.phase", "Running".into())].into();
         for (selector, expected) in [
             ("", true),

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::objects::Objects;
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::store::{Change, ResourceKey};
 
 /// How many changes are read at once.
@@ -24,9 +24,9 @@ pub(super) struct Feed {
 
 /// What a feed has read.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum Update {
     /// All objects that there are: what is not among them is gone.
-    All(Vec<Arc<Object>>),
+    All(Vec<Arc<StoredObject>>),
     /// What has happened since.
     Changes(Vec<Change>),
     /// Nothing.
@@ -35,37 +35,37 @@ pub(super) enum News {
 
 impl Feed {
     pub(super) fn new(objects: &Objects, kind: &Kind) -> Self {
-        let table = kind.table();
+        let table = kind.resource_key();
         let changed = objects.with(|state| Some(state.store.table(&table)?.subscribe()));
         Self { objects: objects.clone(), table, cursor: None, changed }
     }
 
     /// What is new. It need not be all: ask again before waiting.
-    pub(super) fn read(&mut self) -> News {
+    pub(super) fn read(&mut self) -> Update {
         if let Some(changed) = &mut self.changed {
             changed.mark_unchanged();
         }
         let (table, cursor) = (&self.table, self.cursor);
-        let (news, cursor) = self.objects.with(|state| {
+        let (update, cursor) = self.objects.with(|state| {
             let version = state.store.version();
-            let Some(table) = state.store.table(table) else { return (News::None, cursor) };
+            let Some(table) = state.store.table(table) else { return (Update::None, cursor) };
             match cursor.map(|cursor| table.since(cursor)) {
                 Some(Ok(changes)) => {
                     let changes: Vec<Change> = changes.take(BATCH).cloned().collect();
                     match changes.last().map(|last| last.version) {
-                        Some(last) => (News::Changes(changes), Some(last)),
-                        None => (News::None, Some(version)),
+                        Some(last) => (Update::Changes(changes), Some(last)),
+                        None => (Update::None, Some(version)),
                     }
                 }
                 // What was missed is forgotten, or nothing has been read yet.
-                Some(Err(_)) | None => (News::All(table.range("", None).cloned().collect()), Some(version)),
+                Some(Err(_)) | None => (Update::All(table.range("", None).cloned().collect()), Some(version)),
             }
         });
         self.cursor = cursor;
-        news
+        update
     }
 
-    /// Waits until there may be news.
+    /// Waits until there may be update.
     pub(super) async fn changed(&mut self) {
         let is_served = match &mut self.changed {
             Some(changed) => changed.changed().await.is_ok(),

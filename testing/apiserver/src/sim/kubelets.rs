@@ -16,11 +16,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::Instant;
 
 use super::Options;
-use super::feed::{Feed, News};
+use super::feed::{Feed, Update};
 use super::objects::Objects;
 use super::timers::Timers;
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::server::Shared;
 use crate::store::EventType;
 use addresses::{Addresses, Range};
@@ -143,8 +143,8 @@ impl Kubelets {
     /// Takes in news of nodes; whether there were any.
     fn read_nodes(&mut self) -> bool {
         match self.node_feed.read() {
-            News::None => return false,
-            News::All(objects) => {
+            Update::None => return false,
+            Update::All(objects) => {
                 let there: FxHashSet<&str> = objects.iter().map(|node| &*node.name).collect();
                 let known = self.nodes.iter().filter(|(_, node)| node.uid.is_some());
                 let gone =
@@ -156,7 +156,7 @@ impl Kubelets {
                     self.node_changed(&node);
                 }
             }
-            News::Changes(changes) => {
+            Update::Changes(changes) => {
                 for change in changes {
                     if change.event == EventType::Deleted {
                         self.node_gone(&change.object.name);
@@ -172,8 +172,8 @@ impl Kubelets {
     /// Takes in news of pods; whether there were any.
     fn read_pods(&mut self) -> bool {
         match self.pod_feed.read() {
-            News::None => return false,
-            News::All(objects) => {
+            Update::None => return false,
+            Update::All(objects) => {
                 let there: FxHashSet<&str> = objects.iter().map(|pod| &*pod.uid).collect();
                 let gone = self.pods.keys().filter(|uid| !there.contains(&***uid)).map(Arc::clone);
                 for uid in gone.collect::<Vec<_>>() {
@@ -183,7 +183,7 @@ impl Kubelets {
                     self.pod_changed(&pod);
                 }
             }
-            News::Changes(changes) => {
+            Update::Changes(changes) => {
                 for change in changes {
                     if change.event == EventType::Deleted {
                         self.pod_gone(&change.object.uid);
@@ -213,7 +213,7 @@ impl Kubelets {
     }
 
     /// Logs what could not be written: somebody else was faster, or the object is refused.
-    fn log(result: crate::status::Result<Arc<Object>>) -> Option<Arc<Object>> {
+    fn log(result: crate::status::Result<Arc<StoredObject>>) -> Option<Arc<StoredObject>> {
         result.inspect_err(|status| tracing::debug!(message = status.message, "not written")).ok()
     }
 }

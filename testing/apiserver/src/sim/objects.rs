@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::json::{text, text_at};
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::{DeleteOptions, Part, State, Writer, timestamp};
 use crate::server::Shared;
 use crate::status::{Result, Status};
@@ -72,11 +72,11 @@ impl Objects {
         act(&mut self.shared.writer(&mut self.shared.state.lock(), self.manager))
     }
 
-    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<StoredObject>> {
         self.with(|state| state.get(kind, namespace, name).ok().cloned())
     }
 
-    pub(super) fn create(&self, kind: &Kind, namespace: &str, object: Value) -> Result<Arc<Object>> {
+    pub(super) fn create(&self, kind: &Kind, namespace: &str, object: Value) -> Result<Arc<StoredObject>> {
         self.write(|writer| writer.create(kind, namespace, object))
     }
 
@@ -87,7 +87,7 @@ impl Objects {
         name: &Identity<'_>,
         part: Part,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         self.write(|writer| {
             writer.update(kind, name.namespace, name.name, part, |_, old| {
                 if text_at(old, "/metadata/uid") != name.uid {

@@ -22,12 +22,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::feed::{Feed, News};
+use super::feed::{Feed, Update};
 use super::objects::{Identity, Objects};
 use super::timers::Timers;
 use crate::json::{int, list, text};
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::server::Shared;
 use crate::store::EventType;
@@ -195,14 +195,14 @@ impl Workloads {
                 let (source, feed) = &mut self.feeds[at];
                 let source = *source;
                 match feed.read() {
-                    News::None => break,
-                    News::All(objects) => {
+                    Update::None => break,
+                    Update::All(objects) => {
                         self.forget(source);
                         for object in objects {
                             self.changed(source, &object);
                         }
                     }
-                    News::Changes(changes) => {
+                    Update::Changes(changes) => {
                         for change in changes {
                             if change.event == EventType::Deleted {
                                 self.gone(source, &change.object);
@@ -232,7 +232,7 @@ impl Workloads {
         }
     }
 
-    fn changed(&mut self, source: Source, object: &Arc<Object>) {
+    fn changed(&mut self, source: Source, object: &Arc<StoredObject>) {
         match source {
             Source::Pods => {
                 let concerned = self.pods.put(object, Instant::now());
@@ -248,7 +248,7 @@ impl Workloads {
         }
     }
 
-    fn gone(&mut self, source: Source, object: &Arc<Object>) {
+    fn gone(&mut self, source: Source, object: &Arc<StoredObject>) {
         match source {
             Source::Pods => {
                 let concerned = self.pods.remove(object);
@@ -272,7 +272,7 @@ impl Workloads {
         }
     }
 
-    fn workload_changed(&mut self, managed: Managed, object: &Arc<Object>) {
+    fn workload_changed(&mut self, managed: Managed, object: &Arc<StoredObject>) {
         let key = Key { managed, namespace: object.namespace.clone(), name: object.name.clone() };
         if managed == Managed::Budget {
             self.budget_changed(&key, object);
@@ -331,7 +331,7 @@ impl Workloads {
         }
     }
 
-    fn delete_pod(&self, object: &Object) {
+    fn delete_pod(&self, object: &StoredObject) {
         let name = Identity { namespace: &object.namespace, name: &object.name, uid: &object.uid };
         if let Err(status) = self.objects.delete(&self.pod_kind, &name, None) {
             tracing::debug!(message = status.message, "pod not deleted");

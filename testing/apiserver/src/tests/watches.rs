@@ -112,22 +112,13 @@ async fn a_pod_that_goes_at_once_is_seen_marked_before() {
 
 #[tokio::test]
 async fn what_goes_with_its_definition_is_told_before_the_watch_ends() {
-    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
     let client = Client::new();
-    let definition = json!({
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        },
-    });
     let thing = json!({
         "apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "t", "finalizers": ["example.com/hold"]},
     });
     for _ in 0..2 {
-        client.create(DEFINITIONS, &definition).await;
+        client.create(DEFINITIONS, &things_definition()).await;
         client.create(THINGS, &thing).await;
         let version = client.server.resource_version();
         let mut events = client.watch(&format!("{THINGS}?watch=1&resourceVersion={version}")).await;

@@ -155,19 +155,10 @@ async fn an_event_of_the_new_group_is_one_of_the_core_group_too() {
     assert_eq!(core["series"]["count"], 2);
 }
 
-const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
-
 /// A client of a server with a custom resource.
 async fn with_things() -> Client {
     let client = Client::new();
-    let definition = json!({
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        },
-    });
-    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    client.create(DEFINITIONS, &things_definition()).await;
     client
 }
 

@@ -8,9 +8,9 @@ use supercargo_controlplane::run_tool_or_skip;
 
 use super::super::decode;
 use super::id;
-use crate::kinds::built_in;
 use crate::quantity;
 use crate::schema::{Schema, Shape, TypeId};
+use crate::tests::any_kind;
 
 const QUANTITY: &str =
     "[+-]?0{0,3}[0-9]{0,20}[.]?[0-9]{0,20}(|[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2}|[a-z]|\\PC)";
@@ -88,17 +88,6 @@ fn object_of(id: TypeId, depth: u32) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn any_kind() -> impl Strategy<Value = Value> {
-    let kinds: Vec<_> = built_in().iter().filter(|kind| kind.group != "apiextensions.k8s.io").collect();
-    prop::sample::select(kinds).prop_flat_map(|kind| {
-        object_of(Schema::get().of(kind).unwrap(), 7).prop_map(|mut object| {
-            object["apiVersion"] = kind.api_version().into();
-            object["kind"] = kind.kind.to_string().into();
-            object
-        })
-    })
-}
-
 fn some<T: std::fmt::Debug>(count: usize, strategy: impl Strategy<Value = T>) -> Vec<T> {
     let mut runner = TestRunner::deterministic();
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
@@ -129,7 +118,7 @@ fn ours(object: &Value) -> Value {
 
 #[test]
 fn what_go_refuses_drops_and_stores_we_do_too() {
-    let sent = some(2000, any_kind());
+    let sent = some(2000, any_kind(object_of));
     let Some(answers) = asked("read", &lines(&sent)) else { return };
     assert_eq!(answers.len(), sent.len());
     let refused = answers.iter().filter(|answer| answer["error"].is_string()).count();
@@ -156,7 +145,7 @@ fn quantities_are_those_of_go() {
 
 proptest! {
     #[test]
-    fn no_json_is_too_strange_and_what_is_pruned_stays(mut object in any_kind(), bad in stray()) {
+    fn no_json_is_too_strange_and_what_is_pruned_stays(mut object in any_kind(object_of), bad in stray()) {
         let id = id(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
         if decode(id, &mut object).is_ok() {
             let once = object.clone();

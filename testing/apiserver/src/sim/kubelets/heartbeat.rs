@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::server::Shared;
-use crate::sim::feed::{Feed, News};
+use crate::sim::feed::{Feed, Update};
 use crate::sim::objects::Objects;
 use crate::store::EventType;
 
@@ -64,14 +64,14 @@ impl Heartbeats {
         let mut new = Vec::new();
         loop {
             match self.nodes.read() {
-                News::None => return new,
-                News::All(objects) => {
+                Update::None => return new,
+                Update::All(objects) => {
                     self.known.clear();
                     for object in objects {
                         self.add(&object, &mut new);
                     }
                 }
-                News::Changes(changes) => {
+                Update::Changes(changes) => {
                     for change in changes {
                         if change.event == EventType::Deleted {
                             self.known.remove(&change.object.name);
@@ -84,7 +84,7 @@ impl Heartbeats {
         }
     }
 
-    fn add(&mut self, node: &Object, new: &mut Vec<(Box<str>, Box<str>)>) {
+    fn add(&mut self, node: &StoredObject, new: &mut Vec<(Box<str>, Box<str>)>) {
         let before = self.known.insert(node.name.clone(), node.uid.clone());
         if before.as_ref() != Some(&node.uid) {
             new.push((node.name.clone(), node.uid.clone()));

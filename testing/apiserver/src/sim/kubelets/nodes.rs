@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::node_status::{self, Facts};
 use super::{Action, Kubelets, Node, NodeName, Stage, Uid};
 use crate::json::text_at;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
 
@@ -17,7 +17,7 @@ use crate::sim::objects::Identity;
 pub(super) const QUARANTINE: Duration = Duration::from_secs(40);
 
 impl Kubelets {
-    pub(super) fn node_changed(&mut self, object: &Object) {
+    pub(super) fn node_changed(&mut self, object: &StoredObject) {
         let value = object.value(&self.node_kind);
         let name: NodeName = object.name.as_ref().into();
         let facts = self.node_facts(&name, &value);
@@ -56,7 +56,7 @@ impl Kubelets {
     }
 
     /// Writes the node as it is to be, if it is not so.
-    fn write_node(&self, object: &Object, value: Value, facts: &Facts) {
+    fn write_node(&self, object: &StoredObject, value: Value, facts: &Facts) {
         let now = self.objects.stamp();
         let name = Identity { namespace: "", name: &object.name, uid: &object.uid };
         let mut new = value.clone();

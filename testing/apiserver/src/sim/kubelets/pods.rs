@@ -10,7 +10,7 @@ use super::admission::Load;
 use super::pod_status::{self, Place};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
 use crate::json::{flag, int, text_at};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
 
@@ -19,7 +19,7 @@ const FIRST_PAUSE: u64 = 10;
 const LONGEST_PAUSE: u64 = 300;
 
 impl Kubelets {
-    pub(super) fn pod_changed(&mut self, object: &Object) {
+    pub(super) fn pod_changed(&mut self, object: &StoredObject) {
         let node = object.field("spec.nodeName");
         if node.is_empty() {
             return;
@@ -31,7 +31,7 @@ impl Kubelets {
         }
     }
 
-    fn pod_appeared(&mut self, object: &Object, node: &str) {
+    fn pod_appeared(&mut self, object: &StoredObject, node: &str) {
         let uid: Uid = object.uid.as_ref().into();
         let value = object.value(&self.pod_kind);
         let is_new = !self.nodes.contains_key(node);
@@ -183,7 +183,7 @@ impl Kubelets {
         });
     }
 
-    fn pod_changed_by_others(&mut self, uid: &Uid, object: &Object) {
+    fn pod_changed_by_others(&mut self, uid: &Uid, object: &StoredObject) {
         let is_over = matches!(object.field("status.phase"), "Succeeded" | "Failed");
         if is_over {
             self.release(uid);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::pods::Pod;
 use super::{BURST, Key, Workloads, min_ready, scaled, set_counts, template};
 use crate::json::{flag, int, list, object_mut, text, text_at};
-use crate::object::Object;
+use crate::object::StoredObject;
 
 const REVISION: &str = "controller-revision-hash";
 const GENERATION: &str = "pod-template-generation";
@@ -133,7 +133,7 @@ impl Tally {
 }
 
 /// The pods of an old template that may go now: so many are unavailable at a time.
-fn replaced(set: &Value, tally: &Tally, old: &[&Pod]) -> Vec<Arc<Object>> {
+fn replaced(set: &Value, tally: &Tally, old: &[&Pod]) -> Vec<Arc<StoredObject>> {
     let strategy = &set["spec"]["updateStrategy"];
     if text(strategy, "type") == "OnDelete" {
         return Vec::new();

@@ -52,7 +52,7 @@ impl Workloads {
     fn replica_sets(&self, deployment: &Value) -> Vec<Set> {
         let uid = text_at(deployment, "/metadata/uid");
         let kind = self.kind(Managed::ReplicaSet);
-        let table = kind.table();
+        let table = kind.resource_key();
         let objects = self.objects.with(|state| {
             let keys = state.store.dependents(uid).filter(|(own, _)| *own == table);
             let table = state.store.table(&table);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::pods::{Pod, Uid};
 use super::{BURST, Key, Managed, Workloads, set_counts, template};
 use crate::json::{flag, int, list, list_mut, object_mut, text, text_at};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::sim::conditions::{self, Condition};
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -94,7 +94,7 @@ impl Workloads {
             let surplus = usize::try_from(count - wanted).unwrap_or_default();
             let mut doomed = active.clone();
             doomed.sort_by_cached_key(|pod| pod.rank());
-            let doomed: Vec<Arc<Object>> =
+            let doomed: Vec<Arc<StoredObject>> =
                 doomed[..surplus].iter().map(|pod| Arc::clone(&pod.object)).collect();
             for pod in &doomed {
                 self.delete_pod(pod);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::json::list;
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::sim::affinity;
 
 /// All nodes by name.
@@ -30,7 +30,7 @@ impl Nodes {
     }
 
     /// Takes in a node as it is now; whether anything that matters is different.
-    pub(super) fn put(&mut self, object: &Object) -> bool {
+    pub(super) fn put(&mut self, object: &StoredObject) -> bool {
         let value = object.value(&self.kind);
         let node = Node {
             labels: value["metadata"]["labels"].clone(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::json::text;
-use crate::object::Object;
+use crate::object::StoredObject;
 
 /// The UID of a workload.
 pub(super) type Uid = Box<str>;
@@ -25,7 +25,7 @@ pub(super) struct Pods {
 /// What of a pod matters to its workload.
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
-    pub(super) object: Arc<Object>,
+    pub(super) object: Arc<StoredObject>,
     /// The version at which it was first seen.
     born: u64,
     ready_since: Option<Instant>,
@@ -70,7 +70,7 @@ struct Status {
 
 impl Pods {
     /// Takes in a pod as it is now. Gives the workloads that this concerns.
-    pub(super) fn put(&mut self, object: &Arc<Object>, now: Instant) -> Vec<Uid> {
+    pub(super) fn put(&mut self, object: &Arc<StoredObject>, now: Instant) -> Vec<Uid> {
         if object.owners.is_empty() {
             return self.remove(object);
         }
@@ -106,7 +106,7 @@ impl Pods {
     }
 
     /// Forgets a pod. Gives the workload that this concerns.
-    pub(super) fn remove(&mut self, object: &Object) -> Vec<Uid> {
+    pub(super) fn remove(&mut self, object: &StoredObject) -> Vec<Uid> {
         let Some(owner) = self.controllers.remove(&object.uid) else { return Vec::new() };
         if let Some(pods) = self.of.get_mut(&owner) {
             if pods.get(&object.name).is_some_and(|pod| pod.object.uid == object.uid) {
