@@ -1,4 +1,5 @@
-//! An API server for a shell: loads YAML files, listens on loopback, writes a kubeconfig, and stays until Ctrl-C.
+//! Runs an API server for use from a shell: loads YAML files, listens on loopback, writes a
+//! kubeconfig, and runs until Ctrl-C.
 //!
 //! ```text
 //! cargo run -p supercargo-apiserver --example serve -- KUBECONFIG [FILE.yaml …]

@@ -1,4 +1,4 @@
-//! The bodies of requests: read, checked against the kind, pruned.
+//! Request bodies: parsed, checked against the kind, and decoded by its type.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,8 @@ use crate::rest::DeleteOptions;
 use crate::schema::Schema;
 use crate::status::{Cause, Result, Status};
 
-/// Reads the object of a kind, with only the fields that the kind has.
+/// Reads an object of a kind. Unknown fields are dropped, reported or rejected as the query
+/// demands.
 pub(crate) fn object(kind: &Kind, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value> {
     let mut object = parse(request, &kind.kind)?;
     check_type(kind, &object)?;
@@ -31,7 +32,7 @@ pub(crate) fn object(kind: &Kind, request: &ApiRequest, warnings: &mut Vec<Strin
     Ok(object)
 }
 
-/// Reads an object of a type that is no kind with a path: a binding, an eviction, a scale.
+/// Reads an object whose type has no path of its own, such as a Binding, an Eviction or a Scale.
 pub(crate) fn untyped(request: &ApiRequest, api_version: &str, kind: &str) -> Result<Value> {
     let mut object = parse(request, kind)?;
     let type_id = Schema::get().kind(api_version, kind);
@@ -46,7 +47,7 @@ pub(crate) fn untyped(request: &ApiRequest, api_version: &str, kind: &str) -> Re
     Ok(object)
 }
 
-/// Reads the body as JSON, whatever it is in.
+/// Parses the body as JSON, YAML or protobuf.
 fn parse(request: &ApiRequest, kind: &str) -> Result<Value> {
     let body = &request.body;
     let value: Value = match Encoding::of_body(&request.headers)? {
@@ -77,7 +78,7 @@ fn yaml(body: &[u8]) -> std::result::Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Whether the object says that it is something else.
+/// Rejects an object whose `apiVersion` or `kind` is not the one that the path names.
 fn check_type(kind: &Kind, object: &Value) -> Result<()> {
     let (api_version, given) = (text_in(object, &["apiVersion"]), text_in(object, &["kind"]));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -102,7 +103,7 @@ fn check_type(kind: &Kind, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Why upstream cannot make the kind of what an object says it is, in Go's terms.
+/// Upstream's reason for rejecting an object of another type, in Go's terms.
 fn conversion_error(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String> {
     if kind.custom || given.is_empty() || version.is_empty() {
         return None;
@@ -127,7 +128,7 @@ fn validation(request: &ApiRequest) -> Result<FieldValidation> {
     })
 }
 
-/// Drops what the kind does not have, and says or refuses as the caller wants.
+/// Decodes an object, and reports or rejects its unknown fields as the query demands.
 fn decode_object(
     kind: &Kind,
     request: &ApiRequest,
@@ -148,7 +149,7 @@ pub(crate) fn patch(kind: &Kind, request: &ApiRequest) -> Result<Patch> {
     patch::parse(content_type.unwrap_or_default(), &request.body, kind.custom)
 }
 
-/// What a patch makes of an object.
+/// Applies a patch to an object.
 pub(crate) fn patched(
     kind: &Kind,
     request: &ApiRequest,
@@ -182,7 +183,7 @@ pub(crate) fn patched(
     Ok(new)
 }
 
-/// What is to be applied, with the name and namespace of the path.
+/// The configuration to apply, with the name and namespace from the path.
 pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -> Result<Value> {
     let mut config = config.clone();
     if !config["metadata"].is_object() {
@@ -201,15 +202,15 @@ pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -
     Ok(config)
 }
 
-/// What has been applied, in form.
+/// Normalises an object that an apply has produced.
 pub(crate) fn applied(kind: &Kind, mut object: Value) -> Result<Value> {
-    // Its fields have been checked against the types: there are no unknown ones.
+    // Apply has already rejected unknown fields.
     decode_kind(kind, &mut object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     Ok(object)
 }
 
-/// Reads how to delete: from the body if there is one, else from the query.
+/// Reads the delete options from the body, or from the query when there is no body.
 pub(crate) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions> {
     if request.body.is_empty() {
         return DeleteOptions::parse(None, &request.options);

@@ -1,8 +1,10 @@
-//! Objects as the real server's decoder and storage leave them: without unknown fields and empty values, with times and
-//! quantities in one form, and with what Go writes even when it is empty (`status: {}`).
+//! Normalises objects as the real server's decoder and storage do: no unknown fields, no empty
+//! values, times and quantities in one form, and the fields that Go writes even when empty
+//! (`status: {}`).
 //!
-//! Not represented: the same field twice, and the order of fields where messages name several (JSON is parsed, into sorted
-//! maps, before it comes here); the year 1 in a field that tells it from nothing, which Go shows as null.
+//! Not represented: duplicate fields and field order in messages, because JSON is parsed into
+//! sorted maps first; and year 1 in fields that distinguish it from an unset time, which Go shows
+//! as null.
 
 pub(crate) mod time;
 
@@ -18,33 +20,33 @@ use crate::quantity;
 use crate::schema::{Field, Schema, Shape, Type, TypeId};
 use time::Precision;
 
-/// A value that its field cannot hold, in the words of Go's decoder: `json: cannot unmarshal number into Go struct field
-/// PodSpec.spec.nodeName of type string`.
+/// A value that does not fit its field, in the words of Go's decoder: `json: cannot unmarshal
+/// number into Go struct field PodSpec.spec.nodeName of type string`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct TypeError(String);
 
 impl TypeError {
-    /// The message of upstream's answer, a 400.
+    /// The message of upstream's 400 response.
     pub(crate) fn message(&self, version: &str, kind: &str) -> String {
         error_message(version, kind, self)
     }
 }
 
-/// What to do about unknown fields: the query's `fieldValidation`.
+/// How to treat unknown fields: the query's `fieldValidation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     /// Drop them.
     Ignore,
-    /// Drop them and say so.
+    /// Drop them and warn.
     #[default]
     Warn,
-    /// Refuse the object.
+    /// Reject the object.
     Strict,
 }
 
 impl FieldValidation {
-    /// What the query says; empty is the default. `None` for what it cannot be.
+    /// Parses the query's value; empty means the default. `None` for unsupported values.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "Ignore" => Some(Self::Ignore),
@@ -54,7 +56,8 @@ impl FieldValidation {
         }
     }
 
-    /// Acts on the paths that [`decode`] gave: the texts of the answer's warnings, or the message of a 400.
+    /// Returns the warnings for the paths that [`decode`] reported, or the message of a 400
+    /// response.
     pub(crate) fn act(self, unknown: &[String], version: &str, kind: &str) -> Result<Vec<String>, String> {
         let mut texts: Vec<String> = Vec::new();
         for path in unknown {
@@ -75,8 +78,8 @@ fn error_message(version: &str, kind: &str, why: impl fmt::Display) -> String {
     format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")
 }
 
-/// Brings an object of a type into the form that the real server stores. The answer is the paths of the fields that the
-/// type does not have, which are gone then. After an error the object is half done.
+/// Normalises an object of a type to the form that the real server stores. Unknown fields are
+/// removed; their paths are returned. After an error the object is only partly normalised.
 pub(crate) fn decode(id: TypeId, object: &mut Value) -> Result<Vec<String>, TypeError> {
     let mut decoder = Decoder { schema: Schema::get(), unknown: Vec::new(), wrong: None };
     let one = decoder.schema.get_type(id);
@@ -94,7 +97,7 @@ pub(crate) fn decode(id: TypeId, object: &mut Value) -> Result<Vec<String>, Type
     decoder.wrong.map_or(Ok(decoder.unknown), Err)
 }
 
-/// Drops the fields that objects of a kind do not have. Of custom objects only the metadata have a type.
+/// Normalises an object of a kind. Of a custom object only the metadata has a type.
 pub(crate) fn decode_kind(kind: &Kind, object: &mut Value) -> Result<Vec<String>, TypeError> {
     if let Some(type_id) = Schema::get().of(kind) {
         return decode(type_id, object);
@@ -109,12 +112,12 @@ pub(crate) fn decode_kind(kind: &Kind, object: &mut Value) -> Result<Vec<String>
     Ok(unknown)
 }
 
-/// What an object of a type is when nothing is said: the fields that Go writes even when they are empty.
+/// An empty object of a type: the fields that Go writes even when they are empty.
 pub(crate) fn empty(id: TypeId) -> Value {
     empty_object(Schema::get().get_type(id))
 }
 
-/// Where in the object we are.
+/// The current position in the object.
 #[derive(Clone, Copy)]
 struct Path<'a> {
     before: Option<&'a Path<'a>>,
@@ -130,7 +133,7 @@ enum Step<'a> {
 }
 
 impl Path<'_> {
-    /// As in messages about unknown fields: `spec.containers[0].foo`.
+    /// The format of messages about unknown fields: `spec.containers[0].foo`.
     fn show(&self, out: &mut String) {
         if let Some(before) = self.before {
             before.show(out);
@@ -138,12 +141,12 @@ impl Path<'_> {
         match self.step {
             Step::Field(Field { name, .. }) => dotted(out, name),
             Step::Unknown(name) | Step::Key(name) => dotted(out, name),
-            // A String takes all that is written to it.
+            // Writing to a String cannot fail.
             Step::Index(index) => _ = write!(out, "[{index}]"),
         }
     }
 
-    /// As in Go's messages about wrong types, without indices, with inlined structs:
+    /// The format of Go's messages about wrong types, without indices but with inlined structs:
     /// `spec.volumes.VolumeSource.hostPath`.
     fn show_go(&self, out: &mut String) {
         if let Some(before) = self.before {
@@ -165,13 +168,13 @@ fn dotted(out: &mut String, name: &str) {
     out.push_str(name);
 }
 
-/// A place that a value can be in.
+/// A position in the object, with the expected type of its value.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     owner: &'a Type,
     path: &'a Path<'a>,
     shape: &'a Shape,
-    /// The Go type, if the shape does not tell it.
+    /// The Go type, if the shape does not determine it.
     go: Option<&'a str>,
 }
 
@@ -181,7 +184,7 @@ impl Place<'_> {
         text.push_str(self.owner.go_name());
         let mut path = String::new();
         self.path.show_go(&mut path);
-        // A String takes all that is written to it.
+        // Writing to a String cannot fail.
         _ = write!(text, ".{path} of type {go}");
         TypeError(text)
     }
@@ -190,20 +193,21 @@ impl Place<'_> {
         self.refuse(value, &self.go.map_or_else(|| go_type(self.shape), str::to_owned))
     }
 
-    /// Messages about numbers that do not fit quote them.
+    /// Messages about numbers that do not fit quote the number.
     fn wrong_number(&self, number: &Number, go: &str) -> TypeError {
         let TypeError(text) = self.refuse(&Value::Null, go);
         TypeError(text.replacen("unmarshal null", &format!("unmarshal number {number}"), 1))
     }
 }
 
-/// Whether anything is left of a value.
+/// Whether the value stays in the object.
 type Kept = bool;
 
 struct Decoder {
     schema: &'static Schema,
     unknown: Vec<String>,
-    /// The first wrong type. Go's decoder goes on after it, and shows it unless something ends its work.
+    /// The first wrong type. Go's decoder continues after it, and reports it unless another error
+    /// stops the decoder.
     wrong: Option<TypeError>,
 }
 
@@ -257,7 +261,8 @@ impl Decoder {
         if value.is_null() {
             return Ok(false);
         }
-        // What protobuf cannot tell from nothing does not survive the real server's storage.
+        // The real server's storage drops values that protobuf does not distinguish from unset
+        // ones.
         Ok(match &field.shape {
             Shape::List(_) | Shape::Map(_) => !is_empty(value),
             _ => field.pointer || !field.omit || !is_empty(value),
@@ -335,10 +340,10 @@ impl Decoder {
         self.wrong.get_or_insert_with(error);
     }
 
-    /// A value of a list or map, where null is an empty one.
+    /// Decodes an item of a list or map; null becomes an empty value.
     fn item(&mut self, place: Place<'_>, value: &mut Value) -> Result<(), TypeError> {
         if value.is_null() {
-            // Here protobuf has a place for what is empty, and so loses what is null.
+            // Protobuf has a slot for an empty item, so null is lost.
             *value = match place.shape {
                 Shape::List(_) => Value::Array(Vec::new()),
                 Shape::Bytes => String::new().into(),
@@ -393,7 +398,7 @@ fn not_base64(text: &str) -> Option<TypeError> {
     Some(TypeError(format!("illegal base64 data at input byte {offset}")))
 }
 
-/// Go takes numbers for bytes too.
+/// Go also accepts numbers as bytes.
 fn byte(value: &Value) -> Result<u8, &Value> {
     let number = if value.is_null() { Some(0) } else { value.as_u64() };
     number.and_then(|number| u8::try_from(number).ok()).ok_or(value)
@@ -431,7 +436,7 @@ fn empty_object(one: &Type) -> Value {
     one.always().map(|field| (field.name.clone(), empty_field(field))).collect::<Map<_, _>>().into()
 }
 
-/// What Go's JSON decoder calls a value in its errors.
+/// The name of a JSON value's type in the errors of Go's decoder.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -462,7 +467,7 @@ fn go_type(shape: &Shape) -> String {
     }
 }
 
-/// With the package: `v1.PodSpec`.
+/// The type name with its package: `v1.PodSpec`.
 fn short_name(one: &Type) -> &str {
     let package = one.name.len() - one.go_name().len();
     let start = one.name[..package].trim_end_matches('.').rfind('.').map_or(0, |dot| dot + 1);

@@ -1,4 +1,4 @@
-//! Which request means what.
+//! Dispatches requests to the verbs of resources.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::table::{IncludeObject, Printer};
 use crate::watch::{Watch, WatchOptions};
 use crate::{body, nonresource};
 
-/// What a request came to.
+/// The outcome of a request.
 enum Reply {
     Object(StatusCode, Arc<StoredObject>),
     Value(StatusCode, Value),
@@ -38,7 +38,7 @@ enum Reply {
     Watch(Box<Watch>),
 }
 
-/// Carries a request out.
+/// Handles a request.
 pub(crate) fn handle(shared: &Arc<Shared>, request: &ApiRequest, faults: &[Fault]) -> Result<Response<Body>> {
     match &request.target {
         Target::Other(path) => nonresource::answer_path(shared, request, path),
@@ -100,7 +100,7 @@ fn of_resource(
     Ok(response)
 }
 
-/// Who prints a kind's tables: for custom kinds as their definition says.
+/// The table printer of a kind; that of a custom kind follows its definition.
 fn printer(shared: &Shared, kind: &Kind) -> Printer {
     if !kind.custom {
         return Printer::of(kind);
@@ -109,7 +109,7 @@ fn printer(shared: &Shared, kind: &Kind) -> Printer {
     Printer::custom(version.as_ref().and_then(|version| version.get("additionalPrinterColumns")))
 }
 
-/// One request about a kind.
+/// Handles one request for a resource.
 struct Handler<'a> {
     shared: &'a Arc<Shared>,
     request: &'a ApiRequest,
@@ -130,7 +130,7 @@ impl Handler<'_> {
                 Some(*known.ok_or_else(|| self.unknown_part(name))?)
             }
         };
-        // Objects that have a namespace are reached through it.
+        // Namespaced objects are only reachable through their namespace.
         let reachable = !self.kind.namespaced || !self.resource.namespace.is_empty();
         let one = !self.resource.name.is_empty();
         if one && !reachable {
@@ -160,7 +160,8 @@ impl Handler<'_> {
         }
     }
 
-    /// Why an object has no such part: some that it has on the real server are left out.
+    /// The error for an unknown subresource. Some of the real server's subresources are not
+    /// implemented.
     fn unknown_part(&self, name: &str) -> Status {
         let connects = match (&*self.kind.group, &*self.kind.resource) {
             ("", "pods") => matches!(name, "attach" | "exec" | "log" | "portforward" | "proxy"),
@@ -208,7 +209,7 @@ impl Handler<'_> {
         Ok(Reply::Watch(Box::new(watch)))
     }
 
-    /// Writes, under the lock.
+    /// Runs a write under the lock.
     fn write<T>(&self, act: impl FnOnce(&mut Writer<'_>) -> Result<T>) -> Result<T> {
         let verb = self.request.info.verb;
         let dry_run = self.request.options.dry_run().map_err(|cause| invalid_write_options(verb, cause))?;
@@ -219,7 +220,7 @@ impl Handler<'_> {
         act(&mut writer)
     }
 
-    /// The object in the body, with only what the kind has.
+    /// The object in the body, decoded by its kind.
     fn object(&mut self) -> Result<Value> {
         body::object(self.kind, self.request, self.warnings)
     }
@@ -230,7 +231,7 @@ impl Handler<'_> {
         Ok(self.created(created))
     }
 
-    /// What was not kept has no resourceVersion.
+    /// An object from a dry run has no resourceVersion.
     fn created(&self, object: Arc<StoredObject>) -> Reply {
         if self.request.options.dry_run() != Ok(true) {
             return Reply::Object(StatusCode::CREATED, object);
@@ -316,7 +317,7 @@ impl Handler<'_> {
     }
 
     fn deleted(&self, options: &DeleteOptions, deleted: Deleted) -> Reply {
-        // As upstream, for the sake of old callers: only who said `orphanDependents: false` learns that it takes time.
+        // As upstream, for old clients: only callers with `orphanDependents: false` get 202.
         let code = if !deleted.gone && options.orphans == Some(false) {
             StatusCode::ACCEPTED
         } else {
@@ -339,7 +340,7 @@ impl Handler<'_> {
             writer.dry_run |= options.dry_run;
             let list = writer.state.list(self.kind, &self.resource.namespace, &list_options)?;
             writer.delete_each(self.kind, &list.objects, &options)?;
-            // As upstream: as they were listed.
+            // As upstream, the response has the objects as they were listed.
             Ok(list)
         })?;
         Ok(Reply::List(list))
@@ -371,7 +372,7 @@ impl Handler<'_> {
         Ok(Reply::Value(StatusCode::CREATED, eviction::success()))
     }
 
-    /// Where the replicas are.
+    /// The paths of the replica counts.
     fn scale_paths(&self) -> Result<ScalePaths> {
         if !self.kind.custom {
             return Ok(ScalePaths::built_in());
@@ -429,7 +430,7 @@ fn part(subresource: Option<Subresource>) -> Part {
     }
 }
 
-/// The rules of the subresources of pods that are no updates.
+/// Subresources of pods that are not updates.
 impl Writer<'_> {
     fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, to: &Value) -> Result<()> {
         self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |objects, old| {
@@ -442,7 +443,7 @@ impl Writer<'_> {
 
     fn evict(&mut self, kind: &Kind, namespace: &str, name: &str, options: &DeleteOptions) -> Result<()> {
         let pod = self.state.get(kind, namespace, name)?.value(kind);
-        // Under the lock the pod cannot change meanwhile, so `only_this_version` is kept by itself.
+        // The lock keeps the pod unchanged, so `only_this_version` holds.
         if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
             let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
             let name = text_in(&budget, &["metadata", "name"]).to_owned();

@@ -1,4 +1,4 @@
-//! Paths that name no resource: discovery, OpenAPI, version, health.
+//! Paths outside of resources: discovery, OpenAPI, version, health.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::server::Shared;
 use crate::status::{Result, Status};
 use crate::{discovery, openapi};
 
-/// Answers a request for such a path.
+/// Responds to a request for such a path.
 pub(crate) fn answer_path(shared: &Shared, request: &ApiRequest, path: &str) -> Result<Response<Body>> {
     let path = path.trim_end_matches('/');
     if let Some(endpoint) =
@@ -62,10 +62,10 @@ pub(crate) fn answer_path(shared: &Shared, request: &ApiRequest, path: &str) -> 
     }
 }
 
-/// Plain discovery can be had in whatever is asked for, as long as it is JSON or YAML.
+/// The media type of plain discovery, always JSON or YAML.
 fn discovery_media(headers: &HeaderMap) -> Result<Media> {
     let media = Media::negotiate(headers, false).or_else(|status| {
-        // Who accepts only protobuf gets JSON: clients read the content type.
+        // Callers that accept only protobuf get JSON: clients read the content type.
         let protobuf = Media::negotiate(headers, true).map_err(|_| status)?;
         Ok(Media { encoding: Encoding::Json, ..protobuf })
     })?;
@@ -81,7 +81,7 @@ fn found(request: &ApiRequest, value: Option<Value>) -> Result<Response<Body>> {
     Ok(answer(StatusCode::OK, encoding.name(), value_bytes(&value, encoding)))
 }
 
-/// Whether a word is in what the caller accepts.
+/// Whether the caller's Accept header contains a word.
 fn accepts(headers: &HeaderMap, word: &str) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -89,7 +89,7 @@ fn accepts(headers: &HeaderMap, word: &str) -> bool {
         .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(word)))
 }
 
-/// The address that the caller knows this server by.
+/// The address under which the caller reached this server.
 fn host(headers: &HeaderMap) -> String {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned()
 }

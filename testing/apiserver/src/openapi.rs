@@ -1,4 +1,5 @@
-//! OpenAPI v2 and v3, as far as kubectl asks for them, by the schema. There are no descriptions.
+//! OpenAPI v2 and v3 from the schema, to the extent that kubectl uses them. There are no
+//! descriptions.
 //!
 //! | path | `Accept` | form |
 //! |---|---|---|
@@ -7,10 +8,10 @@
 //! | `/openapi/v2` | `application/json`, `*/*` | [`v2`] |
 //! | `/openapi/v2`, `/openapi/v3/…` | `application/com.github.proto-openapi.spec.v…+protobuf` only | 406: there is no protobuf |
 //!
-//! kubectl (since 1.27) reads v3 as JSON only: `explain` the types and the paths, `apply` the patch strategies, and
-//! `apply` and `create` whether PATCH takes `fieldValidation`. It asks for v2, as protobuf only, where v3 has not told it
-//! enough, and goes on by what it has compiled in when that is refused. `?hash=` in the addresses of the index changes
-//! with what is served; it can be left unread.
+//! kubectl (since 1.27) reads v3 as JSON only: `explain` reads types and paths, `apply` the patch
+//! strategies, and `apply` and `create` whether PATCH supports `fieldValidation`. When v3 is
+//! insufficient, kubectl requests v2 as protobuf, and falls back to compiled-in types if that
+//! fails. `?hash=` in the index's URLs changes with the served kinds; the server ignores it.
 
 mod paths;
 mod types;
@@ -29,14 +30,14 @@ use types::Components;
 /// The `openAPIV3Schema` of a custom kind, from its definition; `None` without one.
 pub(crate) type CustomSchema<'a> = &'a dyn Fn(&Kind) -> Option<Value>;
 
-/// Which version of OpenAPI.
+/// A version of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     V2,
     V3,
 }
 
-/// `/openapi/v3`: where the document of each group version is.
+/// `/openapi/v3`: the URL of each group version's document.
 pub(crate) fn v3_index<'a>(kinds: impl IntoIterator<Item = &'a Kind>, custom: CustomSchema<'_>) -> Value {
     let mut hashers: Vec<(String, DefaultHasher)> = Vec::new();
     for kind in kinds {
@@ -63,7 +64,8 @@ pub(crate) fn v3_index<'a>(kinds: impl IntoIterator<Item = &'a Kind>, custom: Cu
     json!({"paths": paths})
 }
 
-/// `/openapi/v3/api/v1` (for the group `""`) and `/openapi/v3/apis/GROUP/VERSION`; `None` when nothing is served there.
+/// `/openapi/v3/api/v1` (for the group `""`) and `/openapi/v3/apis/GROUP/VERSION`; `None` for group
+/// versions that are not served.
 pub(crate) fn v3<'a>(
     kinds: impl IntoIterator<Item = &'a Kind>,
     group: &str,
@@ -84,12 +86,13 @@ pub(crate) fn v3<'a>(
 /// The content type of [`v2_protobuf`].
 pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// `/openapi/v2` in protobuf, which is how kubectl asks for it where v3 does not help (for a List, say): a document without
-/// definitions. By that kubectl leaves validation to the server.
+/// `/openapi/v2` in protobuf: a document without definitions. kubectl requests it where v3 is
+/// insufficient (for a List, for example), and then leaves validation to the server.
 pub(crate) fn v2_protobuf() -> Vec<u8> {
-    /// A field of text or of a message: fields 1 and 2 of the document are `swagger` and `info`, of info `title` and `version`.
+    /// A text or message field. Fields 1 and 2 of the document are `swagger` and `info`; those of
+    /// `info` are `title` and `version`.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-        // All of them are shorter than what takes a second byte of length.
+        // All are too short to need a second length byte.
         let mut out = vec![number << 3 | 2, bytes.len() as u8];
         out.extend_from_slice(bytes);
         out
@@ -98,7 +101,7 @@ pub(crate) fn v2_protobuf() -> Vec<u8> {
     [field(1, b"2.0"), field(2, &info)].concat()
 }
 
-/// `/openapi/v2`: everything in one. Custom kinds have no fields here but those that all have.
+/// `/openapi/v2`: a single document. Custom kinds have only the fields that all objects have.
 pub(crate) fn v2<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     let (paths, definitions) = document(kinds, Form::V2, &|_| None);
     json!({

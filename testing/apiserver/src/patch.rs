@@ -1,11 +1,12 @@
-//! Patches: JSON patch, merge patch, strategic merge patch, server-side apply.
+//! Patches: JSON patch, merge patch, strategic merge patch and server-side apply.
 //!
-//! The first three make a new object from the current one ([`apply_to`]); the last also tracks who owns which field
-//! ([`apply`], [`managed`]). All work on JSON as it goes over the wire. What a patch leaves behind is not checked here:
-//! unknown fields, nulls and values of the wrong type are the pruning's part ([`undecodable`] words the last).
+//! The first three derive a new object from the current one ([`apply_to`]). Server-side apply also
+//! tracks field owners ([`apply`], [`managed`]). All operate on JSON as sent. The decoder, not this
+//! module, handles unknown fields, nulls and values of the wrong type; [`undecodable`] words its
+//! errors.
 //!
-//! Left out: `fieldValidation` (bodies are read as with `Warn`, which is the default), CBOR, and duplicate keys, of which
-//! the last counts.
+//! Not implemented: `fieldValidation` (bodies are always read with the default, `Warn`), CBOR, and
+//! detection of duplicate keys, of which the last wins.
 
 pub(crate) mod apply;
 mod errors;
@@ -37,20 +38,20 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 /// Server-side apply.
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
-/// What is to be changed.
+/// A parsed patch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Patch {
-    /// Operations, one after the other.
+    /// Operations, applied in order.
     Json(Vec<Operation>),
-    /// Fields to set, or with null to remove.
+    /// Fields to set; null removes a field.
     Merge(Map<String, Value>),
-    /// The same, with lists merged as their type says.
+    /// As `Merge`, but lists are merged by their patch strategy.
     Strategic(Map<String, Value>),
-    /// All that the caller wants to own, for [`apply::apply`].
+    /// The fields that the caller wants to own, for [`apply::apply`].
     Apply(Value),
 }
 
-/// Reads the body of a patch request. Custom resources have no strategic merge patch.
+/// Parses the body of a patch request. Custom resources do not support strategic merge patch.
 pub(crate) fn parse(content_type: &str, body: &[u8], custom: bool) -> Result<Patch> {
     let media_type = content_type.split(';').next().unwrap_or_default();
     match media_type {
@@ -59,13 +60,14 @@ pub(crate) fn parse(content_type: &str, body: &[u8], custom: bool) -> Result<Pat
         STRATEGIC if !custom => strategic::parse(body).map(Patch::Strategic),
         APPLY => apply::parse(body).map(Patch::Apply),
         _ if custom => Err(Status::unsupported_media_type(&[JSON, MERGE, APPLY])),
-        // Upstream's router refuses before the handler of built-in kinds could list what it reads.
+        // Upstream's router rejects these before the handler of built-in kinds can list the
+        // supported types.
         _ => Err(unsupported()),
     }
 }
 
-/// The object that a JSON, merge or strategic merge patch makes of the current one. Without a type, as custom resources
-/// are, a strategic merge patch is refused.
+/// Applies a JSON, merge or strategic merge patch to the current object. A strategic merge patch
+/// requires a type, which custom resources lack.
 pub(crate) fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) -> Result<Value> {
     match patch {
         Patch::Json(operations) => json::apply(operations, current),
@@ -78,7 +80,8 @@ pub(crate) fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) 
     }
 }
 
-/// What upstream checks of a patch's options: apply needs a field manager, and only apply can be forced.
+/// Checks the options of a patch as upstream does: apply requires a field manager, and only apply
+/// can be forced.
 pub(crate) fn check_options(patch: &Patch, field_manager: &str, force: Option<bool>) -> Result<()> {
     let cause = match patch {
         Patch::Apply(_) if field_manager.is_empty() => {
@@ -96,7 +99,7 @@ pub(crate) fn check_options(patch: &Patch, field_manager: &str, force: Option<bo
     Err(status)
 }
 
-/// 422: the patched object has a value of the wrong type. `why` is the decoder's word.
+/// 422: the patched object has a value of the wrong type. `why` is the decoder's error.
 pub(crate) fn undecodable(patch: &Patch, patched: &Value, why: &str) -> Status {
     let value = match patch {
         Patch::Strategic(patch) => Shown::map(patch).to_string(),

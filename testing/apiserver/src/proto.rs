@@ -1,10 +1,12 @@
-//! Kubernetes' protobuf, `application/vnd.kubernetes.protobuf`: objects of built-in kinds as messages, by the schema.
+//! Kubernetes protobuf, `application/vnd.kubernetes.protobuf`: encodes objects of built-in kinds
+//! from the schema.
 //!
-//! Not represented: custom resources and CustomResourceDefinitions (their validation schemas have messages that the table
-//! does not describe), and tables.
+//! Not represented: custom resources, CustomResourceDefinitions (the table lacks the messages of
+//! their validation schemas), and tables.
 //!
-//! A body is `k8s\0` and a `runtime.Unknown` around the message. List items are messages without that, so that an item is
-//! encoded once for all lists and watches that show it: [`encode_message`], then [`encode_list`] or [`wrap`].
+//! A body is `k8s\0` followed by a `runtime.Unknown` around the message. List items have no such
+//! envelope, so an item is encoded once for all lists and watches: [`encode_message`], then
+//! [`encode_list`] or [`wrap`].
 
 mod decode;
 mod encode;
@@ -26,9 +28,9 @@ pub(crate) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The content type of watches.
 pub(crate) const STREAM_CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What a body begins with.
+/// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Where a list has its metadata and its items.
+/// The field numbers of a list's metadata and items.
 const LIST_METADATA: u32 = 1;
 const LIST_ITEMS: u32 = 2;
 
@@ -42,13 +44,14 @@ pub(crate) fn message_type(api_version: &str, kind: &str) -> Option<TypeId> {
     Schema::get().kind(api_version, kind).filter(|id| has_message(*id))
 }
 
-/// An object or list as a body. It says its `apiVersion` and kind itself.
+/// Encodes an object or list, with `apiVersion` and `kind` set, as a body.
 pub(crate) fn encode(object: &Value) -> Result<Bytes> {
     let (api_version, kind) = types(object);
     Ok(wrap(api_version, kind, &message(object)?))
 }
 
-/// An object's own message, without what a body puts around it. The object says its `apiVersion` and kind itself.
+/// Encodes an object, with `apiVersion` and `kind` set, as a message without the envelope of a
+/// body.
 pub fn message(object: &Value) -> Result<Bytes> {
     let (api_version, kind) = types(object);
     let id = message_type(api_version, kind)
@@ -61,14 +64,14 @@ fn types(object: &Value) -> (&str, &str) {
     (text("apiVersion"), text("kind"))
 }
 
-/// An object as a message, as it is within lists.
+/// Encodes an object as a message, as in lists.
 pub(crate) fn encode_message(id: TypeId, object: &Value) -> Result<Bytes> {
     let mut out = Vec::with_capacity(512);
     encode::message(Schema::get().get_type(id), object, &mut out)?;
     Ok(out.into())
 }
 
-/// A message as a body.
+/// Wraps a message in the envelope of a body.
 pub(crate) fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 32);
     out.extend_from_slice(MAGIC);
@@ -76,7 +79,7 @@ pub(crate) fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Bytes {
     out.into()
 }
 
-/// A list of messages as a body. The metadata is the list's.
+/// Encodes a list of messages as a body, with the list's metadata.
 pub(crate) fn encode_list(
     api_version: &str,
     list_kind: &str,
@@ -102,22 +105,23 @@ pub(crate) fn encode_list(
     Ok(out.into())
 }
 
-/// One event of a watch with its length before it. The object is a body: of [`encode`] or [`wrap`].
+/// A watch event, preceded by its length. The object is a body from [`encode`] or [`wrap`].
 pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Bytes {
     let mut message = Vec::with_capacity(object.len() + event.len() + 24);
     message.extend_from_slice(&[0; 4]);
     wire::bytes(1, event.as_bytes(), &mut message);
-    // The object is bytes in a RawExtension.
+    // A RawExtension holds the object as bytes.
     wire::tag(2, wire::LENGTH, &mut message);
     wire::varint(1 + wire::varint_len(object.len()) as u64 + object.len() as u64, &mut message);
     wire::bytes(1, object, &mut message);
-    // An object of 4 GiB has no frame; nor has it room in memory beside its JSON.
+    // An object of 4 GiB does not fit a frame, nor memory beside its JSON.
     let length = u32::try_from(message.len() - 4).unwrap_or(u32::MAX);
     message[..4].copy_from_slice(&length.to_be_bytes());
     message.into()
 }
 
-/// A body as an object. What the wire leaves out is left out: [`crate::decode::prune`] brings the object into form.
+/// Decodes a body. Fields that the wire omits are missing; [`crate::decode::decode`] normalises the
+/// object.
 pub(crate) fn decode(body: &[u8]) -> Result<Value> {
     let unknown = body.strip_prefix(MAGIC).ok_or(Error::NoPrefix)?;
     let Unknown { api_version, kind, raw, content_type } = Unknown::of(unknown)?;
@@ -133,7 +137,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value> {
     Ok(object)
 }
 
-/// Writes a `runtime.Unknown` whose message has the length.
+/// Writes a `runtime.Unknown` around a message of the given length.
 fn unknown(
     api_version: &str,
     kind: &str,
@@ -148,12 +152,12 @@ fn unknown(
     wire::tag(2, wire::LENGTH, out);
     wire::varint(length as u64, out);
     message(out);
-    // Go writes the empty contentEncoding and contentType too.
+    // Go also writes the empty contentEncoding and contentType.
     wire::bytes(3, &[], out);
     wire::bytes(4, &[], out);
 }
 
-/// What is around a message: upstream's `runtime.Unknown`.
+/// The envelope of a message: upstream's `runtime.Unknown`.
 #[derive(Default)]
 struct Unknown<'a> {
     api_version: &'a str,

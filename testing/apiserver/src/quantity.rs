@@ -1,7 +1,7 @@
 //! Quantities, such as `100m` or `1Gi`: parsed, compared and formatted as upstream does.
 //!
-//! The decoder rewrites text of any precision into its canonical form ([`canonical`]). Everything else computes with a
-//! [`Quantity`], which saturates at 128 bits.
+//! The decoder rewrites text of any precision into its canonical form ([`canonical`]). Everything
+//! else computes with a [`Quantity`], which saturates at 128 bits.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,33 +9,33 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Why text is no quantity. The texts are upstream's.
+/// Why text is not a quantity, in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// Not a number and a unit.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// A unit without a number. Upstream takes most of those for zero.
+    /// A unit without a number. Upstream reads most of those as zero.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// No such unit.
+    /// An unknown unit.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
-/// How many billionths make one.
+/// One in billionths.
 const BILLION: i128 = 1_000_000_000;
 /// The smallest unit, as a power of ten.
 const NANO: i32 = -9;
 const MILLI: i32 = -3;
-/// So many decimal digits surely fit 64 bits; fewer, when there is a binary unit.
+/// The number of decimal digits that always fit in 64 bits; fewer with a binary unit.
 const DIGITS: i32 = 18;
 const BINARY_DIGITS: i32 = 14;
 const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// The unit's family, which stays as it is.
+/// The family of the unit, which formatting preserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// `k`, `M`, `m`.
@@ -46,38 +46,38 @@ enum Format {
     Binary,
 }
 
-/// The parts of the text.
+/// The parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
     /// Whether there are any digits.
     is_number: bool,
-    /// Digits before the point, without leading zeros.
+    /// The digits before the point, without leading zeros.
     whole: &'a str,
-    /// Digits after the point.
+    /// The digits after the point.
     fraction: &'a str,
     suffix: &'a str,
 }
 
-/// A decimal number: the digits, times ten to the exponent.
+/// A decimal number: digits times ten to the power of the exponent.
 struct Decimal {
     negative: bool,
     digits: String,
     exponent: i32,
 }
 
-/// An amount in billionths, and how it is written.
+/// An amount in billionths, with its format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// The quantity as upstream writes it.
+/// The quantity in upstream's canonical form.
 pub(crate) fn canonical(text: &str) -> Result<Cow<'_, str>, Error> {
     normalise(text, false)
 }
 
-/// The same, rounded up to thousandths, as upstream does with the amounts in lists of resources.
+/// The same, rounded up to thousandths, as upstream does for the amounts in a ResourceList.
 pub(crate) fn canonical_milli(text: &str) -> Result<Cow<'_, str>, Error> {
     normalise(text, true)
 }
@@ -106,10 +106,10 @@ fn normalise(text: &str, milli: bool) -> Result<Cow<'_, str>, Error> {
 }
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub(crate) const ZERO: Self = Self { nanos: 0, format: Format::Decimal };
 
-    /// Parses text.
+    /// Parses a quantity.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let parts = Parts::of(text)?;
         let (exponent, format) = interpret(parts.suffix)?;
@@ -124,7 +124,7 @@ impl Quantity {
         Ok(Self { nanos: if parts.negative { -nanos } else { nanos }, format })
     }
 
-    /// Reads one in an object: text or, as YAML may have it, a number.
+    /// Parses a quantity in an object: text or, from YAML, a number.
     pub(crate) fn read(value: &Value) -> Result<Self, Error> {
         match value {
             Value::String(text) => Self::parse(text),
@@ -133,51 +133,51 @@ impl Quantity {
         }
     }
 
-    /// One in an object; nothing when it cannot be read.
+    /// Parses a quantity in an object; zero if it is invalid.
     pub(crate) fn of(value: &Value) -> Self {
         Self::read(value).unwrap_or(Self::ZERO)
     }
 
-    /// Whether it is nothing.
+    /// Whether it is zero.
     pub(crate) fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is less than nothing.
+    /// Whether it is negative.
     pub(crate) fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether there is no part of a thousandth's precision: upstream looks no closer.
+    /// Whether it has no fraction at a precision of thousandths, which is upstream's.
     pub(crate) fn is_integer(self) -> bool {
         round_up(self.nanos, BILLION / 1000) % 1000 == 0
     }
 
-    /// In ones, rounded away from nothing.
+    /// The value, rounded away from zero.
     pub(crate) fn value(self) -> i64 {
         let most = i128::from(i64::MAX);
         i64::try_from(round_up(self.nanos, BILLION).clamp(-most - 1, most)).unwrap_or(i64::MAX)
     }
 
-    /// In ones, as closely as that goes.
-    #[allow(clippy::cast_precision_loss, reason = "it is asked for")]
+    /// The nearest floating-point value.
+    #[allow(clippy::cast_precision_loss, reason = "the caller wants the nearest value")]
     pub(crate) fn as_f64(self) -> f64 {
         self.nanos as f64 / BILLION as f64
     }
 
-    /// In thousandths, rounded away from nothing.
+    /// The value in thousandths, rounded away from zero.
     pub(crate) fn milli_value(self) -> i64 {
         i64::try_from(round_up(self.nanos, BILLION / 1000)).unwrap_or(i64::MAX)
     }
 
-    /// The same, or as many thousandths as it takes to be no less.
+    /// Rounds up to thousandths.
     #[must_use]
     pub(crate) fn round_up_to_milli(self) -> Self {
         let milli = BILLION / 1000;
         Self { nanos: round_up(self.nanos, milli).saturating_mul(milli), ..self }
     }
 
-    /// Both together, written as this one is, or as the other when this one is nothing.
+    /// The sum, in this quantity's format, or in the other's if this one is zero.
     #[must_use]
     pub(crate) fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
@@ -239,7 +239,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The scale of a number that surely fits 64 bits, at which upstream takes a short cut.
+    /// The scale of a number that is certain to fit in 64 bits, for which upstream has a shortcut.
     fn simple_scale(&self, exponent: i32, format: Format) -> Option<i32> {
         // A lone zero counts as a digit.
         let whole = i32::try_from(self.whole.len().max(1)).ok()?;
@@ -257,7 +257,8 @@ impl<'a> Parts<'a> {
         whole.checked_mul(1 << exponent)
     }
 
-    /// Upstream keeps a simple number's text when it looks canonical to it, which is not always when it is: `1.500` stays.
+    /// Upstream keeps a simple number's text if it looks canonical, which includes non-canonical
+    /// text such as `1.500`.
     fn looks_canonical(&self, scale: i32, format: Format) -> bool {
         if format == Format::Binary {
             return self.multiplied(0).is_some_and(|whole| whole & 7 != 0);
@@ -282,7 +283,7 @@ impl<'a> Parts<'a> {
         number
     }
 
-    /// The amount with a binary unit: at most 64 bits of ones, rounded up to billionths.
+    /// The amount with a binary unit, rounded up to billionths. It saturates at 64 bits.
     fn binary_nanos(&self, exponent: i32) -> i128 {
         const CHUNK: usize = 18;
         let billion = BILLION.unsigned_abs();
@@ -291,7 +292,7 @@ impl<'a> Parts<'a> {
             "" => 0,
             text => text.parse::<u64>().map_or(most, |whole| u128::from(whole) << exponent),
         };
-        // The fraction in two chunks: each fits with its unit.
+        // Two chunks of the fraction, each of which fits with its unit.
         let (high, rest) = self.fraction.split_at(self.fraction.len().min(CHUNK));
         let (low, rest) = rest.split_at(rest.len().min(CHUNK));
         let chunk = |digits: &str| format!("{digits:0<CHUNK$}").parse::<u128>().unwrap_or(0) << exponent;
@@ -332,7 +333,7 @@ impl Decimal {
         self.digits.bytes().all(|digit| digit == b'0')
     }
 
-    /// The part before the point, if it fits.
+    /// The integer part, if it fits.
     fn whole(&self) -> Option<u128> {
         if self.is_zero() {
             return Some(0);
@@ -346,7 +347,7 @@ impl Decimal {
         digits.parse::<u128>().ok()?.checked_mul(10u128.checked_pow(u32::try_from(zeros).ok()?)?)
     }
 
-    /// Away from zero, to a power of ten.
+    /// Rounds away from zero, to a power of ten.
     fn round_up(&mut self, exponent: i32) {
         let Ok(cut) = usize::try_from(exponent.saturating_sub(self.exponent)) else { return };
         if cut == 0 || self.is_zero() {
@@ -392,14 +393,14 @@ impl Decimal {
             (Format::Exponent, 0) => format!("{sign}{digits}"),
             (Format::Exponent, exponent) => format!("{sign}{digits}e{exponent}"),
             (_, exponent) => {
-                // Upstream too loses what has no unit (`1000E`).
+                // Upstream also drops the unit of amounts beyond `E` (`1000E`).
                 let suffix = DECIMAL_SUFFIXES.iter().find(|(_, power)| *power == exponent);
                 format!("{sign}{digits}{}", suffix.map_or("", |(suffix, _)| suffix))
             }
         }
     }
 
-    /// `None` for small numbers and fractions, which are shown as decimals.
+    /// `None` for small numbers and fractions, which are formatted as decimals.
     fn show_binary(&self) -> Option<String> {
         let mut whole = self.whole()?;
         let mut rounded = Self { digits: self.digits.clone(), ..*self };
@@ -416,18 +417,18 @@ impl Decimal {
     }
 }
 
-/// Away from nothing.
+/// Divides, rounding away from zero.
 fn round_up(amount: i128, unit: i128) -> i128 {
     let (whole, rest) = (amount / unit, amount % unit);
     whole + rest.signum()
 }
 
-/// Splits off leading digits.
+/// Splits off the leading digits.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// The power of ten, or of two in the binary family.
+/// The exponent of a suffix: a power of ten, or of two in the binary family.
 fn interpret(suffix: &str) -> Result<(i32, Format), Error> {
     if let Some((_, exponent)) = DECIMAL_SUFFIXES.iter().find(|(known, _)| *known == suffix) {
         return Ok((*exponent, Format::Decimal));
@@ -437,7 +438,7 @@ fn interpret(suffix: &str) -> Result<(i32, Format), Error> {
         return Ok((power * 10, Format::Binary));
     }
     let exponent = suffix.strip_prefix(['e', 'E']).ok_or(Error::Suffix)?;
-    // Upstream cuts what does not fit to 32 bits; nothing means that.
+    // Upstream truncates exponents beyond 32 bits; no caller depends on that.
     let exponent = exponent.parse::<i32>().map_err(|_| Error::Suffix)?;
     Ok((exponent, Format::Exponent))
 }
@@ -451,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_shown_with_the_largest_unit_that_leaves_no_fraction() {
+    fn canonical_form_has_the_largest_unit_without_fraction() {
         let cases = [
             ("0", "0"),
             ("1", "1"),
@@ -494,14 +495,14 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_canonical_to_upstream_stays() {
+    fn text_that_looks_canonical_to_upstream_is_kept() {
         for text in ["1.500", "+5", "005", "1234Ki"] {
             assert_eq!(shown(text), text);
         }
     }
 
     #[test]
-    fn no_quantity_is_refused() {
+    fn invalid_quantities_are_rejected() {
         for text in ["", "x", "1 ", "1..2", "1x", "true", "{}", "1e3x", "é", "1é"] {
             assert_eq!(canonical(text), Err(Error::Format), "{text}");
         }
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_of_resources_are_rounded_up_to_thousandths() {
+    fn resource_amounts_are_rounded_up_to_thousandths() {
         assert_eq!(canonical_milli("1u").unwrap(), "1m");
         assert_eq!(canonical_milli("1999u").unwrap(), "2m");
         assert_eq!(canonical_milli("999.9999m").unwrap(), "1");
@@ -524,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_written_in_upstreams_shortest_form() {
+    fn quantities_are_formatted_in_canonical_form() {
         for (read, written) in [
             ("0", "0"),
             ("0Mi", "0"),
@@ -554,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_in_upstreams_words() {
+    fn invalid_quantities_have_upstream_errors() {
         assert_eq!(Quantity::parse("").unwrap_err(), Error::Format);
         assert_eq!(Quantity::parse("one").unwrap_err(), Error::Format);
         assert_eq!(Quantity::parse("1 Gi").unwrap_err(), Error::Format);
@@ -564,14 +565,14 @@ mod tests {
     }
 
     #[test]
-    fn amounts_beyond_all_bounds_do_not_overflow() {
+    fn huge_amounts_do_not_overflow() {
         assert!(Quantity::parse("1e999999999").unwrap() > Quantity::parse("9E").unwrap());
         assert_eq!(Quantity::parse("1e-999999999").unwrap().to_string(), "1e-9");
         assert_eq!(Quantity::parse(&"9".repeat(500)).unwrap().value(), i64::MAX);
     }
 
     #[test]
-    fn amounts_compare_whatever_their_form() {
+    fn amounts_of_different_formats_compare() {
         let of = |text| Quantity::parse(text).unwrap();
         assert_eq!(of("1"), of("1000m"));
         assert!(of("1Gi") > of("1G"));

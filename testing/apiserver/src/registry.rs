@@ -1,4 +1,4 @@
-//! Which kinds are served now: the built-in ones and those of CustomResourceDefinitions.
+//! The kinds that are currently served: built-in ones and those of CustomResourceDefinitions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::kinds::{Kind, Subresource, Verbs, built_in};
 use crate::status::{Result, Status};
 use crate::store::ResourceKey;
 
-/// The kinds, in the order of discovery.
+/// The served kinds, in discovery order.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     kinds: Vec<Arc<Kind>>,
@@ -21,35 +21,35 @@ impl Registry {
         Self { kinds: built_in().iter().cloned().map(Arc::new).collect() }
     }
 
-    /// All of them.
+    /// All served kinds.
     pub(crate) fn kinds(&self) -> &[Arc<Kind>] {
         &self.kinds
     }
 
-    /// The kind behind a path.
+    /// The kind at a path.
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Result<&Arc<Kind>> {
         let is_it =
             |kind: &&Arc<Kind>| kind.resource == resource && kind.group == group && kind.version == version;
         self.kinds.iter().find(is_it).ok_or_else(Status::no_such_path)
     }
 
-    /// Whether there is anything in a version of a group.
+    /// Whether a group version has any kinds.
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
         self.kinds.iter().any(|kind| kind.group == group && kind.version == version)
     }
 
-    /// The kind of an object by what it says of itself.
+    /// The kind of an object by its `apiVersion` and `kind`.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
         self.kinds.iter().find(|known| known.kind == kind && known.api_version() == api_version)
     }
 
-    /// Some version of what is stored under a key: the one that is stored.
+    /// The kind that is stored under a resource key, in its stored version.
     pub(crate) fn stored(&self, resource: &ResourceKey) -> Option<&Arc<Kind>> {
         let is_it = |kind: &&Arc<Kind>| *kind.group == *resource.0 && *kind.resource == *resource.1;
         self.kinds.iter().find(is_it)
     }
 
-    /// Serves what a CustomResourceDefinition defines, in place of what it defined before.
+    /// Serves the kinds of a CustomResourceDefinition, replacing those of its previous version.
     pub(crate) fn define(&mut self, definition: &Value) {
         let defined = custom_kinds(definition);
         let spec = &definition["spec"];
@@ -61,38 +61,38 @@ impl Registry {
         }
         self.undefine(group, resource);
         self.kinds.extend(defined.into_iter().map(Arc::new));
-        // As upstream's discovery: groups that nobody has given a place come by name.
+        // As in upstream's discovery, groups without an assigned position are sorted by name.
         self.kinds.sort_by(|one, other| {
             let place = |kind: &Kind| kind.custom.then(|| (kind.group.clone(), kind.resource.clone()));
             place(one).cmp(&place(other))
         });
     }
 
-    /// Ends serving a custom resource.
+    /// Stops serving a custom resource.
     pub(crate) fn undefine(&mut self, group: &str, resource: &str) {
         self.kinds.retain(|kind| !(kind.custom && kind.group == group && kind.resource == resource));
     }
 }
 
 impl Kind {
-    /// Whether its objects define kinds.
+    /// Whether this is the kind of CustomResourceDefinitions.
     pub(crate) fn is_definition(&self) -> bool {
         self.resource == "customresourcedefinitions" && !self.custom
     }
 
-    /// Whether its objects are namespaces.
+    /// Whether this is the kind of namespaces.
     pub(crate) fn is_namespace(&self) -> bool {
         self.resource == "namespaces" && !self.custom
     }
 
-    /// Where its objects are kept.
+    /// The key that objects are stored under.
     pub(crate) fn resource_key(&self) -> ResourceKey {
         let (group, resource) = self.store_key();
         (group.into(), resource.into())
     }
 }
 
-/// The kinds that a definition defines: one for each version that is served.
+/// The kinds of a definition, one for each served version.
 fn custom_kinds(definition: &Value) -> Vec<Kind> {
     let spec = &definition["spec"];
     let names = &spec["names"];
@@ -122,7 +122,8 @@ fn custom_kinds(definition: &Value) -> Vec<Kind> {
     kinds
 }
 
-/// Upstream's order of versions: `v2` before `v1` before `v1beta2` before `v1alpha1` before anything else.
+/// Upstream's version order: `v2` before `v1` before `v1beta2` before `v1alpha1` before other
+/// names.
 fn priority(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_adds_its_served_versions_and_takes_them_away() {
+    fn definition_adds_and_removes_its_served_versions() {
         let mut registry = Registry::new();
         let before = registry.kinds().len();
         let definition = json!({"spec": {

@@ -1,4 +1,4 @@
-//! Responses that are sent whole, and the body type of all responses.
+//! Complete responses, and the body type of all responses.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -9,15 +9,15 @@ use crate::encode::value_bytes;
 use crate::media::Encoding;
 use crate::status::Status;
 
-/// The body of an answer.
+/// The body of a response.
 pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Disconnect>;
 
-/// The connection ends without an answer, or in the middle of one.
+/// The connection closes without a response, or in the middle of one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the server closed the connection")]
 pub struct Disconnect;
 
-/// An answer with a whole body.
+/// A response with a complete body.
 pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
     let body = Body::new(Full::new(body).map_err(|never| match never {}));
     let mut response = Response::new(body);
@@ -26,12 +26,12 @@ pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) 
     response
 }
 
-/// The answer where nothing is served at all: it is not even a Status.
+/// The response for unknown paths, which is not a Status.
 pub(crate) fn page_not_found() -> Response<Body> {
     answer(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".into())
 }
 
-/// The answer to a request that failed.
+/// The response to a failed request.
 pub(crate) fn error_response(status: &Status, encoding: Encoding) -> Response<Body> {
     let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
     let retry_after = status.details.retry_after_seconds;

@@ -1,4 +1,4 @@
-//! The verbs: what each does to the store.
+//! The implementation of each verb on the store.
 
 mod create;
 mod delete;

@@ -1,4 +1,4 @@
-//! Label and field selectors, as they stand in a query.
+//! Label and field selectors in queries.
 
 mod field;
 mod label;
@@ -11,7 +11,7 @@ use crate::strategy;
 use field::FieldSelector;
 use label::LabelSelector;
 
-/// What a list or watch asks for.
+/// The selectors of a list or watch.
 #[derive(Debug, Default)]
 pub(crate) struct Selector {
     labels: LabelSelector,
@@ -19,19 +19,19 @@ pub(crate) struct Selector {
 }
 
 impl Selector {
-    /// Reads both selectors. Fields that the kind does not offer are refused.
+    /// Parses both selectors. Fields that the kind does not support are rejected.
     pub(crate) fn parse(kind: &Kind, query: &QueryOptions) -> Result<Self> {
         let labels = LabelSelector::parse(query.text("labelSelector"))?;
         let fields = FieldSelector::parse(query.text("fieldSelector"), strategy::of(kind), kind.custom)?;
         Ok(Self { labels, fields })
     }
 
-    /// Whether everything matches.
+    /// Whether the selector matches everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether an object matches.
+    /// Whether the selector matches an object.
     pub(crate) fn matches(&self, object: &StoredObject) -> bool {
         self.fields.matches(object) && self.labels.matches(&object.labels)
     }

@@ -1,4 +1,4 @@
-//! The server: what it is made of, and how a request comes to its answer.
+//! The server's settings and shared state, and the operations that tests and demos run on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,22 +17,23 @@ use crate::store::Store;
 use crate::strategy::Lookup;
 use crate::strategy::priority_class::SYSTEM_CLASSES;
 
-/// Tells the time.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How a server is to be.
+/// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
-    /// How many changes of each resource are remembered for watches and continued lists.
+    /// The number of changes of each resource kept for watches and continued lists.
     pub history: usize,
-    /// Where generated names and UIDs come from: the same seed and requests give the same.
+    /// The seed of generated names and UIDs. The same seed and requests generate the same ones.
     pub seed: u64,
-    /// Whether `metadata.managedFields` is kept for all writes, not only where somebody applies.
+    /// Whether every write records `metadata.managedFields`. Otherwise recording starts at the
+    /// first apply.
     pub managed_fields: bool,
-    /// Whether what is owned goes with its owner, and what is in a namespace with the namespace. That is the
-    /// controller manager's part in a real cluster.
+    /// Whether deleting an owner deletes its dependents, and deleting a namespace its content. In a
+    /// real cluster the controller manager does this.
     pub collects_garbage: bool,
-    /// Tells the time for timestamps in objects.
+    /// The clock for timestamps in objects.
     pub clock: Clock,
 }
 
@@ -57,21 +58,21 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// An API server. Clones are handles to the same one.
+/// An API server. Clones are handles to the same server.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) state: Mutex<State>,
     pub(crate) faults: Faults,
-    /// Counts restarts.
+    /// The number of restarts.
     run: watch::Sender<u64>,
-    /// What ends watches from outside.
+    /// Requested ends of watches.
     cuts: Mutex<Vec<Cut>>,
 }
 
@@ -88,7 +89,7 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the namespaces and priority classes that every cluster has, and nothing else.
+    /// A server that contains only the namespaces and priority classes of every cluster.
     pub fn new(settings: Settings) -> Self {
         let registry = Registry::new();
         let mut store = Store::new(settings.history.max(1));
@@ -113,24 +114,25 @@ impl ApiServer {
         server
     }
 
-    /// Which requests go wrong, and how.
+    /// The faults to inject into requests.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The newest resourceVersion.
+    /// The latest resourceVersion.
     pub fn resource_version(&self) -> u64 {
         self.shared.state.lock().store.version()
     }
 
-    /// Forgets the past: who asks for what came after an old resourceVersion is told that it is gone (410).
+    /// Drops the history. Watches and lists from an older resourceVersion get 410.
     pub fn compact(&self) {
         let mut state = self.shared.state.lock();
         state.store.compact();
         state.store.wake();
     }
 
-    /// Ends every watch and every request that waits, as a server that is started anew. Objects stay; so does the past, if `keep_history`.
+    /// Ends every watch and pending request, like a server restart. Objects stay, and so does the
+    /// history if `keep_history`.
     pub fn restart(&self, keep_history: bool) {
         self.shared.run.send_modify(|run| *run += 1);
         let mut state = self.shared.state.lock();
@@ -140,13 +142,13 @@ impl ApiServer {
         state.store.wake();
     }
 
-    /// Ends the watches that match, in order or in the middle of an event.
+    /// Ends the matching watches, cleanly or in the middle of an event.
     pub fn cut_watches(&self, matcher: Matcher, mid_frame: bool) {
         self.shared.cuts.lock().push(Cut { matcher, mid_frame });
         self.shared.state.lock().store.wake();
     }
 
-    /// What every cluster has.
+    /// Creates the objects that every cluster has.
     fn create_initial_objects(&self) {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             self.must_create("namespaces", json!({"metadata": {"name": name}}));
@@ -169,7 +171,7 @@ impl ApiServer {
 }
 
 impl Shared {
-    /// A writer as of now.
+    /// A writer that uses the current time.
     pub(crate) fn writer<'a>(&self, state: &'a mut State, manager: &'a str) -> Writer<'a> {
         Writer {
             state,
@@ -183,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// What the CustomResourceDefinition of a custom kind says about its version.
+    /// The entry for a custom kind's version in its CustomResourceDefinition.
     pub(crate) fn definition(&self, kind: &Kind) -> Option<Value> {
         let name = kind.qualified();
         let mut definition = {
@@ -200,12 +202,13 @@ impl Shared {
         self.run.subscribe()
     }
 
-    /// How often the server was restarted and watches were cut.
+    /// The numbers of restarts and of cuts so far.
     pub(crate) fn interruptions(&self) -> (u64, u64) {
         (*self.run.borrow(), self.cuts.lock().len() as u64)
     }
 
-    /// Whether a watch is among those cut since, and if so whether in the middle of an event.
+    /// Whether a cut after the first `since` ones ends a watch; `Some(true)` means in the middle of
+    /// an event.
     pub(crate) fn cut_since(&self, since: u64, info: &RequestInfo) -> Option<bool> {
         let cuts = self.cuts.lock();
         let since = usize::try_from(since).unwrap_or(usize::MAX);

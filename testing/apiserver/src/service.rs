@@ -1,4 +1,4 @@
-//! The server in process, as a tower service: `kube::Client::new(server.service(), "default")`.
+//! The server as an in-process tower service: `kube::Client::new(server.service(), "default")`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ pub struct Service {
 }
 
 impl ApiServer {
-    /// The server for clients in this process.
+    /// The service for clients in this process.
     pub fn service(&self) -> Service {
         self.service_for(Caller::default())
     }
@@ -34,7 +34,7 @@ impl ApiServer {
     }
 }
 
-/// The largest body of a request that is read, as upstream's.
+/// The maximum size of a request body, as upstream.
 const LARGEST_BODY: usize = 3 << 20;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Disconnect>> + Send>>;
@@ -59,7 +59,7 @@ where
 }
 
 impl Shared {
-    /// Waits; a restart ends that with the connection.
+    /// Waits, but disconnects at a restart.
     async fn unless_restarted(&self, wait: impl Future<Output = ()>) -> Result<(), Disconnect> {
         let mut run = self.restarts();
         tokio::select! {
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Answers a request, with whatever goes wrong by order.
+    /// Responds to a request, and applies the faults that match it.
     pub(crate) async fn respond<B>(
         self: Arc<Self>,
         request: Request<B>,

@@ -1,32 +1,38 @@
-//! What a cluster has beside an API server and a scheduler, simulated inside the server, as far as a scheduler's input depends
-//! on it. No fault that was ordered hits it, since it sends no requests.
+//! Simulates, inside the server, the cluster components that affect a scheduler's input. The
+//! simulation sends no requests, so injected faults do not affect it.
 //!
-//! Kubelets ([`Options::kubelets`]) do to pods and nodes what kubelets do, and the node lifecycle controller and the pod
-//! garbage collector:
-//! * A pod with a node that is there runs after [`Options::start_delay`], unless it does not fit (amounts, ports, node
-//!   affinity, taints): then it fails, with upstream's reason and message. Not simulated: pulling of images, volumes, probes
-//!   (containers are ready at once), hooks, events, eviction under pressure, init containers that take time.
-//! * Annotations say what becomes of it ([`SIMULATE`]: `run`, `complete`, `fail`, `crash-loop`; [`SIMULATE_AFTER`];
-//!   [`SIMULATE_EXIT_CODE`]). The pods of jobs complete after [`Options::run_time`] unless they say otherwise.
-//! * A pod that is deleted ends after [`Options::stop_delay`], or its grace period if that is shorter. The pods of a node that
-//!   is gone are deleted after 40 seconds.
-//! * A pod that is resized has its new amounts at once.
-//! * A node gets a status, addresses, a range for its pods, and a lease that is renewed every [`Options::heartbeat_period`]. One
-//!   that says no capacity gets some. It is ready unless the annotation [`SIMULATE`] says `not-ready`; the taints that follow
-//!   from conditions and from `spec.unschedulable` come and go. Not simulated: periodic writes of the node's status,
-//!   eviction of pods by taints.
+//! Kubelets ([`Options::kubelets`]) act on pods and nodes like kubelets, the node lifecycle
+//! controller and the pod garbage collector:
+//! * A pod bound to an existing node runs after [`Options::start_delay`]. If it does not fit
+//!   (resources, ports, node affinity, taints), it fails with upstream's reason and message. Not
+//!   simulated: image pulls, volumes, probes (containers are ready at once), hooks, events,
+//!   eviction under pressure, and slow init containers.
+//! * Annotations control how a pod behaves ([`SIMULATE`]: `run`, `complete`, `fail`, `crash-loop`;
+//!   [`SIMULATE_AFTER`]; [`SIMULATE_EXIT_CODE`]). By default the pods of jobs complete after
+//!   [`Options::run_time`].
+//! * A deleted pod ends after [`Options::stop_delay`], or its grace period if that is shorter. The
+//!   pods of a removed node are deleted after 40 seconds.
+//! * A resized pod has its new resources at once.
+//! * A node gets a status, addresses, a pod range, and a lease that is renewed every
+//!   [`Options::heartbeat_period`]. A node without capacity gets a default one. It is ready unless
+//!   the annotation [`SIMULATE`] is `not-ready`; the taints for conditions and for
+//!   `spec.unschedulable` follow. Not simulated: periodic updates of the node's status, and
+//!   taint-based eviction.
 //!
-//! Controllers of workloads ([`Options::workloads`]) make pods, and write statuses that `kubectl rollout status` and
-//! `kubectl wait` look at. They control what they made; they adopt nothing.
-//! * Deployments: one replica set for each template, rolling updates within `maxSurge` and `maxUnavailable`, `Recreate`, pausing,
-//!   revisions to go back to. Not simulated: scaling in proportion during a rollout, progress deadlines.
+//! Workload controllers ([`Options::workloads`]) create pods, and write the statuses that `kubectl
+//! rollout status` and `kubectl wait` read. They control only objects that they created, and adopt
+//! none.
+//! * Deployments: one replica set per template, rolling updates within `maxSurge` and
+//!   `maxUnavailable`, `Recreate`, pausing, and revisions for rollback. Not simulated: proportional
+//!   scaling during a rollout, progress deadlines.
 //! * Replica sets and replication controllers. Not simulated: pod deletion cost.
-//! * Stateful sets, in order or in parallel, with their claims. Not simulated: controller revisions (a pod is always made of the
-//!   newest template), claim retention.
-//! * Daemon sets, whose pods the scheduler binds. Not simulated: `maxSurge`, controller revisions.
-//! * Jobs, indexed or not, suspended or not. Not simulated: back-off between attempts, deadlines, time to live, limits per
-//!   index, failure and success policies.
-//! * Disruption budgets: their status. Not simulated: cron jobs, autoscalers, endpoints.
+//! * Stateful sets, ordered or parallel, with their claims. Not simulated: controller revisions
+//!   (pods always use the newest template), claim retention.
+//! * Daemon sets, whose pods go through the scheduler. Not simulated: `maxSurge`, controller
+//!   revisions.
+//! * Jobs, indexed or not, suspended or not. Not simulated: back-off between attempts, deadlines,
+//!   time to live, per-index limits, failure and success policies.
+//! * The status of disruption budgets. Not simulated: cron jobs, autoscalers, endpoints.
 
 mod affinity;
 mod conditions;
@@ -49,20 +55,21 @@ use workloads::Workloads;
 
 pub use kubelets::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 
-/// What is simulated.
+/// The parts to simulate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether pods run and nodes live.
+    /// Whether to simulate kubelets, so that pods run and nodes stay alive.
     pub kubelets: bool,
-    /// Whether workloads have pods: deployments, replica sets, stateful sets, daemon sets, jobs.
+    /// Whether to simulate the controllers of deployments, replica sets, stateful sets, daemon sets
+    /// and jobs.
     pub workloads: bool,
-    /// How long it takes until a bound pod runs.
+    /// The time from binding to running of a pod.
     pub start_delay: Duration,
-    /// How long it takes until a pod that is deleted has ended.
+    /// The time from deletion to the end of a pod.
     pub stop_delay: Duration,
-    /// How long pods run that complete, fail or crash and do not say after how long.
+    /// How long pods that complete, fail or crash run by default.
     pub run_time: Duration,
-    /// How often nodes renew their leases; nodes have none if it is zero.
+    /// The renewal period of node leases; zero disables the leases.
     pub heartbeat_period: Duration,
 }
 
@@ -79,7 +86,7 @@ impl Default for Options {
     }
 }
 
-/// A simulation at work. It ends when this is dropped.
+/// A running simulation. Dropping it ends the simulation.
 #[derive(Debug)]
 #[must_use = "the simulation ends when this is dropped"]
 pub struct Simulation {
@@ -87,7 +94,8 @@ pub struct Simulation {
 }
 
 impl ApiServer {
-    /// Begins to simulate. Must be called within a tokio runtime. Delays are by its clock, times in objects by the server's.
+    /// Starts a simulation. Must be called within a tokio runtime, whose clock measures the delays.
+    /// Timestamps in objects come from the server's clock.
     pub fn simulate(&self, options: &Options) -> Simulation {
         let mut tasks = JoinSet::new();
         if options.kubelets {

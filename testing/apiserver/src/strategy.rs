@@ -1,5 +1,4 @@
-//! What a kind adds to the general handling of objects: defaults, checks, and what it never lets a caller write. Upstream's
-//! word is strategy.
+//! The strategy of each kind: its defaults, validation, and the fields that callers must not write.
 
 pub(crate) mod autoscaling;
 pub(crate) mod checks;

@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` prints.
+//! Tables, as printed by `kubectl get`.
 //!
 //! | `Accept` | one object | list | watch event |
 //! |---|---|---|---|
@@ -7,12 +7,14 @@
 //! | `application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io` | 406 | [`partial_object_metadata_list`] | |
 //! | `application/json` | the object | the list | the object |
 //!
-//! kubectl asks for `Table` in v1, in v1beta1 and for plain JSON at once; v1 comes first and is what it gets. v1beta1 alone
-//! is not served (upstream still has it). A list that is asked for as one PartialObjectMetadata is refused as `you requested
-//! PartialObjectMetadata, but the requested object is a list (*core.NamespaceList)`, and one object as a list of them as `you
-//! requested PartialObjectMetadataList, but the requested object is not a list (*core.Namespace)`. The query
-//! parameter `includeObject` is read by [`IncludeObject::parse`]. In a watch only the first event's table has column
-//! definitions. A table is always as wide as `-o wide`; clients leave out columns whose priority is not 0.
+//! kubectl accepts `Table` in v1, in v1beta1, and plain JSON in one request, and gets v1. v1beta1
+//! alone is not served (upstream still serves it). A list requested as a single
+//! PartialObjectMetadata is rejected with `you requested PartialObjectMetadata, but the requested
+//! object is a list (*core.NamespaceList)`, and a single object requested as a list with `you
+//! requested PartialObjectMetadataList, but the requested object is not a list (*core.Namespace)`.
+//! [`IncludeObject::parse`] reads the query parameter `includeObject`. In a watch, only the table
+//! of the first event has column definitions. A table always has the columns of `-o wide`; clients
+//! omit columns whose priority is not 0.
 
 mod access;
 mod autoscaling;
@@ -40,7 +42,7 @@ use crate::status::{Result, Status};
 use columns::Column;
 pub(crate) use custom::PrinterColumn;
 
-/// How much of each object goes beside its row.
+/// How much of each object accompanies its row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     /// Nothing.
@@ -48,12 +50,12 @@ pub(crate) enum IncludeObject {
     /// The metadata, as a PartialObjectMetadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl IncludeObject {
-    /// Reads the query parameter; without it, or empty, it is `Metadata`.
+    /// Parses the query parameter. The default is `Metadata`.
     pub(crate) fn parse(value: &str) -> Result<Self> {
         match value {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -67,7 +69,7 @@ impl IncludeObject {
     }
 }
 
-/// Makes the rows of one kind.
+/// Prints the rows of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Printer(Rows);
 
@@ -77,7 +79,7 @@ enum Rows {
     Custom(Vec<PrinterColumn>),
 }
 
-/// The columns of a built-in kind, and what stands in them.
+/// The columns of a built-in kind, and their cells.
 #[derive(Debug)]
 struct Layout {
     columns: &'static [Column],
@@ -85,7 +87,7 @@ struct Layout {
 }
 
 impl Printer {
-    /// That of a built-in kind; for others that of a custom resource whose definition names no columns.
+    /// The printer of a built-in kind, or of a custom resource without printer columns.
     pub(crate) fn of(kind: &Kind) -> Self {
         if kind.custom {
             Self::custom(None)
@@ -94,13 +96,13 @@ impl Printer {
         }
     }
 
-    /// That of a custom resource, from the `additionalPrinterColumns` of the version in its definition.
+    /// The printer of a custom resource, from the `additionalPrinterColumns` of its version.
     pub(crate) fn custom(additional_printer_columns: Option<&Value>) -> Self {
         Self(Rows::Custom(PrinterColumn::parse_all(additional_printer_columns)))
     }
 
-    /// The `metav1.Table` of some objects. The list's metadata becomes the table's; for one object that is its
-    /// `resourceVersion`.
+    /// The `metav1.Table` of some objects, with the list's metadata. For a single object that is
+    /// its `resourceVersion`.
     pub(crate) fn table<'a>(
         &self,
         objects: impl IntoIterator<Item = &'a Value>,
@@ -111,8 +113,9 @@ impl Printer {
         Self::assemble(self.column_definitions(), self.rows(objects, include, now), list_meta)
     }
 
-    /// The table of a watch event's object. Only the first event of a watch has the headers. The bookmark that ends the
-    /// initial events keeps its metadata even where none is asked for: its annotation is what clients wait for.
+    /// The table of a watch event's object. Only the first event of a watch has headers. The
+    /// bookmark that ends the initial events always keeps its metadata, because clients wait for
+    /// its annotation.
     pub(crate) fn row_table(
         &self,
         object: &Value,
@@ -179,7 +182,7 @@ impl Printer {
         }
     }
 
-    /// Pods that are done say so beside their cells.
+    /// The row conditions of completed pods.
     fn conditions(&self, object: &Value) -> Option<Value> {
         match &self.0 {
             Rows::BuiltIn(layout) if std::ptr::eq(*layout, &raw const pods::PODS) => pods::conditions(object),

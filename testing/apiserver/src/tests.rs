@@ -1,4 +1,4 @@
-//! Requests to a whole server, in process.
+//! Tests of a whole server, in process.
 
 mod faults;
 mod garbage;
@@ -19,7 +19,7 @@ use crate::response::Disconnect;
 use crate::schema::{Schema, TypeId};
 use crate::{ApiServer, Body, Settings};
 
-/// A client of a server in process.
+/// A client of an in-process server.
 pub(crate) struct Client {
     pub(crate) server: ApiServer,
 }
@@ -71,7 +71,7 @@ impl Client {
         self.request(Method::GET, path, &Value::Null).await
     }
 
-    /// A request that must go well.
+    /// Sends a request that must succeed.
     pub(crate) async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
         let (status, answer) = self.request(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer}");
@@ -91,7 +91,7 @@ impl Client {
 }
 
 impl Events {
-    /// The next event; `None` when the watch has ended in order.
+    /// The next event; `None` when the watch has ended cleanly.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         self.try_next().await.unwrap()
     }
@@ -147,7 +147,7 @@ fn things_definition() -> Value {
     })
 }
 
-/// An object of any kind with messages, from a strategy for its type and a depth.
+/// Objects of any kind that has messages; `object_of` generates an object of a type to a depth.
 pub(crate) fn any_kind(object_of: fn(TypeId, u32) -> BoxedStrategy<Value>) -> impl Strategy<Value = Value> {
     let kinds: Vec<_> = built_in().iter().filter(|kind| kind.group != "apiextensions.k8s.io").collect();
     prop::sample::select(kinds).prop_flat_map(move |kind| {

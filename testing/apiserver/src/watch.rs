@@ -1,4 +1,4 @@
-//! Watches: the changes of a resource from a version on, as frames of a body that does not end.
+//! Watches: the changes of a resource since a version, as frames of an endless body.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -24,36 +24,36 @@ use crate::server::Shared;
 use crate::status::{Cause, Result, Status};
 use crate::store::{Change, EventType, Forgotten};
 
-/// How often a watch that asks for bookmarks gets one.
+/// The period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// A bookmark comes so long before the end that the caller asked for.
+/// How long before the requested end the last bookmark is sent.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// The longest that a caller can wish for. Clocks do not go on for ever.
+/// The maximum timeout, which keeps the clock from overflowing.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(24 * 365);
-/// How long a watch lasts when the caller does not say.
+/// The default timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
-/// How many changes are written at once.
+/// The maximum number of changes written at once.
 const BATCH: usize = 256;
 
-/// What a watch is asked for.
+/// The options of a watch.
 #[derive(Debug)]
 pub(crate) struct WatchOptions {
     selector: Selector,
     from: From,
     bookmarks: bool,
-    /// Whether the caller is told where the initial events end.
+    /// Whether to mark the end of the initial events.
     marks_initial_end: bool,
     timeout: Duration,
 }
 
-/// What a watch begins with.
+/// Where a watch starts.
 #[derive(Clone, Copy, Debug)]
 enum From {
-    /// What there is, which must not be older than a version.
+    /// With the existing objects, as of this version or later.
     Initial { not_older_than: u64 },
-    /// What comes after a version.
+    /// With the changes after a version.
     After(u64),
-    /// What comes from now on.
+    /// With the changes from now on.
     Now,
 }
 
@@ -66,7 +66,8 @@ impl WatchOptions {
         let initial = query.flag("sendInitialEvents");
         let bookmarks = query.flag("allowWatchBookmarks").unwrap_or_default();
         let from = match (initial, version) {
-            // Without a version the caller sees what there is, unless it says that it does not want to.
+            // Without a version the watch starts with the existing objects, unless the caller opts
+            // out.
             (Some(true), _) | (None, 0) => From::Initial { not_older_than: version },
             (Some(false), 0) => From::Now,
             (Some(false) | None, version) => From::After(version),
@@ -108,28 +109,28 @@ fn validate(query: &QueryOptions) -> Result<()> {
     if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
 }
 
-/// A watch at work.
+/// A running watch.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     namespace: String,
     options: WatchOptions,
     events: Events,
-    /// What there was when the watch began, as far as it is not written yet.
+    /// The initial objects that are not yet written.
     initial: VecDeque<Arc<StoredObject>>,
-    /// Whether the end of the initial events is still to be marked.
+    /// Whether the bookmark that ends the initial events is still to be written.
     initial_end_pending: bool,
-    /// Everything up to this version is written.
+    /// All changes up to this version are written.
     cursor: u64,
     changed: watch::Receiver<()>,
-    /// Which run of the server it belongs to: a restart ends it.
+    /// The restart count when the watch began; a restart ends it.
     run: u64,
-    /// The cuts that it has survived.
+    /// The number of cuts when the watch began.
     cuts_seen: u64,
     faults: Vec<Fault>,
     written: usize,
     ends_at: Instant,
     bookmark_at: Instant,
-    /// Why there is nothing to watch.
+    /// The error that ends the watch at its start.
     failure: Option<Status>,
     ending: Option<Ending>,
 }
@@ -137,16 +138,16 @@ pub(crate) struct Watch {
 /// How a watch ends.
 #[derive(Clone, Debug)]
 enum Ending {
-    /// In order.
+    /// Cleanly.
     Closed,
-    /// With the connection.
+    /// By closing the connection.
     Broken,
 }
 
 type Write = std::result::Result<Frame<Bytes>, Disconnect>;
 
 impl Watch {
-    /// Begins to watch.
+    /// Starts a watch.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         events: Events,
@@ -194,7 +195,7 @@ impl Watch {
         })
     }
 
-    /// The body of the answer.
+    /// The body of the response.
     pub(crate) fn into_body(self) -> Body {
         let stream = futures::stream::unfold(self, async |mut watch| {
             let frame = watch.next().await?;
@@ -204,13 +205,14 @@ impl Watch {
         Body::new(StreamBody::new(stream))
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// The next frame of the body; `None` at its end.
     async fn next(&mut self) -> Option<Write> {
         loop {
             match self.ending {
                 Some(Ending::Closed) => return None,
                 Some(Ending::Broken) => {
-                    // What is written already is to reach the caller before the connection ends.
+                    // Frames that are already written must reach the caller before the connection
+                    // closes.
                     tokio::task::yield_now().await;
                     return Some(Err(Disconnect));
                 }
@@ -233,7 +235,7 @@ impl Watch {
         let until = if self.options.bookmarks { self.ends_at.min(self.bookmark_at) } else { self.ends_at };
         tokio::select! {
             changed = self.changed.changed() => {
-                // The resource is served no longer.
+                // The resource is no longer served.
                 if changed.is_err() {
                     self.ending = Some(Ending::Closed);
                 }
@@ -242,7 +244,7 @@ impl Watch {
         }
     }
 
-    /// Writes what is due.
+    /// Writes the pending events.
     fn write(&mut self, out: &mut Vec<u8>) {
         let (run, cuts) = self.shared.interruptions();
         if run != self.run {
@@ -267,7 +269,7 @@ impl Watch {
         if self.ending.is_none() && self.initial.is_empty() {
             self.write_changes(out);
         }
-        // Time runs out for a watch that has much to tell too.
+        // A busy watch must time out, too.
         if self.ending.is_none() && self.initial.is_empty() {
             self.write_timed(out);
         }
@@ -302,7 +304,7 @@ impl Watch {
                         if table.is_retired() {
                             self.ending = Some(Ending::Closed);
                         }
-                        // Nothing of this resource has happened up to now.
+                        // There are no changes of this resource up to the current version.
                         self.cursor = self.cursor.max(state.store.version());
                     }
                     changes
@@ -322,7 +324,8 @@ impl Watch {
         }
     }
 
-    /// Writes a change as the selector sees it: what begins to match is added, what ends to match is deleted.
+    /// Writes a change as the selector sees it: objects that start to match are added, objects that
+    /// stop matching are deleted.
     fn write_change(&mut self, out: &mut Vec<u8>, change: &Change) -> bool {
         if !self.namespace.is_empty() && *change.object.namespace != *self.namespace {
             return true;
@@ -337,7 +340,7 @@ impl Watch {
             (Some(_), false) if change.event == EventType::Deleted => {
                 self.emit(out, EventType::Deleted, &change.object, None)
             }
-            // As upstream: what it was when it last matched, as of this change.
+            // As upstream: the last matching state, with the version of this change.
             (Some(old), false) => {
                 let old = Arc::clone(old);
                 self.emit(out, EventType::Deleted, &old, Some(change.version))
@@ -345,7 +348,7 @@ impl Watch {
         }
     }
 
-    /// Writes an event, unless the watch is to be cut before it.
+    /// Writes an event, unless a fault cuts the watch before it.
     fn emit(
         &mut self,
         out: &mut Vec<u8>,
@@ -394,7 +397,7 @@ impl Watch {
     }
 }
 
-/// When a bookmark is due: each minute, and shortly before the end.
+/// The time of the next bookmark: every minute, and shortly before the end.
 fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
     let last = ends_at.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
     last.unwrap_or(ends_at + BOOKMARK_PERIOD).min(now + BOOKMARK_PERIOD)

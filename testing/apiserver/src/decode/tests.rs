@@ -6,7 +6,7 @@ fn id(api_version: &str, kind: &str) -> TypeId {
     Schema::get().kind(api_version, kind).unwrap()
 }
 
-/// Prunes an object by its own kind.
+/// Decodes an object of its own kind.
 fn decoded(mut object: Value) -> Value {
     let text = |name: &str| object[name].as_str().unwrap().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -22,7 +22,7 @@ fn refusal_of(mut object: Value) -> String {
     decode(id("v1", "Pod"), &mut object).unwrap_err().message("v1", "Pod")
 }
 
-/// As the real server refuses it, after what all refusals begin with.
+/// The real server's error, without the common prefix.
 fn refused(object: Value) -> String {
     let text = refusal_of(object);
     text.strip_prefix("Pod in version \"v1\" cannot be handled as a Pod: ").unwrap().to_owned()
@@ -34,7 +34,7 @@ fn refused_field(spec: Value) -> String {
 }
 
 #[test]
-fn objects_of_the_real_server_stay_as_they_are() {
+fn objects_of_the_real_server_are_unchanged() {
     for fixture in crate::proto::fixtures::all() {
         if fixture.json["kind"] != "PodList" && fixture.json["type"].is_null() {
             assert_eq!(decoded(fixture.json.clone()), fixture.json, "{}", fixture.name);
@@ -43,7 +43,7 @@ fn objects_of_the_real_server_stay_as_they_are() {
 }
 
 #[test]
-fn empty_values_go_and_what_go_always_writes_comes() {
+fn empty_values_are_dropped_and_always_written_fields_added() {
     let sent = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
@@ -79,7 +79,7 @@ fn empty_values_go_and_what_go_always_writes_comes() {
 }
 
 #[test]
-fn pointers_tell_an_empty_value_from_none() {
+fn pointers_distinguish_empty_from_unset() {
     let sent = pod(json!({
         "nodeName": "", "hostNetwork": false, "nodeSelector": {}, "priority": 0, "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": false, "securityContext": {"supplementalGroups": []},
@@ -99,7 +99,7 @@ fn pointers_tell_an_empty_value_from_none() {
 }
 
 #[test]
-fn lists_that_must_be_there_are_null_when_they_are_empty() {
+fn required_empty_lists_become_null() {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": [],
     });
@@ -121,7 +121,7 @@ fn microseconds_of_leases_are_kept() {
 }
 
 #[test]
-fn any_json_is_kept_as_it_is() {
+fn arbitrary_json_is_kept() {
     let data = json!({"x": [1, {}, 1.5], "y": null, "z": ""});
     let revision =
         json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 0, "data": data.clone()});
@@ -129,7 +129,7 @@ fn any_json_is_kept_as_it_is() {
 }
 
 #[test]
-fn unknown_fields_are_dropped_and_named() {
+fn unknown_fields_are_dropped_and_reported() {
     let mut object = pod(json!({
         "foo": 1, "NodeName": "x",
         "containers": [{"name": "m"}, {"foo bar": 1}],
@@ -145,7 +145,7 @@ fn unknown_fields_are_dropped_and_named() {
 }
 
 #[test]
-fn what_unknown_fields_mean_is_the_callers_choice() {
+fn field_validation_controls_unknown_fields() {
     let unknown = ["metadata.y".to_owned(), "foo".to_owned()];
     let act = |text, unknown: &[String]| FieldValidation::parse(text).unwrap().act(unknown, "v1", "Pod");
     assert_eq!(act("Ignore", &unknown), Ok(Vec::new()));
@@ -161,7 +161,7 @@ fn what_unknown_fields_mean_is_the_callers_choice() {
 }
 
 #[test]
-fn wrong_types_are_refused_in_gos_words() {
+fn wrong_types_have_the_errors_of_go() {
     assert_eq!(
         refusal_of(pod(json!({"nodeName": 5}))),
         "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field \
@@ -231,7 +231,7 @@ fn wrong_types_are_refused_in_gos_words() {
 }
 
 #[test]
-fn what_is_no_quantity_or_base64_is_refused() {
+fn invalid_quantities_and_base64_are_rejected() {
     for cpu in [json!("x"), json!({}), json!(true), json!("")] {
         let spec = json!({"containers": [{"resources": {"requests": {"cpu": cpu}}}]});
         assert!(refused(pod(spec)).starts_with("quantities must match the regular expression"));
@@ -242,7 +242,7 @@ fn what_is_no_quantity_or_base64_is_refused() {
 }
 
 #[test]
-fn null_is_an_empty_object() {
+fn null_becomes_an_empty_object() {
     let mut object = Value::Null;
     decode(id("v1", "Pod"), &mut object).unwrap();
     assert_eq!(object, json!({"metadata": {}, "spec": {"containers": null}, "status": {}}));

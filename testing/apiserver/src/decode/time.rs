@@ -1,14 +1,14 @@
-//! Times as Go's `time.Parse` reads them, and as the API writes them.
+//! Times as parsed by Go's `time.Parse` and as formatted by the API.
 
 use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime};
 
-/// How exact a time is.
+/// The precision of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {
-    /// `metav1.Time`. A fraction is read and dropped.
+    /// `metav1.Time`. A fraction is accepted and dropped.
     Seconds,
-    /// `metav1.MicroTime`. Six digits of fraction must be there.
+    /// `metav1.MicroTime`. Requires a fraction of six digits.
     Micros,
 }
 
@@ -21,7 +21,8 @@ impl Precision {
     }
 }
 
-/// The time in UTC, as the API writes it; `None` for Go's zero time, which is null in JSON. The error is Go's text.
+/// The time in UTC, in the API's format; `None` for Go's zero time, which is null in JSON. The
+/// error is Go's.
 pub(crate) fn normalise(text: &str, precision: Precision) -> Result<Option<String>, String> {
     if is_normal(text, precision) {
         return Ok(Some(text.to_owned()));
@@ -32,7 +33,7 @@ pub(crate) fn normalise(text: &str, precision: Precision) -> Result<Option<Strin
     Ok((!shown.starts_with("0001-01-01T00:00:00")).then_some(shown))
 }
 
-/// A time as the API writes it.
+/// Formats a time for the API.
 pub(crate) fn show(moment: DateTime, precision: Precision) -> String {
     let seconds = moment.strftime("%Y-%m-%dT%H:%M:%S");
     match precision {
@@ -41,7 +42,7 @@ pub(crate) fn show(moment: DateTime, precision: Precision) -> String {
     }
 }
 
-/// What we wrote ourselves, and so most of what comes: not worth more than a look.
+/// A shortcut for times in the API's format, which most are.
 fn is_normal(text: &str, precision: Precision) -> bool {
     let shape = match precision {
         Precision::Seconds => b"dddd-dd-ddTdd:dd:ddZ".as_slice(),
@@ -166,7 +167,7 @@ impl Reader<'_> {
     }
 }
 
-/// The number has at most four digits, and where it must fit less, at most two.
+/// The number has at most four digits, or at most two where the type is smaller.
 fn narrow<T: TryFrom<i32> + Default>(number: i32) -> T {
     T::try_from(number).unwrap_or_default()
 }
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_in_utc() {
+    fn times_are_formatted_in_utc() {
         let seconds = |text| normalise(text, Precision::Seconds).unwrap();
         assert_eq!(seconds("2020-02-29T23:30:00.5-01:00").unwrap(), "2020-03-01T00:30:00Z");
         assert_eq!(seconds("2020-01-01T00:00:00Z").unwrap(), "2020-01-01T00:00:00Z");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_times_are_refused_in_gos_words() {
+    fn invalid_times_have_the_errors_of_go() {
         let error = |text| normalise(text, Precision::Seconds).unwrap_err();
         assert_eq!(
             error("x"),

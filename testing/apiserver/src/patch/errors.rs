@@ -10,12 +10,12 @@ pub(super) fn status(code: StatusCode, reason: &'static str, message: impl Into<
     Status { code, reason, message: message.into(), details: Box::default() }
 }
 
-/// 500 without a reason: how upstream answers errors that it has no status for.
+/// 500 without a reason: upstream's response to errors that have no status.
 pub(super) fn unknown(message: impl Into<String>) -> Status {
     status(StatusCode::INTERNAL_SERVER_ERROR, "", message)
 }
 
-/// 422 without saying why: how upstream answers a patch that does not fit the object.
+/// 422 without details: upstream's response to a patch that does not fit the object.
 pub(super) fn rejected() -> Status {
     let message = "the server rejected our request due to an error in our request";
     status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).generic()
@@ -26,7 +26,7 @@ pub(super) fn unsupported() -> Status {
         .generic()
 }
 
-/// Reads JSON; the error is worded as Go's, where the two parsers have a common word.
+/// Parses JSON, with Go's error text where both parsers report the same error.
 pub(super) fn decode(body: &[u8]) -> std::result::Result<Value, String> {
     serde_json::from_slice(body).map_err(|error| {
         if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }

@@ -1,4 +1,4 @@
-//! JSON merge patch, RFC 7386. As upstream's library has it, a null within a list stays.
+//! JSON merge patch, RFC 7386. As in upstream's library, nulls within lists are kept.
 
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ fn merge(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// The value without fields that are null.
+/// The value without null fields.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields

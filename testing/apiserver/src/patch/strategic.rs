@@ -1,10 +1,10 @@
-//! Strategic merge patch: a merge patch that knows which lists are merged, by what key, and that has directives.
+//! Strategic merge patch: a merge patch that merges lists by key, and supports directives.
 //!
-//! * `$patch: replace` or `delete` in an object: it is replaced, or emptied; in an item of a list: the list is replaced by
-//!   the other items, or the item with this key goes.
-//! * `$retainKeys: [k, …]`: no other fields stay.
-//! * `$deleteFromPrimitiveList/field: [v, …]`: these go from the list.
-//! * `$setElementOrder/field: […]`: the order of the list after merging.
+//! * `$patch: replace` or `delete` in an object replaces or empties it. In a list item, `replace`
+//!   replaces the list by the other items, and `delete` removes the item with this key.
+//! * `$retainKeys: [k, …]` removes all other fields.
+//! * `$deleteFromPrimitiveList/field: [v, …]` removes these values from the list.
+//! * `$setElementOrder/field: […]` sets the order of the merged list.
 
 mod list;
 mod types;
@@ -141,8 +141,8 @@ fn retain_keys(object: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
     Ok(())
 }
 
-/// What is taken over where there was nothing to merge with: a value whose objects with `$patch` are left out, and, where
-/// told so, its nulls.
+/// The value to set where nothing exists to merge with: without objects that have a `$patch`
+/// directive, and optionally without nulls.
 fn without_directives(value: &Value, or_nulls: bool) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -160,7 +160,7 @@ fn without_directives(value: &Value, or_nulls: bool) -> Option<Value> {
     }
 }
 
-/// The field that a directive's name ends in.
+/// The field named after a directive's prefix.
 fn directed<'a>(name: &'a str, directive: &str, bad: &str) -> Result<&'a str> {
     match name.split_once('/') {
         Some((prefix, field)) if prefix == directive => Ok(field),

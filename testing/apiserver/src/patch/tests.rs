@@ -1,5 +1,5 @@
-//! The patches of `recorded.json` are answered as kube-apiserver v1.36.3 answered them: the file was recorded from it, less
-//! what the server fills in.
+//! Compares the results of patches with those of kube-apiserver v1.36.3, recorded in
+//! `recorded.json` without the fields that the server fills in.
 
 mod applied;
 mod managed;
@@ -50,7 +50,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Without what the real server drops when it decodes an object of a built-in kind: nulls and, in most fields, empty maps.
+/// Drops what the real server's decoder drops: nulls and, in most fields, empty maps.
 fn decoded(value: Value) -> Value {
     match without_nulls(value) {
         Value::Object(fields) => fields
@@ -64,7 +64,7 @@ fn decoded(value: Value) -> Value {
 }
 
 #[test]
-fn patches_are_answered_as_the_real_server_answers_them() {
+fn patches_have_the_recorded_results() {
     let recorded: Vec<Recorded> = serde_json::from_str(include_str!("tests/recorded.json")).unwrap();
     let mut wrong = Vec::new();
     for case in &recorded {
@@ -90,14 +90,14 @@ fn patches_are_answered_as_the_real_server_answers_them() {
 }
 
 #[test]
-fn a_json_patch_can_replace_the_object() {
+fn json_patch_can_replace_the_whole_object() {
     let object = json!({"kind": "Foo", "apiVersion": "e.x.io/v1", "spec": 1});
     let patch = json!([{"op": "replace", "path": "", "value": {"spec": 2}}, {"op": "test", "path": "", "value": {"spec": 2}}]);
     assert_eq!(patched(JSON, &object, &patch).unwrap(), json!({"spec": 2}));
 }
 
 #[test]
-fn a_json_patch_has_no_more_than_ten_thousand_operations() {
+fn json_patch_is_limited_to_ten_thousand_operations() {
     let patch = |count: usize| json!(vec![json!({"op": "test", "path": "/kind", "value": "Foo"}); count]);
     let object = json!({"kind": "Foo", "apiVersion": "e.x.io/v1"});
     assert_eq!(patched(JSON, &object, &patch(10_000)).unwrap(), object);
@@ -109,7 +109,7 @@ fn a_json_patch_has_no_more_than_ten_thousand_operations() {
 }
 
 #[test]
-fn a_body_that_ends_early_is_refused_in_gos_words() {
+fn truncated_body_has_the_error_of_go() {
     let refusals = [
         (JSON, "error decoding patch: unexpected end of JSON input"),
         (MERGE, "error decoding patch: unexpected end of JSON input"),
@@ -124,13 +124,13 @@ fn a_body_that_ends_early_is_refused_in_gos_words() {
 }
 
 #[test]
-fn a_content_type_may_have_parameters() {
+fn content_type_may_have_parameters() {
     let patch = parse("application/merge-patch+json; charset=utf-8", b"{}", true).unwrap();
     assert_eq!(patch, Patch::Merge(Map::new()));
 }
 
 #[test]
-fn other_content_types_are_refused() {
+fn unsupported_content_types_are_rejected() {
     for content_type in ["application/json", "", "text/plain"] {
         let status = parse(content_type, b"{}", false).unwrap_err();
         assert_eq!((status.code.as_u16(), status.message.as_str()), (415, "415: Unsupported Media Type"));
@@ -144,7 +144,7 @@ fn other_content_types_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_shown_as_the_patch_or_as_what_came_of_it() {
+fn undecodable_error_shows_the_patch_or_the_result() {
     let patched = json!({"data": "x"});
     let strategic = parse(STRATEGIC, br#"{"data": "x"}"#, false).unwrap();
     let status = undecodable(&strategic, &patched, "cannot restore map from string");

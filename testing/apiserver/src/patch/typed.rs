@@ -1,5 +1,5 @@
-//! Objects as server-side apply sees them: which lists and maps are merged and which are one field, from the schema.
-//! Upstream's `structured-merge-diff/typed`.
+//! Typed objects for server-side apply: the schema determines which lists and maps are merged and
+//! which are atomic. Upstream's `structured-merge-diff/typed`.
 
 mod compare;
 mod edit;

@@ -1,4 +1,4 @@
-//! JSON to messages.
+//! Encodes JSON as messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,8 @@ use super::error::{Error, Result};
 use super::wire;
 use crate::schema::{Field, Schema, Shape, Type};
 
-/// Writes the fields of an object. What the type does not have, and what has no place in protobuf (`kind`), is left out.
+/// Encodes the fields of an object. Fields that the type or protobuf lacks (such as `kind`) are
+/// skipped.
 pub(super) fn message(one: &Type, object: &Value, out: &mut Vec<u8>) -> Result<()> {
     let Value::Object(fields) = object else { return Err(wrong_type(&one.name, object)) };
     for (name, value) in fields {
@@ -20,7 +21,7 @@ pub(super) fn message(one: &Type, object: &Value, out: &mut Vec<u8>) -> Result<(
         if field.inside == 0 {
             content(field, value, out)?;
         } else {
-            // Each field has the message around it for itself: decoders put them together.
+            // Each field gets its own enclosing message; decoders merge them.
             wire::nested(field.inside, out, |out| content(field, value, out))?;
         }
     }
@@ -45,7 +46,7 @@ fn content(field: &Field, value: &Value, out: &mut Vec<u8>) -> Result<()> {
 
 fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Vec<u8>) -> Result<()> {
     if value.is_null() {
-        // An item of a list or a value of a map that is empty; fields that are null do not come here.
+        // An empty list item or map value; null fields are skipped earlier.
         null(number, shape, out);
         return Ok(());
     }
@@ -65,7 +66,7 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         Shape::Time | Shape::MicroTime => {
             let time =
                 value.as_str().and_then(|text| text.parse::<Timestamp>().ok()).ok_or_else(wrong_type)?;
-            // As Go's Unix: rounded down, the nanoseconds never negative.
+            // As Go's Unix: seconds are rounded down, nanoseconds never negative.
             let nanos = time.as_nanosecond().rem_euclid(1_000_000_000);
             let seconds = (time.as_nanosecond() - nanos) / 1_000_000_000;
             let small = |number: i128| i64::try_from(number).unwrap_or_default();
@@ -104,14 +105,14 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         Shape::Object(id) => {
             return wire::nested(number, out, |out| message(Schema::get().get_type(*id), value, out));
         }
-        // A list in a map (`extra` of users) is a message whose first field is the list.
+        // A list in a map (`extra` of users) is encoded as a message whose first field is the list.
         Shape::List(shape) => {
             let items = value.as_array().ok_or_else(wrong_type)?;
             return wire::nested(number, out, |out| {
                 items.iter().try_for_each(|item| single(1, shape, item, field, out))
             });
         }
-        // No API type has a map in a list or a map in a map.
+        // No API type nests maps in lists or in maps.
         Shape::Map(_) => return Err(wrong_type()),
     }
     Ok(())
@@ -124,7 +125,7 @@ fn null(number: u32, shape: &Shape, out: &mut Vec<u8>) {
             wire::tag(number, wire::FIXED64, out);
             out.extend_from_slice(&[0; 8]);
         }
-        // An empty text, and an empty message, are no bytes.
+        // Empty text and empty messages have no bytes.
         _ => wire::bytes(number, &[], out),
     }
 }

@@ -1,9 +1,9 @@
-//! Why an object has no message, or a message no object.
+//! Errors of encoding and decoding.
 
-/// Why something is no protobuf.
+/// Why a value cannot be converted to or from protobuf.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An object whose kind has no messages.
+    /// The object's kind has no messages.
     #[error("{kind:?} in version {api_version:?} has no protobuf")]
     NoMessage {
         /// The object's `apiVersion`.
@@ -11,7 +11,7 @@ pub enum Error {
         /// The object's kind.
         kind: String,
     },
-    /// A value that its field cannot hold.
+    /// A value does not fit its field.
     #[error("{field}: {value} does not fit")]
     WrongType {
         /// The field's name.
@@ -19,13 +19,13 @@ pub enum Error {
         /// The value.
         value: String,
     },
-    /// A body without the prefix.
+    /// The body lacks the prefix.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoPrefix,
-    /// A message that ends too early, or is not one.
+    /// The message is truncated or malformed.
     #[error("proto: {0}")]
     Broken(&'static str),
-    /// JSON within a message that is none.
+    /// Embedded JSON is malformed.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
 }

@@ -21,7 +21,7 @@ fn normalised(mut object: Value) -> Value {
 }
 
 #[test]
-fn what_the_real_server_sends_is_what_it_shows_as_json() {
+fn recorded_messages_decode_to_recorded_json() {
     for fixture in fixtures::all().iter().filter(|fixture| !fixture.is_event()) {
         let decoded = decode(&fixture.body()).unwrap();
         assert_eq!(normalised(decoded), fixture.json, "{}", fixture.name);
@@ -29,7 +29,7 @@ fn what_the_real_server_sends_is_what_it_shows_as_json() {
 }
 
 #[test]
-fn an_object_comes_back_from_protobuf_as_it_went() {
+fn objects_round_trip_through_protobuf() {
     for fixture in fixtures::all().iter().filter(|fixture| !fixture.is_event()) {
         let decoded = decode(&encode(&fixture.json).unwrap()).unwrap();
         assert_eq!(normalised(decoded), fixture.json, "{}", fixture.name);
@@ -37,7 +37,7 @@ fn an_object_comes_back_from_protobuf_as_it_went() {
 }
 
 #[test]
-fn a_list_is_put_together_from_encoded_items() {
+fn list_is_assembled_from_encoded_items() {
     let pods = fixtures::all().into_iter().find(|fixture| fixture.name == "pod list").unwrap().json;
     let id = message_type("v1", "Pod").unwrap();
     let items = pods["items"].as_array().unwrap();
@@ -50,7 +50,7 @@ fn a_list_is_put_together_from_encoded_items() {
 }
 
 #[test]
-fn a_watch_frame_is_that_of_the_real_server() {
+fn watch_frame_equals_the_recorded_one() {
     let events: Vec<_> = fixtures::all().into_iter().filter(fixtures::Fixture::is_event).collect();
     assert_eq!(events.len(), 2);
     for fixture in events {
@@ -64,7 +64,7 @@ fn a_watch_frame_is_that_of_the_real_server() {
 }
 
 #[test]
-fn a_wrapped_message_is_that_of_the_real_server() {
+fn wrapped_message_equals_the_recorded_one() {
     for fixture in fixtures::all().iter().filter(|fixture| !fixture.is_event()) {
         let body = fixture.body();
         let Unknown { api_version, kind, raw, content_type } = Unknown::of(&body[MAGIC.len()..]).unwrap();
@@ -74,7 +74,7 @@ fn a_wrapped_message_is_that_of_the_real_server() {
 }
 
 #[test]
-fn lists_in_maps_survive() {
+fn lists_in_maps_round_trip() {
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {},
         "status": {"userInfo": {"username": "u", "extra": {"a": ["b", "c"], "d": [""]}}},
@@ -83,7 +83,7 @@ fn lists_in_maps_survive() {
 }
 
 #[test]
-fn packed_numbers_are_read_too() {
+fn packed_numbers_are_decoded() {
     let spec = Schema::get().named("io.k8s.api.core.v1.PodSecurityContext").unwrap();
     let field = Schema::get().get_type(spec).field("supplementalGroups").unwrap().number;
     let mut message = Vec::new();
@@ -93,7 +93,7 @@ fn packed_numbers_are_read_too() {
 }
 
 #[test]
-fn what_has_no_message_is_refused() {
+fn kinds_without_messages_are_rejected() {
     let resource = json!({"apiVersion": "example.com/v1", "kind": "Foo"});
     assert!(matches!(encode(&resource), Err(Error::NoMessage { .. })));
     let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
@@ -105,7 +105,7 @@ fn what_has_no_message_is_refused() {
 }
 
 #[test]
-fn messages_that_hold_themselves_have_an_end() {
+fn decoding_recursive_messages_terminates() {
     let ours = |id: TypeId| Schema::get().get_type(id);
     let props = Schema::get()
         .named("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
@@ -119,9 +119,9 @@ fn messages_that_hold_themselves_have_an_end() {
     assert!(matches!(decode::message(ours(props), &message), Err(Error::Broken("too deep"))));
 }
 
-/// A type that cannot be written would be found by the first client that asks for it.
+/// Catches a type that cannot be encoded before a client requests it.
 #[test]
-fn every_field_of_every_served_kind_has_a_number_of_its_own() {
+fn fields_of_every_served_kind_have_unique_numbers() {
     fn check(one: &Type, seen: &mut Vec<String>) {
         if seen.contains(&one.name) {
             return;
@@ -154,7 +154,7 @@ fn every_field_of_every_served_kind_has_a_number_of_its_own() {
     assert!(seen.len() > 300);
 }
 
-/// Values of a shape, in the form that pruning leaves them in.
+/// Values of a shape, in decoded form.
 fn value_of(shape: &Shape, depth: u32) -> BoxedStrategy<Value> {
     match shape {
         Shape::Bool => any::<bool>().prop_map(Value::from).boxed(),
@@ -203,9 +203,9 @@ fn object_of(id: TypeId, depth: u32) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Go reads what we write, and shows it as we do.
+/// Go decodes our messages to the same JSON.
 #[test]
-fn go_reads_any_object_of_any_kind() {
+fn go_decodes_any_object_of_any_kind() {
     let mut runner = TestRunner::deterministic();
     let generated = (0..400).map(|_| any_kind(object_of).new_tree(&mut runner).unwrap().current());
     let real = fixtures::all().into_iter().filter(|fixture| !fixture.is_event()).map(|fixture| fixture.json);
@@ -225,14 +225,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_object_of_any_kind_comes_back_from_protobuf_as_it_went(object in any_kind(object_of)) {
+    fn any_object_of_any_kind_round_trips_through_protobuf(object in any_kind(object_of)) {
         let stored = normalised(object);
         let back = decode(&encode(&stored).unwrap()).unwrap();
         prop_assert_eq!(normalised(back), stored);
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..2000, byte: u8) {
+    fn decoding_any_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..2000, byte: u8) {
         let _ = decode(&wrap("v1", "Pod", &bytes));
         let _ = decode(&bytes);
         let mut body = fixtures::all()[0].body();

@@ -1,4 +1,4 @@
-//! Creation.
+//! Creates objects.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
 
-/// How often a generated name that is taken is generated again.
+/// The number of attempts to generate a free name.
 const NAME_ATTEMPTS: usize = 8;
-/// The longest beginning of a generated name.
+/// The maximum length of a generated name's prefix.
 const LONGEST_PREFIX: usize = 58;
 
 impl Writer<'_> {
-    /// Creates an object in a namespace; `""` for kinds that have none.
+    /// Creates an object in a namespace, which is `""` for cluster-scoped kinds.
     pub(crate) fn create(
         &mut self,
         kind: &Kind,
@@ -65,7 +65,7 @@ impl Writer<'_> {
         Ok(object)
     }
 
-    /// What the system alone says about an object.
+    /// Sets the system fields of the metadata.
     fn begin(&mut self, kind: &Kind, namespace: &str, object: &mut Value) -> Result<()> {
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
@@ -77,7 +77,7 @@ impl Writer<'_> {
             return Err(Status::bad_request(message));
         }
         if !text_in(object, &["metadata", "resourceVersion"]).is_empty() {
-            // Upstream's storage says so, and nobody gives it a better code.
+            // Upstream's storage returns this error without a better code.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, message));
         }
@@ -121,7 +121,7 @@ impl Writer<'_> {
         Err(Status::already_exists(kind, &name))
     }
 
-    /// Nothing is created in a namespace that is not there or is going away.
+    /// Rejects creation in a namespace that is missing or terminating.
     fn check_namespace(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<()> {
         if namespace.is_empty() {
             return Ok(());
@@ -141,14 +141,14 @@ impl Writer<'_> {
         Err(Status::forbidden(kind, name, why).because(vec![cause]))
     }
 
-    /// What follows from a new or changed object.
+    /// Applies the side effects of a new or changed object.
     pub(super) fn kept(&mut self, kind: &Kind, object: &StoredObject) {
         if kind.is_definition() {
             self.define(&object.value(kind));
         }
     }
 
-    /// Serves what a CustomResourceDefinition says.
+    /// Serves the kinds of a CustomResourceDefinition.
     pub(super) fn define(&mut self, definition: &Value) {
         self.state.registry.define(definition);
         let table = (

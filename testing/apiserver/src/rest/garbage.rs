@@ -1,5 +1,5 @@
-//! What upstream's garbage collector and namespace controller do, done at once: dependents go with their owners, and
-//! what is in a namespace with the namespace.
+//! Does the work of upstream's garbage collector and namespace controller at once: deleting an
+//! owner deletes its dependents, and deleting a namespace its content.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::ResourceKey;
 use crate::strategy::meta::{FOREGROUND, ORPHAN};
 
 impl Writer<'_> {
-    /// Does what follows from a deletion, now or after what is being done.
+    /// Cascades a deletion, now or after the cascade that is already running.
     pub(super) fn follow(&mut self, event: Deletion) {
         if !self.collects {
             return;
@@ -34,7 +34,7 @@ impl Writer<'_> {
         self.cascade.running = false;
     }
 
-    /// What the finalizers of an object that goes ask for.
+    /// Handles the finalizers of a terminating object.
     fn marked(&mut self, table: &ResourceKey, key: &str) {
         let Some((kind, object, value)) = self.found(table, key) else { return };
         if kind.is_namespace() {
@@ -50,7 +50,7 @@ impl Writer<'_> {
         }
     }
 
-    /// After an object has gone: its dependents follow, and who waited for it need not.
+    /// Cascades to the dependents of a removed object, and releases owners that waited for it.
     fn removed(&mut self, last: &StoredObject) {
         self.delete_dependents(&last.uid, false);
         for owner in last.owner_references() {
@@ -72,7 +72,7 @@ impl Writer<'_> {
         self.state.store.dependents(owner).cloned().collect()
     }
 
-    /// Where the object is that an owner reference means, if it is still there.
+    /// The object that an owner reference refers to, if it still exists.
     fn owner(&self, namespace: &str, reference: &Value) -> Option<(ResourceKey, String)> {
         let of = |field| text_in(reference, &[field]);
         let kind = self.state.registry.of(of("apiVersion"), of("kind"))?;
@@ -82,13 +82,13 @@ impl Writer<'_> {
         (*found.uid == *of("uid")).then_some((table, key))
     }
 
-    /// Whether the object of an owner reference is there and does not wait to go after its dependents.
+    /// Whether the referenced owner exists and does not wait for the deletion of its dependents.
     fn is_live_owner(&self, namespace: &str, reference: &Value) -> bool {
         let owner = self.owner(namespace, reference).and_then(|(table, key)| self.found(&table, &key));
         owner.is_some_and(|(_, _, owner)| !waits_for_dependents(&owner))
     }
 
-    /// Lets go of an owner that waited for dependents, when none is left that it must wait for.
+    /// Releases an owner in foreground deletion once no blocking dependent is left.
     fn finish_owner(&mut self, table: &ResourceKey, key: &str) {
         let Some((_, owner, value)) = self.found(table, key) else { return };
         if !waits_for_dependents(&value) {
@@ -102,7 +102,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes what has no other owner left; while the owner waits, only what it waits for.
+    /// Deletes the dependents that have no other owner. While the owner waits, only those that
+    /// block it.
     fn delete_dependents(&mut self, owner: &str, owner_waits: bool) {
         for (table, key) in self.dependents(owner) {
             let Some((kind, object, value)) = self.found(&table, &key) else { continue };
@@ -116,13 +117,13 @@ impl Writer<'_> {
             }
             let propagation = Some(self.propagation(&object, &value, owner_waits));
             let options = DeleteOptions { propagation, ..DeleteOptions::default() };
-            // What cannot be deleted now is not in the way of the rest.
+            // A failed deletion must not stop the others.
             let _ = self.delete(&kind, &object.namespace, &object.name, &options);
         }
     }
 
-    /// How a dependent goes: as its finalizers say, and after its own dependents where its owner goes after it. In a circle
-    /// of owners somebody goes first.
+    /// The propagation policy for a dependent: according to its finalizers, or foreground if its
+    /// owner is deleted in the foreground. A cycle of owners must be broken somewhere.
     fn propagation(&self, object: &StoredObject, value: &Value, owner_waits: bool) -> Propagation {
         let mut dependents = self.state.store.dependents(&object.uid).peekable();
         let closes_circle = |(table, key): &(ResourceKey, String)| {
@@ -139,7 +140,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Takes an owner off an object.
+    /// Removes an owner from an object.
     fn release(&mut self, table: &ResourceKey, key: &str, owner: &str) {
         let Some((kind, _, mut value)) = self.found(table, key) else { return };
         retain(&mut value, "ownerReferences", |one| one["uid"] != *owner);
@@ -154,7 +155,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes everything in a namespace, and then the namespace.
+    /// Deletes everything in a namespace, then the namespace.
     fn empty_namespace(&mut self, namespaces: &Kind, namespace: &str) {
         for table in self.state.store.resources() {
             let Some(kind) = self.state.registry.stored(&table).cloned() else { continue };
@@ -172,12 +173,12 @@ impl Writer<'_> {
         let propagation = Some(Propagation::Background);
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         for object in all {
-            // What cannot be deleted now is not in the way of the rest.
+            // A failed deletion must not stop the others.
             let _ = self.delete(kind, &object.namespace, &object.name, &options);
         }
     }
 
-    /// Deletes objects, but for those that went with another.
+    /// Deletes objects, except those that the cascade has already deleted.
     pub(crate) fn delete_each(
         &mut self,
         kind: &Kind,
@@ -186,7 +187,7 @@ impl Writer<'_> {
     ) -> Result<()> {
         for object in objects {
             match self.delete(kind, &object.namespace, &object.name, options) {
-                // What went with another of them is gone already.
+                // The cascade of another object has already deleted this one.
                 Err(status) if status.code != StatusCode::NOT_FOUND => return Err(status),
                 _ => {}
             }
@@ -205,7 +206,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Lets go of a namespace with nothing in it.
+    /// Releases a namespace if it is empty.
     fn finish_namespace(&mut self, kind: &Kind, namespace: &str) {
         let store = &self.state.store;
         let is_empty = |table: &ResourceKey| {
@@ -241,12 +242,12 @@ fn waits_for_dependents(object: &Value) -> bool {
     is_deleted(object) && has_finalizer(object, FOREGROUND)
 }
 
-/// Whether an owner that goes in the foreground waits for this dependent.
+/// Whether an owner in foreground deletion waits for this dependent.
 fn blocks(dependent: &Value, owner: &str) -> bool {
     references(dependent).iter().any(|one| one["uid"] == *owner && one["blockOwnerDeletion"] == true)
 }
 
-/// Keeps some items of a list in the metadata; an empty list goes.
+/// Filters a list in the metadata; an empty list is removed.
 fn retain(object: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {
     let Some(metadata) = object["metadata"].as_object_mut() else { return };
     let Some(items) = metadata.get_mut(list).and_then(Value::as_array_mut) else { return };

@@ -1,4 +1,4 @@
-//! Changes of objects that are there.
+//! Updates existing objects.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::status::{Cause, Result, Status};
 use crate::strategy::pod::resize;
 use crate::strategy::{self, Strategy, namespace};
 
-/// Which part of an object a change may touch.
+/// The part of an object that an update may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All but what has a path of its own.
+    /// Everything except the subresources.
     Main,
     /// The status.
     Status,
-    /// What the subresource's own rules say.
+    /// Whatever the rules of the subresource allow.
     Sub(Subresource),
 }
 
 impl Part {
-    /// Whether the generation counts its changes.
+    /// Whether changes increase the generation.
     fn counts(self) -> bool {
         use Subresource::{EphemeralContainers, Resize, Scale};
         matches!(self, Self::Main | Self::Sub(EphemeralContainers | Resize | Scale))
     }
 
-    /// Its name in the path and in managedFields.
+    /// The name in paths and in managedFields.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Main => "",
@@ -43,16 +43,16 @@ impl Part {
     }
 }
 
-/// What a change of an object came to.
+/// The result of a replacement.
 pub(crate) enum Updated {
-    /// It was created.
+    /// The object was created.
     Created(Arc<StoredObject>),
-    /// It is as asked for now.
+    /// The object was updated, or already equal.
     Changed(Arc<StoredObject>),
 }
 
 impl Writer<'_> {
-    /// Puts an object in another's place, or creates it where the kind allows that.
+    /// Replaces an object, or creates it if the kind allows creation on update.
     pub(crate) fn replace(
         &mut self,
         kind: &Kind,
@@ -91,7 +91,8 @@ impl Writer<'_> {
         .map(Updated::Changed)
     }
 
-    /// Changes an object. What `change` makes of the current object, among all the others, is checked and kept.
+    /// Updates an object. `change` derives the new object from the current one and may look up
+    /// others; the result is validated and stored.
     pub(crate) fn update(
         &mut self,
         kind: &Kind,
@@ -144,11 +145,11 @@ impl Writer<'_> {
         Ok(self.keep(kind, new))
     }
 
-    /// Keeps a changed object, or lets go of one whose last finalizer has gone.
+    /// Stores a changed object, or removes one whose last finalizer is gone.
     pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<StoredObject> {
         let ended = is_ended(kind, &new);
         if self.dry_run {
-            // It stays as it was, and so does its version.
+            // The object and its version stay unchanged.
             let version = text_in(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
             return Arc::new(StoredObject::new(kind, new, version));
         }
@@ -162,7 +163,7 @@ impl Writer<'_> {
         object
     }
 
-    /// Keeps an object, new or changed, whatever it is like.
+    /// Stores a new or changed object without validation.
     pub(crate) fn keep_as_is(&mut self, kind: &Kind, object: Value) {
         let object = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
         self.state.store.put(&kind.resource_key(), Arc::clone(&object));
@@ -170,7 +171,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether nothing keeps an object that is being deleted any longer.
+/// Whether a terminating object can be removed.
 pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
     let metadata = &object["metadata"];
     let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
@@ -180,7 +181,7 @@ pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
         && (!kind.is_namespace() || none(&object["spec"]["finalizers"]))
 }
 
-/// Whether a replacement is meant for this very object.
+/// Rejects a replacement that is meant for another object of the same name.
 fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
     let (wanted, uid) = (text_in(new, &["metadata", "uid"]), text_in(old, &["metadata", "uid"]));
     if wanted.is_empty() || wanted == uid {
@@ -190,7 +191,7 @@ fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
     Err(Status::conflict(kind, name, why))
 }
 
-/// Whether a change is of the object as it is now.
+/// Rejects an update that is not based on the current version.
 fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
     let of = |object| text_in(object, &["metadata", "resourceVersion"]);
     match of(new) {
@@ -205,14 +206,14 @@ fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) 
     let must = kind.custom || !strategy::of(kind).allows_unconditional_update();
     if must && matches!(part, Part::Main | Part::Status) {
         let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-        // Upstream names the resource for custom kinds.
+        // Upstream names the resource in errors about custom kinds.
         let named = if kind.custom { &kind.resource } else { &kind.kind };
         return Err(Status::invalid_of(&kind.stored_in_group, named, name, vec![cause]));
     }
     Ok(())
 }
 
-/// What no update changes.
+/// Restores the metadata that updates cannot change.
 fn keep_metadata(new: &mut Value, old: &Value) {
     if !new["metadata"].is_object() {
         new["metadata"] = Value::Object(serde_json::Map::new());
@@ -227,7 +228,7 @@ fn keep_metadata(new: &mut Value, old: &Value) {
         "resourceVersion",
         "selfLink",
     ];
-    // Another one is refused, and not kept.
+    // A different UID is rejected, not overwritten.
     if !metadata.contains_key("uid") {
         metadata.insert("uid".to_owned(), old["metadata"]["uid"].clone());
     }
@@ -277,7 +278,7 @@ fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<
     Cause::union(strategy::meta::validate_update(new, old), causes)
 }
 
-/// Puts one field back to what it was.
+/// Restores one field.
 fn take(new: &mut Value, old: &Value, key: &str) {
     let Some(fields) = new.as_object_mut() else { return };
     match old.get(key) {
@@ -286,7 +287,7 @@ fn take(new: &mut Value, old: &Value, key: &str) {
     };
 }
 
-/// Puts everything but one field and the metadata back to what it was.
+/// Restores everything except one field and the metadata.
 fn keep_only(new: &mut Value, old: &Value, key: &str) {
     let kept = new.get(key).cloned();
     let metadata = new["metadata"].take();
@@ -304,7 +305,7 @@ fn keep_only(new: &mut Value, old: &Value, key: &str) {
     }
 }
 
-/// Whether anything but the metadata and the status of a custom object is different.
+/// Whether a custom object changed outside of its metadata and status.
 fn spec_changes(new: &Value, old: &Value) -> bool {
     let counted = |object: &Value, other: &Value| {
         object.as_object().into_iter().flatten().any(|(key, value)| {
@@ -315,7 +316,7 @@ fn spec_changes(new: &Value, old: &Value) -> bool {
     counted(new, old) || counted(old, new)
 }
 
-/// Whether somebody keeps book of who owns which field.
+/// Whether the object has managed fields.
 fn is_managed(object: &Value) -> bool {
     object["metadata"]["managedFields"].as_array().is_some_and(|managers| !managers.is_empty())
 }

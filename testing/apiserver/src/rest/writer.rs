@@ -1,4 +1,4 @@
-//! The state of the server, and who writes it.
+//! The state of the server, and the writer that changes it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,51 +16,52 @@ use crate::status::{Result, Status};
 use crate::store::{ResourceKey, Store};
 use crate::strategy::Lookup;
 
-/// All that the server knows.
+/// The whole state of the server.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) random: Random,
-    /// For what is not kept: it must not change what is.
+    /// The source of randomness for dry runs, which must not affect later writes.
     pub(crate) dry_random: Random,
 }
 
-/// Who changes something, when, and how.
+/// Executes a write. Each verb is an `impl` block in a module of its own.
 pub(crate) struct Writer<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) now: Timestamp,
-    /// Nothing is kept; the answer is as if it were.
+    /// Whether to discard the change after computing the response.
     pub(crate) dry_run: bool,
-    /// Whether the change is an apply, which has seen to the owners of fields itself.
+    /// Whether the change is an apply, which has already updated the managed fields.
     pub(crate) applies: bool,
-    /// The name under which fields are owned.
+    /// The field manager of the write.
     pub(crate) manager: &'a str,
-    /// Whether fields have owners even where nobody applies.
+    /// Whether to record managed fields even before the first apply.
     pub(crate) managed_fields: bool,
-    /// Whether what the garbage collector and the namespace controller do is done here.
+    /// Whether to do the work of the garbage collector and the namespace controller.
     pub(crate) collects: bool,
-    /// What is still to follow from deletions.
+    /// The pending cascade of deletions.
     pub(crate) cascade: Cascade,
 }
 
-/// What follows from deletions. It is done one after the other, not one within the other: chains of owners can be long.
+/// A queue of deletions that may cascade. A queue, not recursion, because chains of owners can be
+/// long.
 #[derive(Default)]
 pub(crate) struct Cascade {
     pub(super) pending: VecDeque<Deletion>,
     pub(super) running: bool,
 }
 
-/// A deletion that others follow from.
+/// A deletion that may cascade.
 pub(super) enum Deletion {
-    /// An object has been marked as going, and its finalizers may ask for something.
+    /// An object was marked as terminating; its finalizers may have to be handled.
     Marked(ResourceKey, String),
-    /// An object has gone.
+    /// An object was removed.
     Removed(Arc<StoredObject>),
 }
 
 impl State {
-    /// An object.
+    /// Looks up an object.
     pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<&Arc<StoredObject>> {
         let table = self.store.table(&kind.resource_key());
         let object = table.and_then(|table| table.get(&key(namespace, name)));
@@ -75,7 +76,7 @@ impl Lookup for State {
         Some(self.store.table(&table)?.get(&key(namespace, name))?.value(kind))
     }
 
-    // Without reading the whole object.
+    // Avoids parsing the whole object.
     fn labels(
         &self,
         group: &str,
@@ -105,12 +106,12 @@ impl Lookup for State {
 }
 
 impl Writer<'_> {
-    /// Where names and UIDs come from.
+    /// The source of names and UIDs.
     pub(crate) fn random(&mut self) -> &mut Random {
         if self.dry_run { &mut self.state.dry_random } else { &mut self.state.random }
     }
 
-    /// Who owns the fields that this writes.
+    /// The field manager of this write.
     pub(crate) fn field_manager<'b>(
         &'b self,
         kind: &Kind,
@@ -128,7 +129,7 @@ impl Writer<'_> {
     }
 }
 
-/// A time as objects have it: to the second.
+/// A timestamp in the format of the API, in seconds.
 pub(crate) fn timestamp(time: Timestamp) -> String {
     let seconds = Timestamp::from_second(time.as_second()).unwrap_or(time);
     seconds.to_string()

@@ -4,7 +4,7 @@ use crate::object::StoredObject;
 use crate::status::{Result, Status};
 use crate::strategy::Strategy;
 
-/// Terms that must all hold.
+/// Terms that must all match.
 #[derive(Debug, Default)]
 pub(super) struct FieldSelector {
     terms: Vec<Term>,
@@ -21,7 +21,7 @@ struct Term {
 enum Field {
     Name,
     Namespace,
-    /// The place among the fields that an object of the kind keeps.
+    /// The index among the selectable fields of the kind.
     Own(usize),
 }
 
@@ -92,7 +92,7 @@ impl Field {
     }
 }
 
-/// The terms between commas that no backslash precedes.
+/// Splits at commas that no backslash precedes.
 fn split(text: &str) -> Vec<&str> {
     let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -155,7 +155,7 @@ mod tests {
     impl Strategy for Plain {}
 
     #[test]
-    fn selectors_match_fields() {
+    fn field_selectors_match_fields() {
         let value = json!({"metadata": {"name": "a,b", "namespace": "n"}, "status": {"phase": "Running"}});
         let configmaps = crate::kinds::built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
         let mut object = StoredObject::new(configmaps, value, 1);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_selected_by_is_refused_with_upstreams_words() {
+    fn unsupported_field_selectors_have_upstream_errors() {
         let refused = |text: &str, strategy: &dyn Strategy| {
             FieldSelector::parse(text, strategy, false).unwrap_err().message
         };

@@ -1,4 +1,4 @@
-//! What happens to the objects of a resource, read in batches.
+//! Reads the changes of a resource in batches.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::kinds::Kind;
 use crate::object::StoredObject;
 use crate::store::{Change, ResourceKey};
 
-/// How many changes are read at once.
+/// The maximum number of changes in a batch.
 const BATCH: usize = 256;
 
-/// The changes of a resource from the beginning on.
+/// The changes of a resource from its beginning.
 #[derive(Debug)]
 pub(super) struct Feed {
     objects: Objects,
     table: ResourceKey,
-    /// Everything up to this version is read; none before all objects have been.
+    /// All changes up to this version have been read; `None` before the first list.
     cursor: Option<u64>,
     changed: Option<watch::Receiver<()>>,
 }
 
-/// What a feed has read.
+/// A batch.
 #[derive(Debug)]
 pub(super) enum Update {
-    /// All objects that there are: what is not among them is gone.
+    /// All existing objects. Objects that are not among them are gone.
     All(Vec<Arc<StoredObject>>),
-    /// What has happened since.
+    /// The changes since the last batch.
     Changes(Vec<Change>),
-    /// Nothing.
+    /// There are no changes.
     None,
 }
 
@@ -40,7 +40,7 @@ impl Feed {
         Self { objects: objects.clone(), table, cursor: None, changed }
     }
 
-    /// What is new. It need not be all: ask again before waiting.
+    /// The next batch. Read until it is `None` before waiting.
     pub(super) fn read(&mut self) -> Update {
         if let Some(changed) = &mut self.changed {
             changed.mark_unchanged();
@@ -57,7 +57,7 @@ impl Feed {
                         None => (Update::None, Some(version)),
                     }
                 }
-                // What was missed is forgotten, or nothing has been read yet.
+                // The history no longer covers the cursor, or nothing has been read yet.
                 Some(Err(_)) | None => (Update::All(table.range("", None).cloned().collect()), Some(version)),
             }
         });
@@ -65,7 +65,7 @@ impl Feed {
         update
     }
 
-    /// Waits until there may be update.
+    /// Waits until there may be changes.
     pub(super) async fn changed(&mut self) {
         let is_served = match &mut self.changed {
             Some(changed) => changed.changed().await.is_ok(),

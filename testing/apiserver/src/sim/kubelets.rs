@@ -1,4 +1,4 @@
-//! Kubelets, all in one: what they and the node lifecycle controller do to pods and nodes.
+//! Simulates the kubelets of all nodes, and the node lifecycle controller.
 
 mod addresses;
 mod admission;
@@ -29,7 +29,7 @@ use script::Script;
 
 pub use script::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 
-/// So many things are done before others may do something.
+/// The number of actions before yielding to other tasks.
 const AT_ONCE: usize = 64;
 
 type Uid = Arc<str>;
@@ -50,7 +50,7 @@ pub(super) struct Kubelets {
     timers: Timers<Action>,
 }
 
-/// A pod that has a node.
+/// A pod that is bound to a node.
 #[derive(Debug)]
 struct Pod {
     namespace: Box<str>,
@@ -58,32 +58,32 @@ struct Pod {
     node: NodeName,
     stage: Stage,
     script: Script,
-    /// Its version as it was last written here: news of it are none.
+    /// The version of the simulation's last write, whose change is skipped.
     written: u64,
-    /// Whether its end is set.
+    /// Whether its end is scheduled.
     stops: bool,
-    /// What it takes of its node, once it is admitted.
+    /// Its load on the node, once it is admitted.
     load: Option<Load>,
     address: Option<Ipv4Addr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// For its node, which is not there or not ready.
+    /// Waits for its node, which is missing or not ready.
     Waiting,
-    /// It is admitted and will run in a moment.
+    /// Admitted, and about to run.
     Starting,
     Running,
-    /// It crashed, and will run again.
+    /// Crashed, and about to restart.
     Crashed,
-    /// It has completed or failed.
+    /// Completed or failed.
     Over,
 }
 
-/// A node, or the name of one that pods are bound to.
+/// A node, or the name of a missing node that pods are bound to.
 #[derive(Debug, Default)]
 struct Node {
-    /// Which node it is; none while there is none of this name.
+    /// The UID; `None` while no node of this name exists.
     uid: Option<Box<str>>,
     is_ready: bool,
     room: Room,
@@ -92,23 +92,23 @@ struct Node {
     pods: FxHashSet<Uid>,
 }
 
-/// What is to be done later.
+/// A scheduled action.
 #[derive(Debug)]
 enum Action {
     /// Runs a pod that is starting or has crashed.
     Run(Uid),
-    /// Does to a running pod what its script says, if it still does.
+    /// Applies the script of a running pod, unless it has changed.
     FollowScript(Uid, Script),
-    /// Ends a pod that has run for as long as it may.
+    /// Ends a pod that has exceeded its active deadline.
     Deadline(Uid),
     /// Ends a pod that is being deleted.
     Stop(Uid),
-    /// Deletes the pods of a node that is gone.
+    /// Deletes the pods of a removed node.
     DeleteOrphans(NodeName),
 }
 
 impl Kubelets {
-    /// `None` where there are no pods or nodes.
+    /// `None` if pods or nodes are not served.
     pub(super) fn new(shared: &Arc<Shared>, options: &Options) -> Option<Self> {
         let objects = Objects::new(shared, "kubelet");
         let (pod_kind, node_kind) = (objects.kind("", "pods")?, objects.kind("", "nodes")?);
@@ -140,7 +140,7 @@ impl Kubelets {
         }
     }
 
-    /// Takes in news of nodes; whether there were any.
+    /// Reads the changes of nodes. Returns whether there were any.
     fn read_nodes(&mut self) -> bool {
         match self.node_feed.read() {
             Update::None => return false,
@@ -169,7 +169,7 @@ impl Kubelets {
         true
     }
 
-    /// Takes in news of pods; whether there were any.
+    /// Reads the changes of pods. Returns whether there were any.
     fn read_pods(&mut self) -> bool {
         match self.pod_feed.read() {
             Update::None => return false,
@@ -196,7 +196,7 @@ impl Kubelets {
         true
     }
 
-    /// Does some of what is due; whether there was anything.
+    /// Takes some of the actions that are due. Returns whether there were any.
     fn act(&mut self) -> bool {
         let now = Instant::now();
         for count in 0..AT_ONCE {
@@ -212,8 +212,8 @@ impl Kubelets {
         true
     }
 
-    /// Logs what could not be written: somebody else was faster, or the object is refused.
+    /// Logs a failed write: a concurrent write came first, or the object was rejected.
     fn log(result: crate::status::Result<Arc<StoredObject>>) -> Option<Arc<StoredObject>> {
-        result.inspect_err(|status| tracing::debug!(message = status.message, "not written")).ok()
+        result.inspect_err(|status| tracing::debug!(message = status.message, "write failed")).ok()
     }
 }

@@ -1,4 +1,4 @@
-//! Simulations of a whole server.
+//! Tests of simulations on a whole server.
 
 mod deployments;
 mod nodes;
@@ -19,7 +19,7 @@ use crate::tests::Client;
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A server with a simulation in it. The time is tokio's, which tests pause.
+/// A server with a simulation, in tokio's paused time.
 struct World {
     client: Client,
     simulation: Simulation,
@@ -36,7 +36,8 @@ impl World {
         Self { client, simulation }
     }
 
-    /// A server with nodes, and with a scheduler of the simplest kind: it looks only at whether a pod asks for a node by name.
+    /// A server with nodes and a minimal scheduler, which only considers the node name that a pod
+    /// requires.
     async fn scheduled(nodes: usize) -> (Self, AbortOnDrop) {
         let world = Self::new();
         for node in 0..nodes {
@@ -51,7 +52,7 @@ impl World {
         list(&self.client.get(collection).await.1, "items").to_vec()
     }
 
-    /// The names of the pods that are not going.
+    /// The names of the pods that are not terminating.
     async fn pod_names(&self) -> Vec<String> {
         let pods = self.list(PODS).await;
         let stays = pods.iter().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none());
@@ -69,7 +70,7 @@ impl World {
             .await
     }
 
-    /// Creates a pod that needs a processor and binds it.
+    /// Creates a pod that requests a CPU, and binds it.
     async fn bound(&self, name: &str, node: &str, mut pod: Value) -> Value {
         pod["metadata"]["name"] = name.into();
         pod["spec"]["containers"] =
@@ -84,7 +85,7 @@ impl World {
         self.client.create(&format!("{PODS}/{name}/binding"), &binding).await;
     }
 
-    /// Waits until an object is as it should be. Whatever happens to it meanwhile is looked at.
+    /// Waits until an object satisfies a condition, and checks every state in between.
     async fn until(&self, collection: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let wait = async {
@@ -108,7 +109,7 @@ impl World {
         self.until(PODS, name, |pod| pod["status"]["phase"] == phase).await
     }
 
-    /// Waits until an object is gone; gives how it was last, or null if it was gone before.
+    /// Waits until an object is gone. Returns its last state, or null if it was already gone.
     async fn until_gone(&self, collection: &str, name: &str) -> Value {
         let wait = async {
             let path = format!("{collection}?watch=true&fieldSelector=metadata.name={name}");
@@ -132,13 +133,13 @@ impl World {
     }
 }
 
-/// The status of an object's condition; empty when there is none.
+/// The status of an object's condition; empty if missing.
 fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
     let conditions = list(&object["status"], "conditions");
     conditions.iter().find(|condition| text(condition, "type") == kind).map_or("", |one| text(one, "status"))
 }
 
-/// Ends a task when the test does.
+/// Aborts a task at the end of a test.
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -147,7 +148,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Binds each pod to the node that it asks for, or to one after the other.
+/// Binds each pod to the node that it requires, or to the nodes in turn.
 async fn schedule(server: ApiServer, nodes: usize) {
     const NAME: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
     let client = Client { server };
@@ -165,12 +166,12 @@ async fn schedule(server: ApiServer, nodes: usize) {
         next += 1;
         let name = text(&pod["metadata"], "name");
         let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
-        // It may be gone by now.
+        // The pod may be gone by now.
         let _ = client.request(Method::POST, &format!("{PODS}/{name}/binding"), &binding).await;
     }
 }
 
-/// A template of pods of an app.
+/// A pod template of an app.
 fn template(app: &str, image: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": app}},

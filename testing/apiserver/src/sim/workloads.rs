@@ -1,5 +1,5 @@
-//! The controllers that make pods of templates, as small as they can be: each brings one object's pods closer to what it says,
-//! again and again.
+//! Simulates the workload controllers. Each reconciles the pods of one object with its spec, in a
+//! loop.
 
 mod budget;
 mod daemonset;
@@ -34,16 +34,16 @@ use crate::store::EventType;
 use nodes::Nodes;
 use pods::{Pods, Uid};
 
-/// How many objects a workload makes or deletes at a time.
+/// The maximum number of objects that a workload creates or deletes at a time.
 const BURST: usize = 250;
-/// Changes are gathered for so long: what many pods do is looked at once.
+/// The delay that batches changes: the changes of many pods are reconciled together.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Disruption budgets look at whole pods, so they are looked at less often.
+/// Disruption budgets consider all pods, so they are reconciled less often.
 const BUDGET_PAUSE: Duration = Duration::from_millis(500);
-/// What could not be written is tried again after this.
+/// The delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What there is a controller for.
+/// A kind with a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Managed {
     Budget,
@@ -65,7 +65,7 @@ const MANAGED: [(Managed, &str, &str); 7] = [
     (Managed::StatefulSet, "apps", "statefulsets"),
 ];
 
-/// An object and its controller.
+/// An object with a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     managed: Managed,
@@ -80,7 +80,7 @@ enum Source {
     Managed(Managed),
 }
 
-/// All controllers of workloads.
+/// All workload controllers.
 #[derive(Debug)]
 pub(super) struct Workloads {
     objects: Objects,
@@ -89,11 +89,11 @@ pub(super) struct Workloads {
     feeds: Vec<(Source, Feed)>,
     pods: Pods,
     nodes: Nodes,
-    /// The workloads that there are, by UID.
+    /// The existing workloads, by UID.
     keys: FxHashMap<Uid, Key>,
-    /// Selectors of disruption budgets, by namespace and name.
+    /// The selectors of disruption budgets, by namespace and name.
     budgets: FxHashMap<Box<str>, BTreeMap<Box<str>, Value>>,
-    /// What jobs have to remember of pods that may be gone.
+    /// The finished pods of jobs, including those that are gone.
     jobs: FxHashMap<Uid, job::Tally>,
     queue: VecDeque<Key>,
     queued: FxHashSet<Key>,
@@ -102,7 +102,7 @@ pub(super) struct Workloads {
 }
 
 impl Workloads {
-    /// `None` where the resources are not served.
+    /// `None` if the resources are not served.
     pub(super) fn new(shared: &Arc<Shared>) -> Option<Self> {
         let objects = Objects::new(shared, "kube-controller-manager");
         let (pod_kind, node_kind) = (objects.kind("", "pods")?, objects.kind("", "nodes")?);
@@ -147,7 +147,7 @@ impl Workloads {
                 }
                 continue;
             }
-            // What comes in meanwhile is looked at afterwards.
+            // Only the keys that are queued now; later ones are handled after the pause.
             for _ in 0..self.queue.len() {
                 let Some(key) = self.queue.pop_front() else { break };
                 self.queued.remove(&key);
@@ -165,7 +165,7 @@ impl Workloads {
         }
     }
 
-    /// Looks at an object again later.
+    /// Schedules an object to be reconciled again.
     fn enqueue_at(&mut self, at: Instant, key: &Key) {
         self.later.set(at, key.clone());
     }
@@ -188,7 +188,7 @@ impl Workloads {
         }
     }
 
-    /// Reads all news.
+    /// Reads all changes.
     async fn read(&mut self) {
         for at in 0..self.feeds.len() {
             loop {
@@ -217,7 +217,7 @@ impl Workloads {
         }
     }
 
-    /// All objects of a resource are read anew.
+    /// Drops the state of a resource that will be listed again.
     fn forget(&mut self, source: Source) {
         match source {
             Source::Pods => self.pods.clear(),
@@ -225,7 +225,7 @@ impl Workloads {
             Source::Managed(Managed::Budget) => self.budgets.clear(),
             Source::Managed(managed) => self.keys.retain(|_, key| key.managed != managed),
         }
-        // What has gone may concern any of them.
+        // Removed objects may affect any of them.
         let all: Vec<Key> = self.keys.values().cloned().collect();
         for key in all {
             self.enqueue(key);
@@ -279,7 +279,7 @@ impl Workloads {
         } else {
             self.keys.insert(object.uid.clone(), key.clone());
         }
-        // What a replica set does concerns its deployment.
+        // A replica set affects its deployment.
         self.enqueue_all(&object.owners);
         self.enqueue(key);
     }
@@ -304,27 +304,27 @@ impl Workloads {
         &self.kinds[&managed]
     }
 
-    /// An object, unless it is gone or going: then nothing is made of it any more.
+    /// An object, unless it is gone or terminating, and so no longer reconciled.
     fn value(&self, key: &Key) -> Option<Value> {
         let kind = self.kind(key.managed);
         let object = self.objects.get(kind, &key.namespace, &key.name).filter(|object| !object.deleting)?;
         Some(object.value(kind))
     }
 
-    /// Writes an object's status, if it is different.
+    /// Writes an object's status if it changed.
     fn set_status(&mut self, key: &Key, object: &Value, change: impl FnOnce(&mut Value)) {
         let kind = Arc::clone(self.kind(key.managed));
         if let Err(status) = self.objects.update(&kind, &Identity::of(object), Part::Status, change) {
-            tracing::debug!(message = status.message, "status not written");
+            tracing::debug!(message = status.message, "cannot update the status");
             self.retry(key);
         }
     }
 
-    /// Creates pods until there are enough or one is refused.
+    /// Creates pods, up to the limit and until one is rejected.
     fn create_pods(&mut self, key: &Key, pods: impl IntoIterator<Item = Value>) {
         for pod in pods.into_iter().take(BURST) {
             if let Err(status) = self.objects.create(&self.pod_kind, &key.namespace, pod) {
-                tracing::debug!(message = status.message, "pod not created");
+                tracing::debug!(message = status.message, "cannot create a pod");
                 self.retry(key);
                 return;
             }
@@ -334,12 +334,12 @@ impl Workloads {
     fn delete_pod(&self, object: &StoredObject) {
         let name = Identity { namespace: &object.namespace, name: &object.name, uid: &object.uid };
         if let Err(status) = self.objects.delete(&self.pod_kind, &name, None) {
-            tracing::debug!(message = status.message, "pod not deleted");
+            tracing::debug!(message = status.message, "cannot delete a pod");
         }
     }
 }
 
-/// Writes numbers into a status as Go does: those that are nothing are left out, but for some.
+/// Writes the counts of a status as Go does: zeros are omitted, except for some fields.
 fn set_counts(status: &mut Value, always: &[(&str, i64)], otherwise: &[(&str, i64)]) {
     let Some(fields) = status.as_object_mut() else { return };
     for (field, number) in always {
@@ -354,7 +354,7 @@ fn set_counts(status: &mut Value, always: &[(&str, i64)], otherwise: &[(&str, i6
     }
 }
 
-/// A number, or a part of a whole in percent.
+/// A number, or a percentage of the total.
 fn scaled(value: &Value, whole: i64, rounds_up: bool) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;
@@ -364,7 +364,7 @@ fn scaled(value: &Value, whole: i64, rounds_up: bool) -> i64 {
     product / 100 + i64::from(rounds_up && product % 100 > 0)
 }
 
-/// How long a pod must have been ready to be available.
+/// How long a pod must be ready to count as available.
 fn min_ready(spec: &Value) -> Duration {
     Duration::from_secs(
         int(spec, "minReadySeconds").and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default(),

@@ -66,7 +66,8 @@ impl Strategy for Lease {
     }
 }
 
-/// Coordinated leader election is off unless asked for: its fields go, but where they were they stay.
+/// Coordinated leader election is disabled by default: its fields are dropped from new objects, and
+/// kept in existing ones.
 fn drop_coordinated(lease: &mut Value, old: Option<&Value>) {
     let is_used = old.is_some_and(|old| {
         present(&old["spec"], "strategy").is_some() || present(&old["spec"], "preferredHolder").is_some()

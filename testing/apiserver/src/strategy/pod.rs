@@ -1,4 +1,4 @@
-//! Pods: their defaults, what is wrong with them, how they change, how they get a node and how they go.
+//! Pods: defaults, validation, updates, binding and eviction.
 
 mod admit;
 mod affinity;
@@ -103,8 +103,8 @@ impl Strategy for Pods {
     }
 }
 
-/// How long a pod's deletion waits, in seconds, given what the caller asks for. Pods without a node and pods that are over go
-/// at once.
+/// The grace period of a pod's deletion in seconds, given the requested one. It is zero for unbound
+/// and completed pods.
 pub(crate) fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let own = || pod.get("spec").and_then(|spec| int(spec, "terminationGracePeriodSeconds"));
     let is_over = matches!(text_at(pod, "/status/phase"), "Failed" | "Succeeded");
@@ -117,7 +117,7 @@ pub(crate) fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     }
 }
 
-/// Whether a pod is being deleted.
+/// Whether a pod is terminating.
 fn is_going(pod: &Value) -> bool {
     pod.get("metadata").is_some_and(|metadata| present(metadata, "deletionTimestamp").is_some())
 }

@@ -1,4 +1,4 @@
-//! Devices: classes, claims, what drivers offer.
+//! Dynamic resource allocation: device classes, claims, slices.
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,13 @@ use crate::json::{
 };
 use crate::status::Cause;
 
-/// Classes of devices.
+/// Device classes.
 pub(crate) struct DeviceClass;
 
-/// Claims on devices.
+/// Claims for devices.
 pub(crate) struct ResourceClaim;
 
-/// What claims are made of.
+/// Templates for claims.
 pub(crate) struct ResourceClaimTemplate;
 
 /// The devices that a driver offers.

@@ -13,7 +13,7 @@ use crate::status::Cause;
 /// Runtime classes.
 pub(crate) struct RuntimeClass;
 
-/// The fields of a toleration, as upstream names them.
+/// The fields of a toleration, as upstream shows them.
 const TOLERATION: [(&str, &str, Shown); 5] = [
     ("Key", "key", Shown::Text),
     ("Operator", "operator", Shown::Text),
@@ -21,7 +21,7 @@ const TOLERATION: [(&str, &str, Shown); 5] = [
     ("Effect", "effect", Shown::Text),
     ("TolerationSeconds", "tolerationSeconds", Shown::Null),
 ];
-/// What makes two tolerations one.
+/// The fields that identify a toleration.
 const TOLERATION_KEYS: [&str; 4] = ["key", "operator", "value", "effect"];
 
 impl Strategy for RuntimeClass {

@@ -1,4 +1,4 @@
-//! Volumes, claims on them, and what provisions them.
+//! Volumes, claims, and their provisioning.
 
 mod attachment;
 pub(crate) mod claim;
@@ -48,7 +48,7 @@ fn check_not_negative(amount: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
 }
 
-/// Objects in use stay until they are not.
+/// Adds a finalizer that protects an object in use.
 fn protect(object: &mut Value, finalizer: &str) {
     object_mut(object, "metadata");
     let metadata = &mut object["metadata"];

@@ -1,5 +1,6 @@
-//! The strategies against what kube-apiserver v1.36.3 answered to the same requests, with its default admission but for
-//! `ServiceAccount` and `TaintNodesByCondition`. Its answers are in `outcomes.jsonl`, one request a line.
+//! Compares the strategies with responses of kube-apiserver v1.36.3, recorded in `outcomes.jsonl`,
+//! one request per line. The real server ran with its default admission plugins except
+//! `ServiceAccount` and `TaintNodesByCondition`.
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::status::{Cause, Result, Status};
 
 const OUTCOMES: &str = include_str!("tests/outcomes.jsonl");
 
-/// The other objects that a request meets.
+/// The other objects in the cluster.
 struct Others(Vec<Value>);
 
 impl Lookup for Others {
@@ -35,7 +36,7 @@ fn checked(kind: &Kind, object: &Value, causes: Vec<Cause>) -> Result<()> {
         return Ok(());
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    // Events have the kind of those that are stored.
+    // Events have the kind of the stored version.
     let kind = Kind { group: kind.stored_in_group.clone(), ..kind.clone() };
     Err(Status::invalid(&kind, name, causes))
 }
@@ -48,7 +49,7 @@ fn next_generation(object: &mut Value, old: Option<&Value>, strategy: &dyn Strat
     }
 }
 
-/// Pruning takes the nulls out of what is sent.
+/// The decoder drops nulls in requests.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -60,7 +61,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// What the core does with a request to create, as far as the strategy has to do with it.
+/// The steps of a create request that involve the strategy.
 fn create(kind: &Kind, mut object: Value, others: &Others) -> Result<Value> {
     let strategy = of(kind);
     without_nulls(&mut object);
@@ -130,7 +131,7 @@ fn update(kind: &Kind, outcome: &Value, others: &Others) -> Result<Value> {
     Ok(object)
 }
 
-/// What the core does to any object's metadata, and what differs each time.
+/// Drops metadata that the core sets, and values that vary.
 fn without_incidentals(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     let incidental = [
@@ -150,7 +151,7 @@ fn without_incidentals(mut object: Value) -> Value {
     object
 }
 
-/// Which address and port a service gets is up to the server.
+/// Drops allocated addresses and ports, which each server chooses itself.
 fn without_allocated(object: &mut Value) {
     if object["kind"] != "Service" {
         return;
@@ -175,7 +176,7 @@ fn difference(outcome: &Value, answer: Result<Value>) -> Option<String> {
             (object != expected).then(|| format!("made\n  {object}\nnot\n  {expected}"))
         }
         Err(refusal) if outcome["loose"] == true => {
-            // The message shows Go's own form of a large object.
+            // The message contains a large object in Go's format.
             let mut fields: Vec<&str> =
                 refusal.details.causes.iter().map(|cause| cause.field.as_str()).collect();
             let mut expected: Vec<&str> =
@@ -195,7 +196,7 @@ fn difference(outcome: &Value, answer: Result<Value>) -> Option<String> {
 }
 
 #[test]
-fn requests_are_answered_as_by_the_real_server() {
+fn requests_have_the_recorded_outcomes() {
     let mut wrong = Vec::new();
     for line in OUTCOMES.lines() {
         let outcome: Value = serde_json::from_str(line).unwrap();
@@ -215,7 +216,7 @@ fn requests_are_answered_as_by_the_real_server() {
 }
 
 #[test]
-fn what_is_filled_in_once_stays() {
+fn defaults_are_idempotent() {
     for line in OUTCOMES.lines() {
         let outcome: Value = serde_json::from_str(line).unwrap();
         let Some(result) = outcome.get("result") else { continue };
@@ -232,7 +233,7 @@ fn what_is_filled_in_once_stays() {
 }
 
 #[test]
-fn no_strategy_panics_over_an_object_that_is_none() {
+fn strategies_do_not_panic_on_non_objects() {
     for kind in built_in() {
         let strategy = of(kind);
         let scraps = json!([null, 1, "text", [], {"metadata": null}, {"spec": 5, "status": "x"}, {"spec": {"template": []}}]);
@@ -250,7 +251,7 @@ fn no_strategy_panics_over_an_object_that_is_none() {
 }
 
 #[test]
-fn no_strategy_panics_over_fields_that_are_something_else() {
+fn strategies_do_not_panic_on_fields_of_wrong_types() {
     let scraps = json!([
         {},
         {"metadata": 5, "spec": 5, "status": "x"},

@@ -1,4 +1,4 @@
-//! Workloads: what makes pods of a template.
+//! Workloads: kinds that create pods from a template.
 
 mod cronjob;
 mod daemonset;
@@ -59,7 +59,7 @@ impl Strategy for PodTemplate {
     }
 }
 
-/// Revisions that controllers keep of their templates.
+/// Revisions of templates, kept by controllers.
 pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
@@ -94,19 +94,19 @@ fn check_revision(revision: &Value) -> Vec<Cause> {
         .collect()
 }
 
-/// Makes sure that there are a spec and a status to fill in.
+/// Ensures that a spec and a status exist.
 fn default_parts(object: &mut Value) {
     for field in ["spec", "status"] {
         object_mut(object, field);
     }
 }
 
-/// Numbers in the status that must not be negative.
+/// Rejects negative numbers in the status.
 fn check_counts(status: &Value, fields: &[&str], causes: &mut Vec<Cause>) {
     not_negative(status, fields, &STATUS, causes);
 }
 
-/// Names that also become labels of pods.
+/// A name that also becomes a label of pods.
 fn label_name(name: &str) -> names::Wrong {
     names::dns1123_label(name)
 }

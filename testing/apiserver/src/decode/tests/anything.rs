@@ -1,4 +1,4 @@
-//! Objects of all sorts, compared with what Go makes of them.
+//! Generated objects, compared with the results of Go's decoder.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -15,7 +15,7 @@ use crate::tests::any_kind;
 const QUANTITY: &str =
     "[+-]?0{0,3}[0-9]{0,20}[.]?[0-9]{0,20}(|[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2}|[a-z]|\\PC)";
 
-/// A value that fits seldom.
+/// A value that rarely fits.
 fn stray() -> BoxedStrategy<Value> {
     prop_oneof![
         4 => Just(Value::Null),
@@ -31,7 +31,7 @@ fn stray() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Values of a shape in any form that one may write, with few that are wrong.
+/// Values of a shape, in any accepted notation, with a few wrong ones.
 fn value_of(shape: &Shape, depth: u32) -> BoxedStrategy<Value> {
     let fits = match shape {
         Shape::Bool => any::<bool>().prop_map(Value::from).boxed(),
@@ -42,7 +42,8 @@ fn value_of(shape: &Shape, depth: u32) -> BoxedStrategy<Value> {
         Shape::Bytes => select(&["", "aGk=", "AAEC"]),
         Shape::Time => select(&["2020-02-29T12:00:00Z", "2020-02-29T23:59:59.999-12:30"]),
         Shape::MicroTime => select(&["2020-02-29T12:00:00.000000Z", "2020-02-29T23:59:59.999999-12:30"]),
-        // Amounts of resources are rounded to thousandths, which Go's decoder leaves to the defaults.
+        // Resource amounts are rounded to thousandths, which in Go is a default, not part of
+        // decoding.
         Shape::Quantity => select(&["0", "1", "1000m", "1.5Gi", " 1024Ki ", "0.5", "1e3", "-1.25", "5000"]),
         Shape::IntOrString => {
             prop_oneof![(-2i32..3).prop_map(Value::from), "[a-z%]{0,2}".prop_map(Value::from)].boxed()
@@ -97,7 +98,7 @@ fn lines(values: &[Value]) -> String {
     values.iter().map(|value| value.to_string() + "\n").collect()
 }
 
-/// What Go says to each line.
+/// Go's answer to each line.
 fn asked(question: &str, lines: &str) -> Option<Vec<Value>> {
     let answers = run_tool_or_skip("./schema", &[question], lines.as_bytes())?;
     Some(answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
@@ -117,7 +118,7 @@ fn ours(object: &Value) -> Value {
 }
 
 #[test]
-fn what_go_refuses_drops_and_stores_we_do_too() {
+fn generated_objects_decode_as_in_go() {
     let sent = some(2000, any_kind(object_of));
     let Some(answers) = asked("read", &lines(&sent)) else { return };
     assert_eq!(answers.len(), sent.len());
@@ -130,7 +131,7 @@ fn what_go_refuses_drops_and_stores_we_do_too() {
 }
 
 #[test]
-fn quantities_are_those_of_go() {
+fn generated_quantities_match_go() {
     let texts: Vec<Value> = some(3000, QUANTITY).into_iter().map(Value::from).collect();
     let Some(answers) = asked("quantity", &lines(&texts)) else { return };
     assert_eq!(answers.len(), texts.len());
@@ -145,7 +146,7 @@ fn quantities_are_those_of_go() {
 
 proptest! {
     #[test]
-    fn no_json_is_too_strange_and_what_is_pruned_stays(mut object in any_kind(object_of), bad in stray()) {
+    fn decoding_is_idempotent_and_accepts_any_json(mut object in any_kind(object_of), bad in stray()) {
         let id = id(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
         if decode(id, &mut object).is_ok() {
             let once = object.clone();
@@ -157,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange_for_a_quantity_or_a_time(text in "\\PC{0,40}|[0-9T:.Z+-]{0,40}") {
+    fn quantities_and_times_accept_any_text_without_panic(text in "\\PC{0,40}|[0-9T:.Z+-]{0,40}") {
         let _ = quantity::canonical_milli(&text);
         let _ = super::super::time::normalise(&text, super::super::time::Precision::Seconds);
         let _ = super::super::time::normalise(&text, super::super::time::Precision::Micros);

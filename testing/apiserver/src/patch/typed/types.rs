@@ -1,4 +1,4 @@
-//! The types of fields, as server-side apply sees them.
+//! The types of fields in server-side apply.
 
 use std::sync::LazyLock;
 
@@ -10,17 +10,17 @@ use crate::schema::{MergeType, Schema, Shape, TypeId};
 /// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::patch) enum TypeRef {
-    /// What a field holds, and how it is merged.
+    /// A field, with its merge strategy.
     Field(&'static Shape, &'static MergeType),
-    /// Objects of a type.
+    /// An object of a type.
     Object(TypeId),
-    /// What the value itself tells: lists are one field, maps are merged.
+    /// Deduced from the value: lists are atomic, maps are merged.
     Deduced,
-    /// An object of a custom resource: its metadata has a type, the rest has none.
+    /// A custom object: only the metadata has a type.
     Custom,
 }
 
-/// How a value is treated.
+/// How server-side apply treats a value.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::patch) enum Atom {
     Scalar(ScalarKind),
@@ -42,31 +42,31 @@ pub(in crate::patch) struct ListType {
     pub(super) relation: Relation,
 }
 
-/// What items of a list are to each other.
+/// How the items of a list are related.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::patch) enum Relation {
-    /// The list is one field.
+    /// The list is a single field.
     Atomic,
-    /// Each is a field of its own, by its value.
+    /// Each item is a field, identified by its value.
     Set,
-    /// Each is a field of its own, by the values of these.
+    /// Each item is a field, identified by the values of these keys.
     Keys(&'static [String]),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::patch) struct MapType {
     pub(super) fields: Fields,
-    /// Whether the map is one field.
+    /// Whether the map is a single field.
     pub(super) atomic: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fields {
-    /// Those of a type and no others.
+    /// Only the fields of a type.
     Declared(TypeId),
-    /// Any, of one type.
+    /// Any fields, of one type.
     Any(TypeRef),
-    /// Those of every object, and any other.
+    /// The fields of every object, and any others.
     Custom,
 }
 
@@ -74,7 +74,7 @@ static DEFAULT: MergeType = MergeType::Default;
 static STRING: Shape = Shape::String;
 
 impl TypeRef {
-    /// Of a built-in kind's objects, or a custom resource's.
+    /// The type of a built-in kind's objects, or of custom objects.
     pub(in crate::patch) fn of(type_id: Option<TypeId>) -> Self {
         type_id.map_or(Self::Custom, Self::Object)
     }
@@ -126,7 +126,7 @@ impl TypeRef {
 }
 
 impl MapType {
-    /// The type of a field that is declared.
+    /// The type of a declared field.
     pub(super) fn declared(self, name: &str) -> Option<TypeRef> {
         static METADATA: LazyLock<Option<TypeId>> =
             LazyLock::new(|| Schema::get().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
@@ -144,7 +144,7 @@ impl MapType {
         }
     }
 
-    /// The type of any field; `None` where there is none of this name.
+    /// The type of any field; `None` if it does not exist.
     pub(super) fn field(self, name: &str) -> Option<TypeRef> {
         self.declared(name).or(match self.fields {
             Fields::Declared(_) => None,
@@ -153,14 +153,14 @@ impl MapType {
         })
     }
 
-    /// The same, for values that have been checked.
+    /// The type of a field in a validated value.
     pub(super) fn field_or_deduced(self, name: &str) -> TypeRef {
         self.field(name).unwrap_or(TypeRef::Deduced)
     }
 }
 
 impl ListType {
-    /// What tells an item from the others.
+    /// The step that identifies an item.
     pub(super) fn step(self, item: &Value) -> Result<Step, String> {
         match (self.relation, item) {
             (Relation::Atomic, _) => Err("invalid indexing of non-associative list".to_owned()),
@@ -200,7 +200,7 @@ impl ListType {
         Ok(Step::Key(found))
     }
 
-    /// What a key is that an item does not have, as a port's protocol.
+    /// The default of a key that an item lacks, such as a port's protocol.
     pub(super) fn default(self, key: &str) -> Option<Value> {
         let TypeRef::Field(Shape::Object(type_id), _) = self.element else { return None };
         Schema::get().get_type(*type_id).field(key)?.default.clone()

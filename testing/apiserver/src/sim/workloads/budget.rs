@@ -18,7 +18,7 @@ impl Workloads {
         self.budgets.entry(key.namespace.clone()).or_default().insert(key.name.clone(), selector);
     }
 
-    /// Looks at the budgets of a pod again, soon.
+    /// Schedules the budgets of a pod to be reconciled soon.
     pub(super) fn pod_concerns_budgets(&mut self, pod: &StoredObject) {
         let Some(budgets) = self.budgets.get(&pod.namespace).filter(|budgets| !budgets.is_empty()) else {
             return;
@@ -59,7 +59,7 @@ fn labels_of(object: &StoredObject) -> Value {
     Value::Object(labels.collect::<Map<String, Value>>())
 }
 
-/// A budget without a selector is about nothing.
+/// A budget without a selector covers no pods.
 fn selects(selector: &Value, labels: &Value) -> bool {
     selector.is_object() && labels::selects(selector, labels)
 }

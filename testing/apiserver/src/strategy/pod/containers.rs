@@ -1,4 +1,4 @@
-//! What is wrong with the containers of a pod.
+//! Validates the containers of a pod.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ const NOT_IN_EPHEMERAL: [&str; 10] = [
     "volumeDevices",
 ];
 
-/// All containers of a pod.
+/// Validates all containers of a pod.
 pub(super) fn check_all(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let regular = list(spec, "containers");
     let regular_path = path.child("containers");
@@ -61,7 +61,8 @@ fn check_init(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut
         if others.any(|other| text(other, "name") == name) && !name.is_empty() {
             causes.push(path.child("name").duplicate(name));
         }
-        // They run one by one. Upstream names the first of them, whichever it is.
+        // Init containers run one at a time, so each is checked alone. Upstream's path always names
+        // the first.
         check_host_ports(std::slice::from_ref(container), &init_path, causes);
         if requests::is_sidecar(container) {
             handlers::check(container, spec, &path, causes);
@@ -125,7 +126,7 @@ fn check_ephemeral(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes:
     }
 }
 
-/// What all kinds of containers have in common.
+/// Validates what all types of containers have in common.
 fn check_common(
     container: &Value,
     spec: &Value,
@@ -153,7 +154,7 @@ fn check_common(
     security::check_container(container, spec, path, causes);
 }
 
-/// Blanks around the name of an image. They may be in templates.
+/// Rejects whitespace around the name of an image, which templates may have.
 pub(super) fn check_image_whitespace(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let image = text(container, "image");
     if image.trim() != image {
@@ -189,7 +190,7 @@ fn check_port_number(number: i64, path: &Path<'_>, causes: &mut Vec<Cause>) {
     causes.extend(names::port_number(number).map(|why| path.invalid(number, why)));
 }
 
-/// A port of the node is taken once.
+/// Rejects duplicate host ports.
 fn check_host_ports(containers: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
     let mut taken: Vec<String> = Vec::new();
     for (i, container) in containers.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! Checks of the paths of files in volumes and containers.
+//! Validates file paths in volumes and containers.
 
 use super::super::path::Path;
 use crate::status::Cause;
 
-/// A path of a file below a folder.
+/// A relative path of a file.
 pub(super) fn check_file_path(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_descends(target, path, causes);
     if target.starts_with("..") && !target.starts_with("../") {
@@ -18,7 +18,7 @@ pub(super) fn check_descends(target: &str, path: &Path<'_>, causes: &mut Vec<Cau
     check_no_backsteps(target, path, causes);
 }
 
-/// A path that goes up nowhere.
+/// A path without `..` segments.
 pub(super) fn check_no_backsteps(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if has_backsteps(target) {
         causes.push(path.invalid(target, "must not contain '..'"));

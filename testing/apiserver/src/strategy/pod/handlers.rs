@@ -1,4 +1,4 @@
-//! What is wrong with the probes and hooks of a container.
+//! Validates the probes and hooks of a container.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
      for validation is '[-A-Za-z0-9]+')";
 
-/// The probes and hooks of a container that stays.
+/// Validates the probes and hooks of a container or sidecar.
 pub(super) fn check(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let grace = int(spec, "terminationGracePeriodSeconds");
     if let Some(lifecycle) = present(container, "lifecycle") {

@@ -1,4 +1,4 @@
-//! Facts about a pod and its spec that several checks need.
+//! Properties of a pod's spec that several checks use.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use crate::json::{list, text};
 /// The annotation of mirror pods.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Whose spec it is.
+/// The owner of a spec: a pod or a template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpecOwner<'a> {
     /// The pod's annotations and name; `None` for a template.
     pub pod: Option<&'a Value>,
 }
 
-/// Whether the pod only mirrors one that a kubelet runs by itself.
+/// Whether the pod is a mirror of a static pod.
 pub(super) fn is_mirror(pod: &Value) -> bool {
     pod.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some())
 }

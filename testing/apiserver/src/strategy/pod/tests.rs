@@ -1,4 +1,5 @@
-//! Pods as kube-apiserver v1.36.3 answered them, and what cannot be asked of it.
+//! Compares pods with recorded responses of kube-apiserver v1.36.3, and tests what cannot be
+//! recorded.
 
 mod bound;
 mod evicted;
@@ -15,7 +16,7 @@ use super::*;
 use crate::kinds;
 use crate::status::Status;
 
-/// Objects to look up, by group, resource, namespace and name.
+/// Objects for lookups, by group, resource, namespace and name.
 #[derive(Default)]
 pub(super) struct Objects(HashMap<[String; 4], Value>);
 
@@ -27,7 +28,7 @@ impl Objects {
         self
     }
 
-    /// What every API server makes for itself.
+    /// The objects that every API server creates.
     pub(super) fn system() -> Self {
         let class = |name: &str, value: i64| json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "PreemptLowerPriority"});
         Self::default()
@@ -49,7 +50,7 @@ impl Lookup for Objects {
     }
 }
 
-/// Creates a pod as the server does.
+/// Creates a pod like the server.
 fn create(pod: &mut Value, objects: &Objects) -> std::result::Result<(), Status> {
     Pods.default(pod);
     Pods.admit(pod, objects)?;
@@ -62,7 +63,7 @@ fn create(pod: &mut Value, objects: &Objects) -> std::result::Result<(), Status>
     }
 }
 
-/// A pod that the server has made.
+/// A pod as created by the server.
 pub(super) fn created(spec: &Value) -> Value {
     let mut pod = json!({"metadata": {"name": "p", "namespace": "default"}, "spec": spec});
     let known = pod["spec"].as_object_mut().expect("a spec");
@@ -84,7 +85,7 @@ fn triples(causes: &[Cause]) -> Value {
 }
 
 #[test]
-fn pods_are_created_and_refused_as_by_the_real_server() {
+fn pods_are_created_and_rejected_as_recorded() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("tests/created.json")).expect("cases");
     assert!(cases.len() > 150);
     let objects = Objects::system();
@@ -129,7 +130,7 @@ fn pods_are_created_and_refused_as_by_the_real_server() {
 }
 
 #[test]
-fn filling_in_a_pod_again_changes_nothing() {
+fn pod_defaults_are_idempotent() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("tests/created.json")).expect("cases");
     for case in &cases {
         let mut pod = case["pod"].clone();
@@ -140,7 +141,7 @@ fn filling_in_a_pod_again_changes_nothing() {
     }
 }
 
-/// Replaces each value of an object in turn by something else and calls `check` with what comes of it.
+/// Replaces each value of an object in turn, and calls `check` with each result.
 fn mangle(root: &Value, pointer: &str, check: &mut dyn FnMut(Value)) {
     let inner: Vec<String> = match root.pointer(pointer) {
         Some(Value::Object(map)) => map.keys().map(|key| key.replace('~', "~0").replace('/', "~1")).collect(),
@@ -161,10 +162,10 @@ fn mangle(root: &Value, pointer: &str, check: &mut dyn FnMut(Value)) {
 }
 
 #[test]
-fn objects_of_no_sense_are_refused_and_nothing_panics() {
+fn malformed_pods_are_rejected_without_panic() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("tests/created.json")).expect("cases");
     let objects = Objects::system();
-    // The first have one of everything.
+    // The first cases use every field.
     for case in cases.iter().filter(|case| case["code"] == 201).take(13) {
         let sound = created(&case["pod"]["spec"]);
         let mut tries = 0;
@@ -191,13 +192,13 @@ fn objects_of_no_sense_are_refused_and_nothing_panics() {
 }
 
 #[test]
-fn the_kind_of_pods_is_in_the_table() {
+fn table_of_kinds_contains_pods() {
     assert_eq!((KIND.kind.as_ref(), KIND.resource.as_ref()), ("Pod", "pods"));
     assert!(kinds::built_in().iter().any(|kind| super::super::of(kind).has_generation()));
 }
 
 #[test]
-fn deep_objects_are_compared_in_no_time_and_what_is_empty_does_not_count() {
+fn comparison_of_deep_objects_is_fast_and_ignores_empty_values() {
     let nested = |innermost: Value| (0..64).fold(innermost, |inner, _| json!({"a": inner, "b": null}));
     assert!(update::same(&nested(json!({"c": ""})), &nested(json!({"d": []}))));
     assert!(!update::same(&nested(json!({"c": 1})), &nested(json!({}))));

@@ -1,4 +1,4 @@
-//! What is wrong with a pod.
+//! Validates pods.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,7 @@ use crate::status::Cause;
 const SPEC: Path<'static> = Path::root("spec");
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 
-/// What is wrong with a new pod.
+/// Validates a new pod.
 pub(crate) fn create(pod: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     metadata_and_spec(pod, &mut causes);
@@ -32,7 +32,7 @@ pub(crate) fn create(pod: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a pod, new or changed.
+/// Validates a new or changed pod.
 pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
     annotations(pod, causes);
     let null = Value::Null;
@@ -49,7 +49,7 @@ pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with the spec of a pod or of a pod template.
+/// Validates the spec of a pod or of a pod template.
 pub(crate) fn spec(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if int(spec, "terminationGracePeriodSeconds").is_none() {
         causes.push(path.child("terminationGracePeriodSeconds").required(""));
@@ -135,7 +135,7 @@ fn tokens_without_account(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A name, if there is one.
+/// Validates an optional name.
 fn name(
     object: &Value,
     field: &str,
@@ -256,7 +256,7 @@ fn address(address: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether it would be an address but for zeros that lead.
+/// Whether the text is an IPv4 address with leading zeros.
 fn is_padded_v4(address: &str) -> bool {
     let plain = |part: &str| match part.trim_start_matches('0') {
         "" if !part.is_empty() => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! Volumes that are to be attached to nodes.
+//! Volume attachments.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::super::{names, status};
 use crate::json::{object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
-/// Volumes that are to be attached to nodes.
+/// Attachments of volumes to nodes.
 pub(crate) struct VolumeAttachment;
 
 const SPEC: Path<'static> = Path::root("spec");

@@ -56,7 +56,7 @@ impl Strategy for StorageClass {
     }
 }
 
-/// The name of the class of claims that name none: the newest of those that are marked.
+/// The default class of claims: the newest of those marked as default.
 pub(crate) fn default_class(objects: &dyn Lookup) -> Option<String> {
     let classes = objects.list("storage.k8s.io", "storageclasses", "");
     let is_default = |class: &&Value| {

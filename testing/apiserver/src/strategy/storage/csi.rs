@@ -1,4 +1,4 @@
-//! What CSI drivers say of themselves, of nodes and of the storage that is left.
+//! CSI drivers, their state on nodes, and storage capacities.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(crate) struct CsiNode;
 /// CSI drivers.
 pub(crate) struct CsiDriver;
 
-/// How much storage there is left where.
+/// The available storage capacity of a topology segment.
 pub(crate) struct CsiStorageCapacity;
 
 const SPEC: Path<'static> = Path::root("spec");
@@ -159,7 +159,7 @@ impl Strategy for CsiDriver {
     }
 
     fn prepare_for_update(&self, driver: &mut Value, old: &Value) {
-        // A new one has no generation: upstream only counts the changes.
+        // A new driver has no generation: upstream only counts changes.
         if driver.get("spec") != old.get("spec") {
             let before = int(&old["metadata"], "generation").unwrap_or_default();
             driver["metadata"]["generation"] = (before + 1).into();

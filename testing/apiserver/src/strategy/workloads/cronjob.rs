@@ -13,7 +13,7 @@ use crate::status::Cause;
 /// Cron jobs.
 pub(crate) struct CronJob;
 
-/// Jobs have eleven more characters in their names.
+/// The limit leaves room for the eleven characters that job names append.
 const NAME_LENGTH: usize = 52;
 
 impl Strategy for CronJob {

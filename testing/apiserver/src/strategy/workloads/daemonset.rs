@@ -16,7 +16,7 @@ use crate::status::Cause;
 /// Daemon sets.
 pub(crate) struct DaemonSet;
 
-/// How often the template has changed, from before there were generations.
+/// The legacy count of template changes.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 const ROLLING: &str = "RollingUpdate";
 const ON_DELETE: &str = "OnDelete";
@@ -67,7 +67,7 @@ impl Strategy for DaemonSet {
         let mut empty = Vec::new();
         let is_sound = selector.is_null()
             || template::check_given_selector(selector, "daemonset", &SPEC.child("selector"), &mut empty);
-        // Upstream says last that the selector is empty.
+        // Upstream reports an empty selector last.
         let is_empty = !selector.is_null() && template::is_empty(selector);
         let last = if is_empty { empty.pop() } else { None };
         causes.append(&mut empty);

@@ -148,9 +148,9 @@ impl Strategy for ReplicationController {
     }
 }
 
-/// What deployments and replica sets have in common.
+/// Validates the selector and template of deployments and replica sets.
 pub(super) fn check_selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
-    // Upstream says "deployment" of replica sets too.
+    // Upstream's text says "deployment" for replica sets, too.
     let is_sound = template::check_selector(spec, "deployment", &SPEC, causes);
     let selector = spec.get("selector").unwrap_or(&Value::Null);
     if !is_sound {
