@@ -1,5 +1,5 @@
-//! The API server in memory, held against the real one: the same requests, the same commands, and clients that must stay in
-//! step with it. `README.md` has the formats, and how to run and add.
+//! Compares the API server in memory with the real one: the same requests, the same commands, and
+//! clients that must follow it. `README.md` describes the formats, and how to run and add tests.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
