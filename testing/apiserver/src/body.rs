@@ -64,7 +64,7 @@ fn parse(request: &ApiRequest, kind: &str) -> Result<Value> {
         }
         Encoding::Protobuf => proto::decode(body).map_err(|why| unrecognized(kind, &why.to_string()))?,
     };
-    if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "it is no object")) }
+    if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "not an object")) }
 }
 
 fn unrecognized(kind: &str, why: &str) -> Status {

@@ -144,7 +144,7 @@ impl Handler<'_> {
             (&Method::POST, Some(Subresource::Binding)) => self.bind(),
             (&Method::POST, Some(Subresource::Eviction)) => self.evict(),
             (_, Some(Subresource::Binding | Subresource::Eviction)) => Err(Status::method_not_allowed()),
-            (_, Some(Subresource::Token)) => Err(Status::not_implemented("tokens of service accounts")),
+            (_, Some(Subresource::Token)) => Err(Status::not_implemented("serviceaccounts/token")),
             (&Method::GET, Some(Subresource::Scale)) => {
                 let object = self.get()?.value(self.kind);
                 Ok(Reply::Value(StatusCode::OK, scale_of(&object, &self.scale_paths()?)))

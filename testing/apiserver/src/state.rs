@@ -139,10 +139,10 @@ impl Writer<'_> {
         let (api_version, kind) = (text_in(&object, &["apiVersion"]), text_in(&object, &["kind"]));
         let kind = self.state.registry.of(api_version, kind).filter(|kind| kind.verbs == Verbs::All);
         let Some(kind) = kind.cloned() else {
-            return Err(format!("no {} in {api_version:?} is served here", text_in(&object, &["kind"])));
+            return Err(format!("kind {:?} in {api_version:?} is not served", text_in(&object, &["kind"])));
         };
         if text_in(&object, &["metadata", "name"]).is_empty() {
-            return Err("it has no metadata.name".to_owned());
+            return Err("metadata.name is missing".to_owned());
         }
         depth::check(&object).map_err(|status| status.message)?;
         decode_kind(&kind, &mut object).map_err(|error| error.to_string())?;

@@ -206,7 +206,7 @@ impl Status {
 
     /// 501: a feature of the real server that this server does not implement.
     pub fn not_implemented(what: impl fmt::Display) -> Self {
-        let message = format!("{what}: the API server in memory does not do this");
+        let message = format!("{what}: not implemented by the API server in memory");
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 

@@ -157,7 +157,7 @@ fn continued(token: &str) -> Result<From> {
         invalid(&format!("continue key is not valid: illegal base64 data at input byte {at}"))
     })?;
     let token: Value = serde_json::from_slice(&bytes)
-        .map_err(|_| invalid("continue key is not valid: it is not what a list answered"))?;
+        .map_err(|_| invalid("continue key is not valid: it is not a token from a list"))?;
     let version = token["rv"].as_i64().unwrap_or_default();
     let key = token["start"].as_str().unwrap_or_default();
     if token["v"] != "meta.k8s.io/v1" {

@@ -94,7 +94,7 @@ impl World {
                 .watch(&format!("{collection}?watch=true&fieldSelector=metadata.name={name}"))
                 .await;
             loop {
-                let event = events.next().await.expect("the watch goes on");
+                let event = events.next().await.expect("the watch continues");
                 last = event["object"].clone();
                 if event["type"] != "DELETED" && is_so(&event["object"]) {
                     return event["object"].clone();
@@ -118,7 +118,7 @@ impl World {
                 return Value::Null;
             }
             loop {
-                let event = events.next().await.expect("the watch goes on");
+                let event = events.next().await.expect("the watch continues");
                 if event["type"] == "DELETED" {
                     return event["object"].clone();
                 }

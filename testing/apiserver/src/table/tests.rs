@@ -39,7 +39,7 @@ impl Upstream {
                 built_in()
                     .iter()
                     .find(|kind| kind.api_version() == api_version && object["kind"] == *kind.kind)
-                    .unwrap_or_else(|| panic!("{} of {api_version} is no kind of ours", object["kind"])),
+                    .unwrap_or_else(|| panic!("{} of {api_version} is not a built-in kind", object["kind"])),
             ),
         }
     }

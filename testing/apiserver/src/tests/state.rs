@@ -44,9 +44,9 @@ async fn objects_that_cannot_be_loaded_are_named() {
     let load = |text: &str| client.server.load(text).unwrap_err().to_string();
     assert_eq!(
         load("kind: Thing\napiVersion: example.com/v1\nmetadata: {name: x}"),
-        "object 1 (Thing x): no Thing in \"example.com/v1\" is served here"
+        "object 1 (Thing x): kind \"Thing\" in \"example.com/v1\" is not served"
     );
-    assert_eq!(load("kind: Node\napiVersion: v1"), "object 1 (Node ): it has no metadata.name");
+    assert_eq!(load("kind: Node\napiVersion: v1"), "object 1 (Node ): metadata.name is missing");
     assert!(load("a: [").contains("line"), "{}", load("a: ["));
 }
 

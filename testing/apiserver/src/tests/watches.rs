@@ -141,7 +141,7 @@ async fn busy_watch_times_out() {
             break;
         }
         count += 1;
-        assert!(count < 10, "it goes on");
+        assert!(count < 10, "the watch does not end");
     }
 }
 

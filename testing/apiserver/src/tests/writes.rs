@@ -227,7 +227,7 @@ async fn unimplemented_connect_subresources_return_not_implemented() {
     ] {
         let (status, answer) = client.request(method, &path, &Value::Null).await;
         assert_eq!((status, &answer["reason"]), (StatusCode::NOT_IMPLEMENTED, &json!("NotImplemented")));
-        assert_eq!(answer["message"], format!("{what}: the API server in memory does not do this"));
+        assert_eq!(answer["message"], format!("{what}: not implemented by the API server in memory"));
     }
     let (status, answer) = client.get(&format!("{PODS}/none/log")).await;
     assert_eq!((status, &answer["message"]), (StatusCode::NOT_FOUND, &json!("pods \"none\" not found")));
