@@ -42,11 +42,11 @@ enum Reply {
 pub(crate) fn handle(shared: &Arc<Shared>, request: &ApiRequest, faults: &[Fault]) -> Result<Response<Body>> {
     match &request.target {
         Target::Other(path) => nonresource::answer_path(shared, request, path),
-        Target::Resource(resource) => of_resource(shared, request, resource, faults),
+        Target::Resource(resource) => handle_resource(shared, request, resource, faults),
     }
 }
 
-fn of_resource(
+fn handle_resource(
     shared: &Arc<Shared>,
     request: &ApiRequest,
     resource: &Resource,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::writer::{State, Writer, timestamp};
 use crate::depth;
-use crate::json::text_in;
+use crate::json::{object_mut, restore, text_in};
 use crate::kinds::{Kind, Subresource};
 use crate::object::StoredObject;
 use crate::patch::managed::{keep_times, record_update};
@@ -215,10 +215,8 @@ fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) 
 
 /// Restores the metadata that updates cannot change.
 fn keep_metadata(new: &mut Value, old: &Value) {
-    if !new["metadata"].is_object() {
-        new["metadata"] = Value::Object(serde_json::Map::new());
-    }
-    let Some(metadata) = new["metadata"].as_object_mut() else { return };
+    object_mut(new, "metadata");
+    let (metadata, old) = (&mut new["metadata"], &old["metadata"]);
     let kept = [
         "creationTimestamp",
         "deletionGracePeriodSeconds",
@@ -228,20 +226,14 @@ fn keep_metadata(new: &mut Value, old: &Value) {
         "resourceVersion",
         "selfLink",
     ];
+    for field in kept {
+        restore(metadata, old, field);
+    }
     // A different UID is rejected, not overwritten.
-    if !metadata.contains_key("uid") {
-        metadata.insert("uid".to_owned(), old["metadata"]["uid"].clone());
-    }
-    for key in kept {
-        match old["metadata"].get(key) {
-            Some(value) => metadata.insert(key.to_owned(), value.clone()),
-            None => metadata.remove(key),
-        };
-    }
-    if metadata.get("managedFields").is_none()
-        && let Some(managed) = old["metadata"].get("managedFields")
-    {
-        metadata.insert("managedFields".to_owned(), managed.clone());
+    for field in ["uid", "managedFields"] {
+        if metadata.get(field).is_none() {
+            restore(metadata, old, field);
+        }
     }
 }
 
@@ -250,7 +242,7 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
         Part::Main => {
             strategy.prepare_for_update(new, old);
             if kind.custom && kind.has(Subresource::Status) {
-                take(new, old, "status");
+                restore(new, old, "status");
             }
         }
         Part::Status => {
@@ -278,31 +270,11 @@ fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<
     Cause::union(strategy::meta::validate_update(new, old), causes)
 }
 
-/// Restores one field.
-fn take(new: &mut Value, old: &Value, key: &str) {
-    let Some(fields) = new.as_object_mut() else { return };
-    match old.get(key) {
-        Some(value) => fields.insert(key.to_owned(), value.clone()),
-        None => fields.remove(key),
-    };
-}
-
-/// Restores everything except one field and the metadata.
-fn keep_only(new: &mut Value, old: &Value, key: &str) {
-    let kept = new.get(key).cloned();
-    let metadata = new["metadata"].take();
-    *new = old.clone();
-    new["metadata"]["managedFields"] = metadata["managedFields"].clone();
-    if new["metadata"]["managedFields"].is_null()
-        && let Some(metadata) = new["metadata"].as_object_mut()
-    {
-        metadata.remove("managedFields");
-    }
-    if let Some(kept) = kept {
-        new[key] = kept;
-    } else if let Some(fields) = new.as_object_mut() {
-        fields.remove(key);
-    }
+/// Restores everything except one field and the managed fields.
+fn keep_only(new: &mut Value, old: &Value, field: &str) {
+    let changed = std::mem::replace(new, old.clone());
+    restore(&mut new["metadata"], &changed["metadata"], "managedFields");
+    restore(new, &changed, field);
 }
 
 /// Whether a custom object changed outside of its metadata and status.
