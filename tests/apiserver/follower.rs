@@ -33,7 +33,7 @@ pub(super) trait Follower {
     fn held(&mut self) -> Held;
 
     /// Notifications that are inconsistent with earlier ones.
-    fn strange(&mut self) -> Vec<String> {
+    fn inconsistencies(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -201,7 +201,7 @@ impl Follower for ClientGo {
         self.states().into_iter().map(held).collect()
     }
 
-    fn strange(&mut self) -> Vec<String> {
+    fn inconsistencies(&mut self) -> Vec<String> {
         self.states().into_values().flat_map(|state| state.strange.unwrap_or_default()).collect()
     }
 }

@@ -162,7 +162,12 @@ fn informers_follow_100_000_changes_with_faults() {
             let truth = RUNTIME.block_on(held(&server));
             for follower in followers(&mut watchers, &mut ours, &mut informers) {
                 catch_up(follower, &truth, *trouble);
-                assert_eq!(follower.strange(), Vec::<String>::new(), "{}, {trouble:?}", follower.name());
+                assert_eq!(
+                    follower.inconsistencies(),
+                    Vec::<String>::new(),
+                    "{}, {trouble:?}",
+                    follower.name()
+                );
             }
         }
         for resource in ["pods", "nodes"] {

@@ -36,7 +36,7 @@ trait Followed {
     /// The content of the store, once the handler has caught up.
     fn held(&self) -> BTreeMap<String, String>;
 
-    fn strange(&self) -> Vec<String>;
+    fn inconsistencies(&self) -> Vec<String>;
 
     fn objects(&self) -> Option<BTreeMap<String, Value>>;
 }
@@ -126,7 +126,7 @@ impl<K: Kind> Followed for One<K> {
         if agree { stored } else { BTreeMap::new() }
     }
 
-    fn strange(&self) -> Vec<String> {
+    fn inconsistencies(&self) -> Vec<String> {
         self.told.faults()
     }
 
@@ -154,8 +154,8 @@ impl Follower for KubeInformers {
         self.informers.iter().map(|(resource, informer)| ((*resource).to_owned(), informer.held())).collect()
     }
 
-    fn strange(&mut self) -> Vec<String> {
-        self.informers.values().flat_map(|informer| informer.strange()).collect()
+    fn inconsistencies(&mut self) -> Vec<String> {
+        self.informers.values().flat_map(|informer| informer.inconsistencies()).collect()
     }
 }
 

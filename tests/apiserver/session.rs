@@ -136,7 +136,7 @@ impl Session {
                 (Some(line), _, _) => (line, finish(command(line), step.input.as_deref()).await),
                 (_, Some(line), _) => {
                     let mut started = Running::start(command(line));
-                    started.hear(step.lines).await;
+                    started.wait_for_lines(step.lines).await;
                     running.insert(line, started);
                     continue;
                 }
@@ -237,7 +237,7 @@ impl Running {
     }
 
     /// Waits until the command has printed a total number of lines.
-    async fn hear(&mut self, count: usize) {
+    async fn wait_for_lines(&mut self, count: usize) {
         let (said, heard) = &mut self.said;
         while *heard < count {
             let line = timeout(PATIENCE, self.lines.next_line()).await;
@@ -256,7 +256,7 @@ impl Running {
 
     /// Waits until the command has printed a total number of lines, then ends it.
     async fn lines(mut self, count: usize) -> Ended {
-        self.hear(count).await;
+        self.wait_for_lines(count).await;
         self.child.kill().await.unwrap();
         Ended { code: 0, stdout: self.said.0, stderr: String::new() }
     }
