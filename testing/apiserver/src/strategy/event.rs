@@ -80,7 +80,7 @@ fn check(event: &Value, reporter_field: &str) -> Vec<Cause> {
     let is_at_home = if about.is_empty() {
         home_of_cluster_wide.contains(&namespace)
     } else {
-        // Upstream is less strict about new events.
+        // Upstream does not compare the namespaces of new events.
         is_new || about == namespace
     };
     if !is_at_home {

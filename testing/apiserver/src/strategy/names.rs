@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn multi_line_text_is_invalid() {
+    fn error_texts_are_single_lines() {
         for text in [LABEL, SUBDOMAIN, SUBDOMAIN_WITH_UNDERSCORE, LABEL_1035, CONFIG_KEY] {
             assert!(!text.contains('\n') && !text.contains("   "), "{text}");
         }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn self_subject_review_returns_the_caller() {
+    fn reviews_identify_the_caller_and_check_tokens() {
         let answered = ask("selfsubjectreviews", json!({})).unwrap();
         assert_eq!(answered["status"]["userInfo"]["username"], "admin");
         assert_eq!(answered["kind"], "SelfSubjectReview");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_review_has_the_error_of_upstream() {
+    fn invalid_reviews_have_upstream_errors() {
         let refused = |resource, spec| ask(resource, json!({"spec": spec})).unwrap_err();
         let attributes = json!({"verb": "get", "resource": "pods"});
         let path = json!({"path": "/x", "verb": "get"});

@@ -94,7 +94,7 @@ impl Workloads {
         }
     }
 
-    /// Replaces a pod that never became available, so that it does not block the rollout.
+    /// Replaces an unready pod of an old template, so that it does not block the rollout.
     fn replace_broken(&self, wanted: &Wanted, at: i64, pod: &Pod) {
         let is_old = pod.label(REVISION) != wanted.revision && at >= wanted.partition;
         if is_old && wanted.replaces && !pod.is_ready() && !pod.object.deleting {

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn image_with_tag_or_digest_or_invalid_is_pulled_once() {
+    fn other_images_are_pulled_if_not_present() {
         let digest = format!("a@sha256:{}", "0".repeat(64));
         for image in ["a:1", "localhost:5000/a:v1", &digest, "", "A", "a b", "a:", "a/", "a@b", "_a", "a:é"]
         {

@@ -144,7 +144,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_segment)
 }
 
-/// Privileges and capabilities require privilege escalation.
+/// Privileged containers and CAP_SYS_ADMIN require privilege escalation.
 fn check_escalation(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if context.get("allowPrivilegeEscalation").and_then(Value::as_bool) != Some(false) {
         return;

@@ -313,7 +313,7 @@ fn selectable_fields_have_values() {
 }
 
 #[test]
-fn template_is_valid_without_system_fields() {
+fn template_skips_pod_only_defaults_and_checks() {
     let mut spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": " i", "ports": [{"containerPort": 1}]}]});
     defaults::pod_spec(&mut spec);
     assert_eq!(
