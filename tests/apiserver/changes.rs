@@ -1,4 +1,4 @@
-//! Random changes, the same for the same seed.
+//! Random changes, reproducible by seed.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Service};
 use tower::ServiceExt as _;
 
-/// The resources that are changed.
+/// The resources to change.
 pub(super) const RESOURCES: [&str; 3] = ["pods", "nodes", "configmaps"];
 
-/// So many names of each resource: what is deleted comes back under the same name.
+/// The number of names per resource, small enough that deleted names are reused.
 const NAMES: usize = 120;
 
 const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 
-/// Changes objects of a server, in process.
+/// Changes the objects of a server, in process.
 pub(super) struct Changes {
     service: Service,
     random: u64,
-    /// The paths of what there is.
+    /// The paths of the existing objects.
     live: BTreeSet<String>,
-    /// Which pods have a node.
+    /// The pods that are bound to a node.
     bound: BTreeSet<String>,
     pub(super) made: usize,
 }
@@ -34,7 +34,7 @@ impl Changes {
         Self { service: server.service(), random: seed, live, bound, made: 0 }
     }
 
-    /// Makes so many changes.
+    /// Makes a number of changes.
     pub(super) async fn make(&mut self, count: usize) {
         for _ in 0..count {
             match self.below(10) {

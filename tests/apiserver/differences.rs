@@ -1,4 +1,4 @@
-//! Where answers differ, and the closed list of differences that are meant.
+//! Differences between responses, and the closed list of intended ones.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs;
@@ -8,26 +8,26 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One place where two answers differ.
+/// One difference between two responses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     /// The table or suite, a slash, and the request or command.
     pub(super) request: String,
-    /// Where in the answer, as `body.metadata.labels`.
+    /// The place in the response, for example `body.metadata.labels`.
     pub(super) place: String,
     real: String,
     ours: String,
 }
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Meant {
-    /// Which requests; `*` stands for anything.
+    /// The requests; `*` matches anything.
     request: String,
-    /// Where in the answer; `*` stands for anything.
+    /// The place in the response; `*` matches anything.
     place: String,
-    /// Why.
+    /// The reason.
     #[serde(rename = "why")]
     reason: String,
 }
@@ -40,20 +40,20 @@ impl Display for Difference {
 }
 
 impl Difference {
-    /// That our answer is not as is known beforehand.
+    /// Our response differs from the expected one.
     pub(super) fn unexpected(request: &str, what: String) -> Self {
         let real = "as expected".to_owned();
         Self { request: request.to_owned(), place: "expectation".to_owned(), real, ours: what }
     }
 }
 
-/// Where two answers to a request differ.
+/// The differences between two responses to a request.
 pub(super) fn between(request: &str, real: &Value, ours: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
     if real["code"] == ours["code"] {
         compare(request, &mut String::new(), real, ours, &mut differences);
     } else {
-        // The rest is about different things.
+        // The remaining items do not correspond.
         differences.push(Difference {
             request: request.to_owned(),
             place: "code".to_owned(),
@@ -87,7 +87,7 @@ fn compare(request: &str, place: &mut String, real: &Value, ours: &Value, into: 
                 compare(request, place, real, ours, into);
                 place.truncate(length);
                 if !same_length && real != ours {
-                    // What follows are other items.
+                    // The remaining items do not correspond.
                     break;
                 }
             }
@@ -102,7 +102,7 @@ fn compare(request: &str, place: &mut String, real: &Value, ours: &Value, into: 
     }
 }
 
-/// Takes away the differences that are meant, and tells which entries of the file excuse nothing.
+/// Removes the intended differences. Reports entries of the file that match no difference.
 pub(super) fn excuse(file: &Path, all: Vec<Difference>) -> Result<(Vec<Difference>, Vec<String>)> {
     let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     let meant: Option<Vec<Meant>> =
@@ -123,7 +123,7 @@ pub(super) fn excuse(file: &Path, all: Vec<Difference>) -> Result<(Vec<Differenc
     }
     let mut unused = Vec::new();
     for (Meant { request, place, reason }, used) in meant.iter().zip(used) {
-        ensure!(reason.ends_with('.'), "{request}: why is no sentence: {reason}");
+        ensure!(reason.ends_with('.'), "{request}: `why` is not a sentence: {reason}");
         if !used {
             unused.push(format!("{request} at {place} does not differ any more: take it out of the list"));
         }
@@ -131,7 +131,7 @@ pub(super) fn excuse(file: &Path, all: Vec<Difference>) -> Result<(Vec<Differenc
     Ok((faults, unused))
 }
 
-/// Whether a text is as a pattern says.
+/// Whether a text matches a pattern.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(start) else { return false };
@@ -146,7 +146,7 @@ mod tests {
     use super::{between, matches};
 
     #[test]
-    fn each_place_that_differs_is_named() {
+    fn every_difference_is_reported() {
         let real = json!({"a": [{"b": 1}, {"b": 2}], "c": 1, "e": []});
         let ours = json!({"a": [{"b": 1}, {"b": 3}], "d": 1, "e": [1]});
         let places: Vec<String> = between("r", &real, &ours).into_iter().map(|one| one.place).collect();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn star_matches_anything() {
         assert!(
             matches("a/*", "a/b")
                 && matches("*.x", "a[0].x")

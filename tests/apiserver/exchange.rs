@@ -1,4 +1,4 @@
-//! A table of requests, sent to one server.
+//! Sends a table of requests to one server.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use super::normal::{Names, keep_named};
 use super::table::{Request, Table, Variables};
 use super::target::{Answer, Target};
 
-/// What clients read of an answer's head.
+/// The headers that clients read.
 const HEADERS: [&str; 4] = ["allow", "content-type", "retry-after", "warning"];
 
-/// How often a request is sent that is waited for.
+/// The maximum number of attempts for a request with `until`.
 const MOST_TRIES: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What one server did with a table.
+/// The result of a table on one server.
 pub(super) struct Run {
-    /// What each request was answered, by the request's name: `code`, `headers` and `body`, normalized.
+    /// The normalized responses by request name: `code`, `headers` and `body`.
     pub(super) answers: BTreeMap<String, Value>,
-    /// What is not as the table says.
+    /// The responses that the table does not expect.
     pub(super) unexpected: Vec<String>,
     pub(super) took: Duration,
 }
@@ -61,7 +61,7 @@ pub(super) async fn run(target: &Target, table: &Table) -> Result<Run> {
 
 async fn exchange(target: &Target, request: http::Request<Vec<u8>>) -> Result<(Answer, Value)> {
     let query = request.uri().query().unwrap_or_default();
-    // What is not `false` is true.
+    // Every value other than `false` is true.
     let is_watch = query.contains("watch=") && !query.contains("watch=false");
     let answer = target.send(request).await;
     let is_stream = is_watch && answer.status() == StatusCode::OK;
@@ -100,7 +100,7 @@ fn headers(headers: &HeaderMap, names: &Names) -> Map<String, Value> {
     read
 }
 
-/// JSON as such, text as text; of protobuf, that it is protobuf.
+/// The body: JSON as JSON, text as text; for protobuf only a marker.
 fn body(answer: &Answer) -> Value {
     let bytes = answer.body();
     if bytes.starts_with(b"k8s\0") {
@@ -122,14 +122,14 @@ fn unexpected(what: &str, request: &Request, answer: &Answer, body: &Value) -> R
     Ok((!is_as_said).then(|| format!("{what}: expected {code} {reason}, got {got} {got_reason}: {body}")))
 }
 
-/// Keeps what later requests refer to. What is not there is kept as a word that no server takes for anything else.
+/// Saves values for later requests. A missing value is saved as a word that no server accepts.
 fn save(request: &Request, body: &Value, variables: &mut Variables) {
     for (name, pointer) in &request.save {
         let found = body.pointer(pointer).map_or_else(
             || format!("missing-{name}"),
             |value| value.as_str().map_or_else(|| value.to_string(), str::to_owned),
         );
-        // Continue tokens go into queries.
+        // Continue tokens are used in queries.
         let found = found.replace('=', "%3D").replace('+', "%2B");
         variables.insert(name.clone(), found);
     }

@@ -1,4 +1,5 @@
-//! Clients that follow a server: `kube::runtime`'s watcher in this process, client-go's informers in another.
+//! Clients that follow a server: `kube::runtime`'s watcher in this process, client-go's informers
+//! in another.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,18 +22,18 @@ use tokio::task::JoinSet;
 
 use super::target::RUNTIME;
 
-/// By resource: the resource version of each object, by `namespace/name`.
+/// The resource version of each object, by resource and `namespace/name`.
 pub(super) type Held = BTreeMap<String, BTreeMap<String, String>>;
 
-/// A client that keeps what it watches.
+/// A client that stores what it watches.
 pub(super) trait Follower {
     fn name(&self) -> &str;
 
-    /// What it has now.
+    /// The current content of its stores.
     fn held(&mut self) -> Held;
 
-    /// Notifications that do not follow from those before.
-    fn strange(&mut self) -> Vec<String> {
+    /// Notifications that are inconsistent with earlier ones.
+    fn inconsistencies(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -42,7 +43,7 @@ pub(super) struct KubeWatchers {
     name: &'static str,
     stores: BTreeMap<String, Box<dyn Fn() -> BTreeMap<String, String>>>,
     errors: Arc<AtomicUsize>,
-    // Dropping it ends them.
+    // Dropping it ends the watchers.
     watching: JoinSet<()>,
 }
 
@@ -56,7 +57,7 @@ impl KubeWatchers {
         watchers
     }
 
-    /// How many lists or watches have failed.
+    /// The number of failed lists and watches.
     pub(super) fn errors(&mut self) -> usize {
         self.errors.load(Ordering::Relaxed)
     }
@@ -73,7 +74,7 @@ impl KubeWatchers {
             errors.fetch_add(usize::from(failed), Ordering::Relaxed);
             async move {
                 if failed {
-                    // It tries again at once.
+                    // The watcher retries at once.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             }
@@ -112,7 +113,7 @@ pub(super) struct ClientGo {
     output: BufReader<ChildStdout>,
 }
 
-/// What the program says of one resource.
+/// The program's report about one resource.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
@@ -152,7 +153,7 @@ impl ClientGo {
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{}: {error}: {answer}", self.name))
     }
 
-    /// How many requests were refused or not answered.
+    /// The number of rejected or unanswered requests.
     pub(super) fn errors(&mut self) -> usize {
         self.ask("failures")
     }
@@ -161,7 +162,7 @@ impl ClientGo {
         self.ask("state")
     }
 
-    /// The objects of a resource, by `namespace/name`, without what is empty.
+    /// The objects of a resource by `namespace/name`, without empty values.
     pub(super) fn objects(&mut self, resource: &str) -> BTreeMap<String, Value> {
         let mut objects: BTreeMap<String, Value> = self.ask(&format!("objects {resource}"));
         objects.values_mut().for_each(drop_empty);
@@ -169,7 +170,7 @@ impl ClientGo {
     }
 }
 
-/// Takes away what says nothing: Go writes some of it, and objects in lists do not say of what kind they are.
+/// Drops values without meaning: Go writes some empty values, and objects in lists lack their type.
 pub(super) fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -193,14 +194,14 @@ impl Follower for ClientGo {
 
     fn held(&mut self) -> Held {
         let held = |(resource, state): (String, State)| {
-            // A handler runs behind the store.
+            // Handlers lag behind the store.
             let agree = state.synced && state.told == state.store;
             (resource, if agree { state.store } else { BTreeMap::new() })
         };
         self.states().into_iter().map(held).collect()
     }
 
-    fn strange(&mut self) -> Vec<String> {
+    fn inconsistencies(&mut self) -> Vec<String> {
         self.states().into_values().flat_map(|state| state.strange.unwrap_or_default()).collect()
     }
 }

@@ -18,7 +18,8 @@ use super::follower::{Follower, Held, drop_empty};
 use super::target::RUNTIME;
 use crate::support::{Requests, Slim};
 
-/// Unlike client-go's these go through all that goes wrong without being started anew, so their waits must not grow as long.
+/// Unlike client-go's informers, these are not restarted between faults, so their back-off must
+/// stay short.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Shared informers of one factory, each with a handler.
@@ -30,12 +31,12 @@ pub(super) struct KubeInformers {
     stop: CancellationToken,
 }
 
-/// One of them, whatever its kind.
+/// An informer of any kind.
 trait Followed {
-    /// What the store has, once the handler knows of the same.
+    /// The content of the store, once the handler has caught up.
     fn held(&self) -> BTreeMap<String, String>;
 
-    fn strange(&self) -> Vec<String>;
+    fn inconsistencies(&self) -> Vec<String>;
 
     fn objects(&self) -> Option<BTreeMap<String, Value>>;
 }
@@ -44,12 +45,12 @@ struct One<K: Kind> {
     informer: Arc<SharedInformer<K>>,
     told: EventLog<K>,
     registration: Registration,
-    /// An object as JSON, where it is kept whole.
+    /// The object as JSON, if it is stored whole.
     json: fn(&K::Object) -> Option<Value>,
 }
 
 impl KubeInformers {
-    /// Follows everything in JSON.
+    /// Follows all resources in JSON.
     pub(super) fn start(name: &'static str, config: kube::Config) -> Self {
         let mut informers = Self::new(name, config);
         informers.follow("pods", Typed::<Pod>::new(), |object| Some(json_of(object)));
@@ -95,17 +96,18 @@ impl KubeInformers {
         self.informers.insert(resource, Box::new(One { informer, told, registration, json }));
     }
 
-    /// How often they have listed or begun to watch, and how often gone on watching.
+    /// The number of lists and new watches, and the number of resumed watches.
     pub(super) fn requests(&self) -> (usize, usize) {
         (self.requests.lists(), self.requests.watches())
     }
 
-    /// How many resources they follow.
+    /// The number of resources.
     pub(super) fn count(&self) -> usize {
         self.informers.len()
     }
 
-    /// The objects of a resource, by `namespace/name`, without what is empty; `None` where they are not kept whole.
+    /// The objects of a resource by `namespace/name`, without empty values; `None` if they are not
+    /// stored whole.
     pub(super) fn objects(&self, resource: &str) -> Option<BTreeMap<String, Value>> {
         self.informers[resource].objects()
     }
@@ -118,13 +120,13 @@ impl<K: Kind> Followed for One<K> {
             (kind.key(object).to_string(), kind.resource_version(object).to_owned())
         };
         let stored: BTreeMap<_, _> = self.informer.store().list().iter().map(version).collect();
-        // Nobody reads the lines.
+        // The log is not used.
         self.told.take();
         let agree = self.registration.has_synced() && self.told.content() == stored;
         if agree { stored } else { BTreeMap::new() }
     }
 
-    fn strange(&self) -> Vec<String> {
+    fn inconsistencies(&self) -> Vec<String> {
         self.told.faults()
     }
 
@@ -137,7 +139,7 @@ impl<K: Kind> Followed for One<K> {
 
 fn json_of(object: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(object).unwrap();
-    // The list to compare with does not say it of each.
+    // Items of the list to compare with lack these fields.
     value.as_object_mut().unwrap().retain(|field, _| field != "apiVersion" && field != "kind");
     drop_empty(&mut value);
     value
@@ -152,8 +154,8 @@ impl Follower for KubeInformers {
         self.informers.iter().map(|(resource, informer)| ((*resource).to_owned(), informer.held())).collect()
     }
 
-    fn strange(&mut self) -> Vec<String> {
-        self.informers.values().flat_map(|informer| informer.strange()).collect()
+    fn inconsistencies(&mut self) -> Vec<String> {
+        self.informers.values().flat_map(|informer| informer.inconsistencies()).collect()
     }
 }
 

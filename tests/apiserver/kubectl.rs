@@ -1,4 +1,4 @@
-//! The command lines of `kubectl/`: kubectl must say the same of both servers.
+//! Runs the command lines of `kubectl/`: kubectl's output must be the same for both servers.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::requests::{folder, hold};
 use super::session::{Outcome, Session, Shell};
 use super::target::{Pair, RUNTIME, pair};
 
-/// So many sessions at a time. Each has a process on either server.
+/// The number of concurrent sessions. Each has a process for either server.
 const CONCURRENCY: usize = 3;
 
 #[test]
@@ -22,7 +22,7 @@ fn every_session_is_well_formed() {
 }
 
 #[test]
-fn kubectl_says_the_same_of_both_servers() {
+fn kubectl_output_is_the_same_for_both_servers() {
     let Some(Pair { real, ours, .. }) = pair() else { return };
     let filter = std::env::var("SUPERCARGO_KUBECTL").unwrap_or_default();
     let mut sessions = hold(Session::all(&folder("kubectl")));
@@ -63,5 +63,5 @@ fn kubectl_says_the_same_of_both_servers() {
         faults.extend(unused);
     }
     faults.extend(differences.iter().map(Difference::to_string));
-    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    assert!(faults.is_empty(), "{} failures:\n{}", faults.len(), faults.join("\n"));
 }

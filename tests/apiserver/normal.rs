@@ -1,26 +1,26 @@
-//! What two servers must agree on, out of what they answer.
+//! Normalizes responses to what two servers must agree on.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-/// Names for what each server chooses for itself. The same thing has the same name throughout a table, so that which answers
-/// are about the same object, and which about the same version of it, is compared too.
+/// Names for values that each server chooses. A value has the same name throughout a table, so that
+/// references to the same object or version are compared, too.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// UIDs by the name of their objects, in the order in which they are seen.
+    /// The UIDs by object name, in order of appearance.
     uids: HashMap<String, Vec<String>>,
-    /// Resource versions, likewise.
+    /// The resource versions, likewise.
     versions: HashMap<String, Vec<String>>,
-    /// What a UID is called.
+    /// The name of each UID.
     called: HashMap<String, String>,
 }
 
-/// What the key of a list's items is called.
+/// The keys of items in lists and tables.
 const ITEMS: [&str; 2] = ["items", "rows"];
 
 impl Names {
-    /// Replaces what is the server's own choice.
+    /// Replaces the values that a server chooses.
     pub(super) fn normalize(&mut self, value: &mut Value) {
         if let Value::Object(fields) = value {
             let is_list = ITEMS.iter().any(|items| fields.contains_key(*items));
@@ -37,7 +37,8 @@ impl Names {
         self.each_field(value);
     }
 
-    /// The events of a watch: bookmarks come when the server likes, but for the one that ends the initial events.
+    /// Normalizes the events of a watch. Bookmarks other than the one that ends the initial events
+    /// are dropped, because their timing varies.
     pub(super) fn normalize_events(&mut self, events: &mut Vec<Value>) {
         events.retain(|event| {
             let annotations = &event["object"]["metadata"]["annotations"];
@@ -45,7 +46,7 @@ impl Names {
         });
         for event in events {
             if event["type"].is_null() {
-                // Where nothing is watched, the answer is an object.
+                // A response that is not a watch is an object.
                 self.normalize(event);
                 continue;
             }
@@ -82,7 +83,7 @@ impl Names {
         }
     }
 
-    /// UID and resource version, in metadata and references.
+    /// Replaces UID and resource version, in metadata and references.
     fn identity(&mut self, fields: &mut Map<String, Value>) {
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -99,13 +100,13 @@ impl Names {
         }
     }
 
-    /// Times, UIDs and resource versions within a text.
+    /// Replaces times, UIDs and resource versions within a text.
     pub(super) fn text(&self, text: &str) -> String {
         if is_time(text) {
             return "<time>".to_owned();
         }
         if text.starts_with('<') {
-            // A name that it has been given already.
+            // The text is already a name.
             return text.to_owned();
         }
         if text.starts_with("127.0.0.1:") {
@@ -134,7 +135,8 @@ impl Names {
             } else {
                 normal.push_str(word);
             }
-            // As in `too old resource version: 1 (205)`, `ResourceVersion in precondition: 1`.
+            // For example `too old resource version: 1 (205)` or `ResourceVersion in precondition:
+            // 1`.
             after_version |= core.to_ascii_lowercase().contains("version");
         }
         normal
@@ -150,7 +152,7 @@ fn numbered(all: &mut HashMap<String, Vec<String>>, name: &str, value: &str) -> 
     place + 1
 }
 
-/// The version of a list or bookmark is the store's, which others move too.
+/// Drops the version of a list or bookmark, which concurrent tables change.
 fn own_version(metadata: &mut Value) {
     if let Some(version) = metadata.get_mut("resourceVersion")
         && version.as_str().is_some_and(|version| !version.is_empty())
@@ -159,7 +161,7 @@ fn own_version(metadata: &mut Value) {
     }
 }
 
-/// What `metadata.generateName` has become.
+/// Replaces the name generated from `metadata.generateName`.
 fn generated_name(fields: &mut Map<String, Value>) {
     let Some(prefix) = fields.get("generateName").and_then(Value::as_str).map(str::to_owned) else { return };
     let Some(name) = fields.get_mut("name") else { return };
@@ -169,7 +171,7 @@ fn generated_name(fields: &mut Map<String, Value>) {
     }
 }
 
-/// In a table, how long things have been.
+/// Replaces the ages in a table.
 fn ages(table: &mut Map<String, Value>) {
     let Some(rows) = table.get_mut("rows").and_then(Value::as_array_mut) else { return };
     for cell in rows.iter_mut().filter_map(|row| row["cells"].as_array_mut()).flatten() {
@@ -179,7 +181,7 @@ fn ages(table: &mut Map<String, Value>) {
     }
 }
 
-/// As `5s` or `2m10s`.
+/// For example `5s` or `2m10s`.
 pub(super) fn is_age(text: &str) -> bool {
     let mut digits = false;
     let all = text.chars().all(|letter| {
@@ -190,7 +192,7 @@ pub(super) fn is_age(text: &str) -> bool {
     all && !digits && !text.is_empty()
 }
 
-/// As `2026-01-01T00:00:00Z`, with or without parts of a second.
+/// For example `2026-01-01T00:00:00Z`, with or without a fraction.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 20
@@ -201,14 +203,14 @@ fn is_time(text: &str) -> bool {
         && bytes[..4].iter().all(u8::is_ascii_digit)
 }
 
-/// As `f81d4fae-7dec-11d0-a765-00a0c91e6bf6`.
+/// For example `f81d4fae-7dec-11d0-a765-00a0c91e6bf6`.
 pub(super) fn is_uid(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     lengths == [8, 4, 4, 4, 12] && text.bytes().all(|letter| letter == b'-' || letter.is_ascii_hexdigit())
 }
 
-/// Leaves, of the lists in a value, the items with one of these names.
+/// Keeps only the list items with one of these names.
 pub(super) fn keep_named(value: &mut Value, names: &[String]) {
     match value {
         Value::Array(items) => {
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_thing_has_the_same_name() {
+    fn same_object_has_the_same_name() {
         let mut names = Names::default();
         let uid = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
         let mut first = json!({"name": "a", "uid": uid, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"});
@@ -251,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_from_other_texts() {
+    fn ages_are_distinguished_from_other_texts() {
         assert!(is_age("5s") && is_age("2m10s") && is_age("4d"));
         assert!(!is_age("5") && !is_age("s") && !is_age("") && !is_age("ds") && !is_age("1/1"));
     }
 
     #[test]
-    fn generated_names_lose_their_suffix_only() {
+    fn only_the_suffix_of_generated_names_is_replaced() {
         let mut object = json!({"metadata": {"generateName": "a-", "name": "a-x7v2p"}});
         Names::default().normalize(&mut object);
         assert_eq!(object["metadata"]["name"], "a-<suffix>");

@@ -1,11 +1,12 @@
-//! What kubectl prints, without what servers choose for themselves.
+//! Normalizes the output of kubectl.
 
 use serde_json::{Value, json};
 
 use super::normal::{Names, is_age};
 use super::session::Ended;
 
-/// Status code and output of a command. JSON and YAML are compared as such, tables and texts line by line.
+/// Status code and output of a command. JSON and YAML are compared as values, tables and texts line
+/// by line.
 pub(super) fn normal(command: &str, ended: Ended, only: &[String], sorted: bool, names: &mut Names) -> Value {
     let has = |format: &str| command.split(' ').any(|word| word == format);
     let object: Option<Value> = if ended.code == 0 && (has("-o=json") || has("--raw")) {
@@ -37,11 +38,11 @@ fn lines(text: &str, only: &[String], sorted: bool, names: &Names) -> Value {
     json!(lines)
 }
 
-/// Columns are as wide as their contents, so that spaces say nothing.
+/// Collapses spaces, because column widths depend on their content.
 fn normal_line(line: &str, names: &Names) -> String {
     let mut words: Vec<String> = line.split_whitespace().map(|word| normal_word(word, names)).collect();
     while let Some(zone) = words.iter().position(|word| word == "+0000") {
-        // As `2006-01-02 15:04:05.9 +0000` or `Mon, 02 Jan 2006 15:04:05 +0000`.
+        // For example `2006-01-02 15:04:05.9 +0000` or `Mon, 02 Jan 2006 15:04:05 +0000`.
         let is_short = zone >= 2 && words[zone - 2].matches('-').count() == 2;
         let start = zone.saturating_sub(if is_short { 2 } else { 5 });
         words.splice(start..=zone, ["<time>".to_owned()]);
@@ -66,7 +67,7 @@ fn normal_word(word: &str, names: &Names) -> String {
     }
 }
 
-/// An address of a service.
+/// The address of a service.
 fn is_address(word: &str) -> bool {
     word.starts_with("10.") && word.parse::<std::net::Ipv4Addr>().is_ok()
 }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_lose_ages_times_and_widths() {
+    fn ages_times_and_widths_are_normalized() {
         let names = &Names::default();
         assert_eq!(
             normal_line("a   1/1  Running  0 (5s ago)   2m10s", names),

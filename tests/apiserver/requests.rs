@@ -1,4 +1,4 @@
-//! The tables of `requests/`: what both servers answer must be the same.
+//! Sends the tables of `requests/`: both servers must respond the same.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::exchange::{self, Run};
 use super::table::Table;
 use super::target::{Pair, RUNTIME, Target, pair};
 
-/// So many tables at a time.
+/// The number of concurrent tables.
 const CONCURRENCY: usize = 8;
 
 #[test]
@@ -21,7 +21,7 @@ fn every_table_is_well_formed() {
 }
 
 #[test]
-fn every_request_is_answered_as_the_real_server_does() {
+fn responses_are_the_same_as_from_the_real_server() {
     let Some(Pair { real, ours, .. }) = pair() else { return };
     let filter = std::env::var("SUPERCARGO_REQUESTS").unwrap_or_default();
     let mut tables = hold(Table::all(&folder("requests")));
@@ -53,7 +53,7 @@ fn every_request_is_answered_as_the_real_server_does() {
         faults.extend(unused);
     }
     faults.extend(differences.iter().map(Difference::to_string));
-    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    assert!(faults.is_empty(), "{} failures:\n{}", faults.len(), faults.join("\n"));
 }
 
 async fn send(target: &Target, table: &Table) -> Run {
@@ -72,7 +72,7 @@ pub(super) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("apiserver").join(name)
 }
 
-/// Fails with the message as it is written, not as Rust would show it.
+/// Fails with the message as written, not in Rust's debug format.
 pub(super) fn hold<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -1,4 +1,4 @@
-//! A file of command lines, run one after the other. `README.md` has the format.
+//! A file of command lines that run in sequence. `README.md` describes the format.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use super::output;
 use super::table::{Variables, fill, read_all};
 use super::target::Target;
 
-/// How long a command may take on a busy machine.
+/// The timeout of a command on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One file.
@@ -28,37 +28,37 @@ pub(super) struct Session {
     #[serde(skip)]
     pub(super) name: String,
     pub(super) about: String,
-    /// Files that are there.
+    /// The files in the session's folder.
     #[serde(default)]
     files: BTreeMap<String, String>,
     steps: Vec<Step>,
 }
 
-/// One command line, without `kubectl` before it.
+/// One command line, without `kubectl`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
     /// Runs to its end.
     run: Option<String>,
-    /// Runs while the steps after it go on: see `end`. They wait until it has said `lines` lines, so that it has seen what
-    /// was there before them.
+    /// Runs in the background until `end`. The next steps wait until it has printed `lines` lines,
+    /// so that it has seen the initial state.
     start: Option<String>,
-    /// The command line that was started, of which the lines are waited for now.
+    /// Ends a started command line, after waiting for its lines.
     end: Option<String>,
     #[serde(default)]
     lines: usize,
-    /// The status code that it ends with.
+    /// The expected exit code.
     #[serde(default)]
     code: i32,
-    /// What stands somewhere in the output.
+    /// Substrings of the output.
     #[serde(default)]
     says: Vec<String>,
-    /// What comes through standard input.
+    /// The standard input.
     input: Option<String>,
-    /// Only lines that begin with one of these words are compared.
+    /// Only compares lines that begin with one of these words.
     #[serde(default)]
     only: Vec<String>,
-    /// Whether the order of lines does not count.
+    /// Whether to ignore the order of lines.
     #[serde(default)]
     sorted: bool,
 }
@@ -70,21 +70,21 @@ pub(super) struct Shell<'a> {
     folder: PathBuf,
 }
 
-/// What one command did.
+/// The outcome of one command.
 pub(super) struct Outcome {
     pub(super) command: String,
     /// Status code and output, normalized.
     pub(super) seen: serde_json::Value,
-    /// What is not as the session says.
+    /// Deviations from the session's expectations.
     pub(super) faults: Vec<String>,
     pub(super) took: Duration,
 }
 
-/// A command that has been started.
+/// A started command.
 struct Running {
     child: Child,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
-    /// What has been read of that, and how many lines those are.
+    /// The output so far, and its number of lines.
     said: (String, usize),
 }
 
@@ -101,14 +101,14 @@ impl Session {
         ensure!(self.about.ends_with('.'), "`about` is not a sentence");
         for step in &self.steps {
             let given = [&step.run, &step.start, &step.end].iter().filter(|given| given.is_some()).count();
-            ensure!(given == 1, "a step does one thing: {step:?}");
+            ensure!(given == 1, "a step needs exactly one action: {step:?}");
             let known = |started: &String| self.steps.iter().any(|step| step.start.as_ref() == Some(started));
-            ensure!(step.end.as_ref().is_none_or(known), "what was not started cannot end: {step:?}");
+            ensure!(step.end.as_ref().is_none_or(known), "the command was not started: {step:?}");
         }
         Ok(())
     }
 
-    /// How many command lines.
+    /// The number of command lines.
     pub(super) fn len(&self) -> usize {
         self.steps.iter().filter(|step| step.end.is_none()).count()
     }
@@ -136,14 +136,14 @@ impl Session {
                 (Some(line), _, _) => (line, finish(command(line), step.input.as_deref()).await),
                 (_, Some(line), _) => {
                     let mut started = Running::start(command(line));
-                    started.hear(step.lines).await;
+                    started.wait_for_lines(step.lines).await;
                     running.insert(line, started);
                     continue;
                 }
                 (_, _, Some(line)) => {
                     (line, running.remove(line).expect("it was started").lines(step.lines).await)
                 }
-                _ => unreachable!("a step does one thing"),
+                _ => unreachable!("a step needs exactly one action"),
             };
             let what = format!("{}: kubectl {line}", shell.target.name);
             let faults = step.faults(&what, &ended);
@@ -173,7 +173,7 @@ impl Step {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) code: i32,
@@ -182,7 +182,7 @@ pub(super) struct Ended {
 }
 
 impl<'a> Shell<'a> {
-    /// `folder` is where it may write.
+    /// `folder` is the working directory.
     pub(super) fn new(program: &'a Path, target: &'a Target, folder: &Path) -> Self {
         let folder = folder.join(target.name);
         fs::create_dir_all(folder.join("home")).unwrap();
@@ -221,7 +221,7 @@ async fn finish(mut command: Command, input: Option<&str>) -> Ended {
         stdin.write_all(input.as_bytes()).await.unwrap();
     }
     let output = timeout(PATIENCE, child.wait_with_output()).await;
-    let output = output.unwrap_or_else(|_| panic!("does not end: {command:?}")).unwrap();
+    let output = output.unwrap_or_else(|_| panic!("timed out: {command:?}")).unwrap();
     Ended {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -236,15 +236,15 @@ impl Running {
         Self { child, lines, said: (String::new(), 0) }
     }
 
-    /// Waits until the command has said so much in all.
-    async fn hear(&mut self, count: usize) {
+    /// Waits until the command has printed a total number of lines.
+    async fn wait_for_lines(&mut self, count: usize) {
         let (said, heard) = &mut self.said;
         while *heard < count {
             let line = timeout(PATIENCE, self.lines.next_line()).await;
             match line {
                 Ok(Ok(Some(line))) => *said += &(line + "\n"),
                 Ok(Ok(None)) => break,
-                Ok(Err(error)) => panic!("read what kubectl says: {error}"),
+                Ok(Err(error)) => panic!("cannot read the output of kubectl: {error}"),
                 Err(_) => {
                     *said += "says nothing more\n";
                     break;
@@ -254,15 +254,15 @@ impl Running {
         }
     }
 
-    /// Waits until the command has said so much, then ends it if it has not ended itself.
+    /// Waits until the command has printed a total number of lines, then ends it.
     async fn lines(mut self, count: usize) -> Ended {
-        self.hear(count).await;
+        self.wait_for_lines(count).await;
         self.child.kill().await.unwrap();
         Ended { code: 0, stdout: self.said.0, stderr: String::new() }
     }
 }
 
-/// Splits a command line at spaces outside quotes.
+/// Splits a command line at spaces outside of quotes.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {

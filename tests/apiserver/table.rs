@@ -1,4 +1,4 @@
-//! A file of requests. `README.md` has the format.
+//! A file of requests. `README.md` describes the format.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,21 +9,21 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// One file: requests that are sent one after the other.
+/// One file: requests that are sent in sequence.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
-    /// The file's name without `.yaml`; also, with `req-` before it, the namespace that the requests are given.
+    /// The file's name without `.yaml`; with the prefix `req-` it is the namespace of the requests.
     #[serde(skip)]
     pub(super) name: String,
     pub(super) about: String,
-    /// Bodies that requests start from.
+    /// Bodies that requests can start from.
     #[serde(default)]
     objects: BTreeMap<String, Value>,
     pub(super) requests: Vec<Request>,
 }
 
-/// One request, and what of its answer is known beforehand.
+/// One request, with the expected response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
@@ -33,35 +33,37 @@ pub(super) struct Request {
     put: Option<String>,
     patch: Option<String>,
     delete: Option<String>,
-    /// Any other method, as `HEAD /api`.
+    /// Any other method, for example `HEAD /api`.
     other: Option<String>,
     /// The name of a body in `objects`.
     from: Option<String>,
-    /// The body; on top of `from`, as a JSON merge patch.
+    /// The body; applied to `from` as a JSON merge patch.
     body: Option<Value>,
-    /// A body that is no JSON, or not as JSON would be written.
+    /// A body that is not valid JSON, or in a special notation.
     text: Option<String>,
-    /// The content type: a short name (`merge`, `json-patch`, `strategic`, `apply`) or a whole one.
+    /// The content type: a short name (`merge`, `json-patch`, `strategic`, `apply`) or a full one.
     #[serde(rename = "type")]
     content_type: Option<String>,
-    /// What is accepted: a short name (`table`, `partial`, `partial-list`, `protobuf`) or a whole one.
+    /// The accepted type: a short name (`table`, `partial`, `partial-list`, `protobuf`) or a full
+    /// one.
     accept: Option<String>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
-    /// The status code, and after it the `reason` if the answer is an error.
+    /// The status code, followed by the `reason` of an error.
     expect: Value,
-    /// Whether it is sent again until it is answered so: the real server serves a new kind when it comes to it.
+    /// Whether to repeat the request until the response is as expected: the real server takes a
+    /// moment to serve a new kind.
     #[serde(default)]
     pub(super) until: bool,
-    /// What to keep of the answer for later requests: a variable's name, and a JSON pointer.
+    /// Values to save for later requests: a variable's name, and a JSON pointer into the response.
     #[serde(default)]
     pub(super) save: BTreeMap<String, String>,
-    /// Of lists, only the items with these names are compared.
+    /// Only compares list items with these names.
     #[serde(default)]
     pub(super) keep: Vec<String>,
 }
 
-/// What requests refer to in braces.
+/// Variables that requests refer to in braces.
 pub(super) type Variables = BTreeMap<String, String>;
 
 impl Table {
@@ -77,18 +79,18 @@ impl Table {
         ensure!(self.about.ends_with('.'), "`about` is not a sentence");
         let mut names: Vec<&str> = Vec::new();
         for request in &self.requests {
-            ensure!(!names.contains(&request.name.as_str()), "two requests are called {}", request.name);
+            ensure!(!names.contains(&request.name.as_str()), "duplicate request name {}", request.name);
             names.push(&request.name);
             request.target().with_context(|| request.name.clone())?;
             request.expected().with_context(|| request.name.clone())?;
             if let Some(from) = &request.from {
-                ensure!(self.objects.contains_key(from), "{}: there is no object {from}", request.name);
+                ensure!(self.objects.contains_key(from), "{}: unknown object {from}", request.name);
             }
         }
         Ok(())
     }
 
-    /// The request as it goes to a server.
+    /// Builds the request for a server.
     pub(super) fn build(&self, request: &Request, variables: &Variables) -> Result<http::Request<Vec<u8>>> {
         let (method, path) = request.target()?;
         let mut built = http::Request::builder().method(method).uri(fill(path, variables));
@@ -136,11 +138,11 @@ impl Request {
         let other = self.other.as_deref().and_then(|other| other.split_once(' '));
         match (given.next(), given.next(), other) {
             (Some(target), None, None) | (None, None, Some(target)) => Ok(target),
-            _ => bail!("a request has one method"),
+            _ => bail!("a request needs exactly one method"),
         }
     }
 
-    /// The status code, and the reason if it is an error.
+    /// The expected status code, and the reason if it is an error.
     pub(super) fn expected(&self) -> Result<(u16, &str)> {
         match &self.expect {
             Value::Number(code) => {
@@ -150,7 +152,7 @@ impl Request {
                 let (code, reason) = text.split_once(' ').unwrap_or((text, ""));
                 Ok((code.parse().context("no status code")?, reason))
             }
-            _ => bail!("`expect` is a status code, or one and a reason"),
+            _ => bail!("`expect` must be a status code, optionally with a reason"),
         }
     }
 
@@ -178,7 +180,7 @@ impl Request {
     }
 }
 
-/// What the YAML files of a folder hold, but for the list of differences, each checked under its file's name.
+/// Parses the YAML files of a folder except the list of differences, and checks each.
 pub(super) fn read_all<T: DeserializeOwned>(
     folder: &Path,
     check: impl Fn(&str, &mut T) -> Result<()>,
@@ -208,7 +210,7 @@ fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Puts variables where the text has their names in braces.
+/// Replaces variables in braces.
 pub(super) fn fill(text: &str, variables: &Variables) -> String {
     let put = |text: String, (name, value): (&String, &String)| text.replace(&format!("{{{name}}}"), value);
     variables.iter().fold(text.to_owned(), put)

@@ -1,4 +1,4 @@
-//! The servers that are held against each other.
+//! The servers to compare.
 
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
@@ -14,27 +14,28 @@ use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::runtime::{Builder, Runtime};
 
-/// How long an answer may take on a busy machine.
+/// The timeout of a response on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Carries all clients of these tests. They outlive the test that makes them, so it must too.
+/// The runtime of all clients in these tests. They outlive the test that creates them, so the
+/// runtime must, too.
 pub(super) static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
-/// A server: how to talk to it, and nothing of what it is.
+/// A server, independent of its implementation.
 pub(super) struct Target {
-    /// What reports call it.
+    /// The name in reports.
     pub(super) name: &'static str,
-    /// The kubeconfig of one who may do everything.
+    /// The kubeconfig of an administrator.
     pub(super) kubeconfig: PathBuf,
     pub(super) client: Client,
 }
 
-/// A request's answer, whole.
+/// A complete response.
 pub(super) type Answer = Response<Vec<u8>>;
 
 impl Target {
-    /// The server that a kubeconfig file names.
+    /// The server of a kubeconfig file.
     pub(super) fn new(name: &'static str, kubeconfig: &Path) -> Self {
         let file = Kubeconfig::read_from(kubeconfig).unwrap();
         let client = RUNTIME.block_on(async {
@@ -46,7 +47,7 @@ impl Target {
         Self { name, kubeconfig: kubeconfig.to_owned(), client }
     }
 
-    /// Sends one request and reads the whole answer.
+    /// Sends a request and reads the complete response.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Answer {
         let what = format!("{}: {} {}", self.name, request.method(), request.uri());
         let answer = async {
@@ -56,10 +57,10 @@ impl Target {
             let body = body.collect().await.unwrap_or_else(|error| panic!("{what}: {error}"));
             Response::from_parts(head, body.to_bytes().to_vec())
         };
-        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{what}: no answer"))
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{what}: timed out"))
     }
 
-    /// Sends JSON and gives the status code and the JSON of the answer.
+    /// Sends JSON and returns the status code and the JSON of the response.
     pub(super) async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let content_type = match (method, body) {
             ("PATCH", Some(Value::Array(_))) => "application/json-patch+json",
@@ -73,27 +74,27 @@ impl Target {
     }
 }
 
-/// The servers that are compared, the real one first.
+/// The servers to compare, the real one first.
 pub(super) struct Pair {
     pub(super) real: Target,
     pub(super) ours: Target,
-    // Dropping either would end a server.
+    // Dropping either ends a server.
     _plane: ControlPlane,
     _endpoint: Endpoint,
 }
 
-/// etcd and kube-apiserver, and the server in memory, for these tests alone: some change what belongs to the whole cluster.
-/// `None` where there is no real one.
+/// The real control plane and the server in memory. Only these tests use them, because some change
+/// cluster-wide state. `None` if there is no real one.
 pub(super) fn pair() -> Option<&'static Pair> {
     static PAIR: OnceLock<Pair> = OnceLock::new();
     assets_or_skip()?;
     Some(PAIR.get_or_init(|| {
         let plane = ControlPlane::start(Options::default()).unwrap();
         let real = Target::new("real", &plane.kubeconfig("admin").unwrap());
-        // As the real one, it has no controller manager beside it, and says who wrote what.
+        // Like the real one, it has no controller manager, and records managed fields.
         let settings = Settings { collects_garbage: false, managed_fields: true, ..Settings::default() };
         let endpoint = listen(&ApiServer::new(settings));
-        // The control plane's folder goes when this process does.
+        // The control plane's folder is removed when this process ends.
         let kubeconfig = plane.dir().join("in-memory.kubeconfig");
         endpoint.write_kubeconfig(&kubeconfig).unwrap();
         Pair { real, ours: Target::new("in-memory", &kubeconfig), _plane: plane, _endpoint: endpoint }

@@ -1,4 +1,5 @@
-//! An API server for a shell: loads YAML files, listens on loopback, writes a kubeconfig, and stays until Ctrl-C.
+//! Runs an API server for use from a shell: loads YAML files, listens on loopback, writes a
+//! kubeconfig, and runs until Ctrl-C.
 //!
 //! ```text
 //! cargo run -p supercargo-apiserver --example serve -- KUBECONFIG [FILE.yaml …]
@@ -33,8 +34,12 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let endpoint = server.listen(Listen::default()).await?;
     let written = endpoint.write_kubeconfig(&kubeconfig);
     written.map_err(|error| format!("{}: {error}", kubeconfig.display()))?;
-    println!("{} is up. In another shell:\n\n  export KUBECONFIG={}", endpoint.url(), kubeconfig.display());
-    println!("  kubectl get namespaces\n\nCtrl-C ends it, and all its state.");
+    println!(
+        "Listening on {}. In another shell:\n\n  export KUBECONFIG={}",
+        endpoint.url(),
+        kubeconfig.display()
+    );
+    println!("  kubectl get namespaces\n\nCtrl-C ends the server and discards its state.");
     tokio::signal::ctrl_c().await?;
     Ok(())
 }

@@ -1,25 +1,27 @@
-//! The bodies of requests: read, checked against the kind, pruned.
+//! Request bodies: parsed, checked against the kind, and decoded by its type.
 
 use serde_json::{Value, json};
 
+use crate::decode::{FieldValidation, decode, decode_kind};
 use crate::depth;
-use crate::handle::Incoming;
+use crate::json::text_in;
 use crate::kinds::{Kind, built_in};
 use crate::media::Encoding;
 use crate::patch::{self, Patch};
 use crate::proto;
-use crate::prune::{FieldValidation, TypeError, prune};
-use crate::rest::{DeleteOptions, text};
-use crate::schema::{Schema, TypeId};
+use crate::request::ApiRequest;
+use crate::rest::DeleteOptions;
+use crate::schema::Schema;
 use crate::status::{Cause, Result, Status};
 
-/// Reads the object of a kind, with only the fields that the kind has.
-pub(crate) fn object(kind: &Kind, request: &Incoming, warnings: &mut Vec<String>) -> Result<Value> {
-    let mut object = decode(request, &kind.kind)?;
+/// Reads an object of a kind. Unknown fields are dropped, reported or rejected as the query
+/// demands.
+pub(crate) fn object(kind: &Kind, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value> {
+    let mut object = parse(request, &kind.kind)?;
     check_type(kind, &object)?;
-    prune_object(kind, request, &mut object, warnings)?;
+    decode_object(kind, request, &mut object, warnings)?;
     if kind.custom {
-        let given = |key| !text(&object, &[key]).is_empty();
+        let given = |key| !text_in(&object, &[key]).is_empty();
         if !given("apiVersion") || !given("kind") {
             let missing = if given("kind") { "apiVersion" } else { "Kind" };
             return Err(Status::bad_request(format!("Object '{missing}' is missing in '{object}'")));
@@ -30,14 +32,14 @@ pub(crate) fn object(kind: &Kind, request: &Incoming, warnings: &mut Vec<String>
     Ok(object)
 }
 
-/// Reads an object of a type that is no kind with a path: a binding, an eviction, a scale.
-pub(crate) fn untyped(request: &Incoming, api_version: &str, kind: &str) -> Result<Value> {
-    let mut object = decode(request, kind)?;
+/// Reads an object whose type has no path of its own, such as a Binding, an Eviction or a Scale.
+pub(crate) fn untyped(request: &ApiRequest, api_version: &str, kind: &str) -> Result<Value> {
+    let mut object = parse(request, kind)?;
     let type_id = Schema::get().kind(api_version, kind);
     let version = api_version.rsplit('/').next().unwrap_or_default();
     if let Some(type_id) = type_id {
-        let unknown =
-            prune(type_id, &mut object).map_err(|error| Status::bad_request(error.message(version, kind)))?;
+        let unknown = decode(type_id, &mut object)
+            .map_err(|error| Status::bad_request(error.message(version, kind)))?;
         validation(request)?.act(&unknown, version, kind).map_err(Status::bad_request)?;
     }
     object["apiVersion"] = api_version.into();
@@ -45,8 +47,8 @@ pub(crate) fn untyped(request: &Incoming, api_version: &str, kind: &str) -> Resu
     Ok(object)
 }
 
-/// Reads the body as JSON, whatever it is in.
-fn decode(request: &Incoming, kind: &str) -> Result<Value> {
+/// Parses the body as JSON, YAML or protobuf.
+fn parse(request: &ApiRequest, kind: &str) -> Result<Value> {
     let body = &request.body;
     let value: Value = match Encoding::of_body(&request.headers)? {
         Encoding::Json if body.is_empty() => {
@@ -62,7 +64,7 @@ fn decode(request: &Incoming, kind: &str) -> Result<Value> {
         }
         Encoding::Protobuf => proto::decode(body).map_err(|why| unrecognized(kind, &why.to_string()))?,
     };
-    if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "it is no object")) }
+    if value.is_object() { Ok(value) } else { Err(unrecognized(kind, "not an object")) }
 }
 
 fn unrecognized(kind: &str, why: &str) -> Status {
@@ -76,18 +78,18 @@ fn yaml(body: &[u8]) -> std::result::Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Whether the object says that it is something else.
+/// Rejects an object whose `apiVersion` or `kind` is not the one that the path names.
 fn check_type(kind: &Kind, object: &Value) -> Result<()> {
-    let (api_version, given) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+    let (api_version, given) = (text_in(object, &["apiVersion"]), text_in(object, &["kind"]));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let other_kind = !given.is_empty() && given != kind.kind;
     if other_kind && kind.custom {
         let detail = format!("must be {}", kind.kind);
-        let name = text(object, &["metadata", "name"]);
+        let name = text_in(object, &["metadata", "name"]);
         let cause = Cause::invalid("kind", &given.into(), &detail);
         return Err(Status::invalid_of(group, given, name, vec![cause]));
     }
-    if let Some(why) = misfit(kind, group, version, given) {
+    if let Some(why) = conversion_error(kind, group, version, given) {
         let expected = &kind.kind;
         let message = format!("{given} in version {version:?} cannot be handled as a {expected}: {why}");
         return Err(Status::bad_request(message));
@@ -101,8 +103,8 @@ fn check_type(kind: &Kind, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Why upstream cannot make the kind of what an object says it is, in Go's terms.
-fn misfit(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String> {
+/// Upstream's reason for rejecting an object of another type, in Go's terms.
+fn conversion_error(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String> {
     if kind.custom || given.is_empty() || version.is_empty() {
         return None;
     }
@@ -118,22 +120,22 @@ fn misfit(kind: &Kind, group: &str, version: &str, given: &str) -> Option<String
         .then(|| format!("converting ({version}.{given}) to ({package}.{}): unknown conversion", kind.kind))
 }
 
-fn validation(request: &Incoming) -> Result<FieldValidation> {
+fn validation(request: &ApiRequest) -> Result<FieldValidation> {
     let text = request.options.text("fieldValidation");
     FieldValidation::parse(text).ok_or_else(|| {
         let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
-        crate::rest::invalid_write_options(request.seen.verb, cause)
+        crate::rest::invalid_write_options(request.info.verb, cause)
     })
 }
 
-/// Drops what the kind does not have, and says or refuses as the caller wants.
-fn prune_object(
+/// Decodes an object, and reports or rejects its unknown fields as the query demands.
+fn decode_object(
     kind: &Kind,
-    request: &Incoming,
+    request: &ApiRequest,
     object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
-    let unknown = prune_fields(kind, object)
+    let unknown = decode_kind(kind, object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     let validation = validation(request)?;
     let said = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
@@ -141,43 +143,23 @@ fn prune_object(
     Ok(())
 }
 
-/// Drops the fields that objects of a kind do not have. Of custom objects only the metadata have a type.
-pub(crate) fn prune_fields(kind: &Kind, object: &mut Value) -> std::result::Result<Vec<String>, TypeError> {
-    if let Some(type_id) = type_of(kind) {
-        return prune(type_id, object);
-    }
-    let only_metadata = Schema::get().kind("meta.k8s.io/v1", "PartialObjectMetadata");
-    let (Some(type_id), Some(metadata)) = (only_metadata, object.get_mut("metadata")) else {
-        return Ok(Vec::new());
-    };
-    let mut partial = json!({"metadata": metadata.take()});
-    let unknown = prune(type_id, &mut partial)?;
-    *metadata = partial["metadata"].take();
-    Ok(unknown)
-}
-
-/// The type of a kind's objects; custom kinds have none.
-pub(crate) fn type_of(kind: &Kind) -> Option<TypeId> {
-    if kind.custom { None } else { Schema::get().of(kind) }
-}
-
 /// Reads a patch.
-pub(crate) fn patch(kind: &Kind, request: &Incoming) -> Result<Patch> {
+pub(crate) fn patch(kind: &Kind, request: &ApiRequest) -> Result<Patch> {
     let content_type = request.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     patch::parse(content_type.unwrap_or_default(), &request.body, kind.custom)
 }
 
-/// What a patch makes of an object.
+/// Applies a patch to an object.
 pub(crate) fn patched(
     kind: &Kind,
-    request: &Incoming,
+    request: &ApiRequest,
     patch: &Patch,
     old: &Value,
     warnings: &mut Vec<String>,
 ) -> Result<Value> {
-    let mut new = patch::apply_to(patch, old, type_of(kind))?;
-    let pruned = prune_fields(kind, &mut new);
-    let unknown = pruned.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
+    let mut new = patch::apply_to(patch, old, Schema::get().of(kind))?;
+    let decoded = decode_kind(kind, &mut new);
+    let unknown = decoded.map_err(|error| patch::undecodable(patch, &new, &error.to_string()))?;
     let validation = validation(request)?;
     if validation == FieldValidation::Strict && !unknown.is_empty() {
         let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
@@ -185,14 +167,14 @@ pub(crate) fn patched(
         return Err(patch::undecodable(patch, &new, &why));
     }
     warnings.extend(validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?);
-    let (api_version, given) = (text(&new, &["apiVersion"]), text(&new, &["kind"]));
+    let (api_version, given) = (text_in(&new, &["apiVersion"]), text_in(&new, &["kind"]));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    if let Some(why) = misfit(kind, group, version, given) {
+    if let Some(why) = conversion_error(kind, group, version, given) {
         return Err(patch::undecodable(patch, &new, &why));
     }
     check_type(kind, &new)?;
-    let name = text(&new, &["metadata", "name"]);
-    let expected = text(old, &["metadata", "name"]);
+    let name = text_in(&new, &["metadata", "name"]);
+    let expected = text_in(old, &["metadata", "name"]);
     if name != expected {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({expected})"
@@ -201,13 +183,13 @@ pub(crate) fn patched(
     Ok(new)
 }
 
-/// What is to be applied, with the name and namespace of the path.
+/// The configuration to apply, with the name and namespace from the path.
 pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -> Result<Value> {
     let mut config = config.clone();
     if !config["metadata"].is_object() {
         config["metadata"] = json!({});
     }
-    let given = text(&config, &["metadata", "name"]);
+    let given = text_in(&config, &["metadata", "name"]);
     if !given.is_empty() && given != name {
         return Err(Status::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
@@ -220,16 +202,16 @@ pub(crate) fn apply_configuration(config: &Value, namespace: &str, name: &str) -
     Ok(config)
 }
 
-/// What has been applied, in form.
+/// Normalises an object that an apply has produced.
 pub(crate) fn applied(kind: &Kind, mut object: Value) -> Result<Value> {
-    // Its fields have been checked against the types: there are no unknown ones.
-    prune_fields(kind, &mut object)
+    // Apply has already rejected unknown fields.
+    decode_kind(kind, &mut object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     Ok(object)
 }
 
-/// Reads how to delete: from the body if there is one, else from the query.
-pub(crate) fn delete_options(request: &Incoming) -> Result<DeleteOptions> {
+/// Reads the delete options from the body, or from the query when there is no body.
+pub(crate) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions> {
     if request.body.is_empty() {
         return DeleteOptions::parse(None, &request.options);
     }

@@ -1,18 +1,20 @@
-//! How deep JSON is nested. What is kept is read again, and the parser goes only so deep.
+//! Limits the nesting depth of JSON. Stored objects are parsed again, and the parser has a depth
+//! limit.
 
 use serde_json::Value;
 
 use crate::status::{Result, Status};
 
-/// How deep an object may be: what serde_json reads, less what managed fields and lists put around it.
+/// The maximum depth of an object: serde_json's limit, less the levels that managed fields and
+/// lists add.
 pub(crate) const DEEPEST: usize = 100;
 
-/// Refuses what is nested too deep to be kept.
+/// Rejects objects that are nested too deeply to be stored.
 pub(crate) fn check(value: &Value) -> Result<()> {
     if is_within(value, DEEPEST) { Ok(()) } else { Err(Status::bad_request("exceeded max depth")) }
 }
 
-/// Whether a value is nested no deeper than so many levels. It looks no deeper than that itself.
+/// Whether a value has at most `levels` levels. The check itself descends no deeper than that.
 pub(crate) fn is_within(value: &Value, levels: usize) -> bool {
     let inner = |value: &Value| is_within(value, levels - 1);
     match value {
@@ -29,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_lists_and_objects() {
+    fn depth_counts_lists_and_objects() {
         let value = json!({"a": [{"b": 1}]});
         assert!(is_within(&value, 3));
         assert!(!is_within(&value, 2));

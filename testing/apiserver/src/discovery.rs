@@ -1,4 +1,4 @@
-//! What is served: plain and aggregated discovery, the version, and the texts of the health endpoints.
+//! Discovery in plain and aggregated form, the version, and the responses of the health endpoints.
 //!
 //! | path | `Accept` | form |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | `/version` | | [`version`] |
 //! | `/healthz`, `/livez`, `/readyz` | `text/plain` in any case | [`health`] |
 //!
-//! client-go asks for v2, v2beta1 and plain JSON at once and takes the first that the server has. v2beta1 is no longer served
-//! by v1.36: alone it is answered with 406, and so it is here. The answer's content type must be
-//! [`AGGREGATED`], or client-go reads it as the plain form.
+//! client-go accepts v2, v2beta1 and plain JSON in one request and takes the first that the server
+//! offers. v1.36 no longer serves v2beta1: a request for v2beta1 alone gets 406, here too. The
+//! response's content type must be [`AGGREGATED`], or client-go reads it as the plain form.
 
 use std::cmp::Ordering;
 
@@ -24,10 +24,11 @@ use crate::kinds::{Kind, Subresource, Verbs};
 /// The content type of aggregated discovery.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The Kubernetes version whose behaviour is served, with a note that it is not the real one.
+/// The emulated Kubernetes version, marked as not the real server.
 pub(crate) const GIT_VERSION: &str = "v1.36.3+supercargo";
 
-/// `/api`: the versions of the core group. The address is the listener's, as `127.0.0.1:6443`.
+/// `/api`: the versions of the core group. The address is the listener's, for example
+/// `127.0.0.1:6443`.
 pub(crate) fn api_versions(server_address: &str) -> Value {
     json!({
         "kind": "APIVersions", "versions": ["v1"],
@@ -35,7 +36,7 @@ pub(crate) fn api_versions(server_address: &str) -> Value {
     })
 }
 
-/// `/apis`: every group but the core one, in the order in which the kinds name them.
+/// `/apis`: every group but the core one, in the order in which the kinds list them.
 pub(crate) fn api_group_list<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Value {
     let groups: Vec<Value> =
         groups(kinds).iter().skip_while(|group| group.name.is_empty()).map(Group::to_json).collect();
@@ -60,7 +61,7 @@ pub(crate) fn api_resource_list<'a>(
     let kinds = sorted(kinds.into_iter().filter(|kind| kind.group == group && kind.version == version));
     let first = kinds.first()?;
     let mut list = json!({"kind": "APIResourceList", "groupVersion": first.api_version()});
-    // Upstream leaves it out in the core group.
+    // Upstream omits it in the core group.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -78,7 +79,7 @@ pub(crate) fn aggregated_groups<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -
     aggregated(groups(kinds.into_iter().filter(|kind| !kind.group.is_empty())))
 }
 
-/// `/version`. Clients take the minor version for what the server can do.
+/// `/version`. Clients derive the server's features from the minor version.
 pub(crate) fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
@@ -89,7 +90,8 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// The text of a health endpoint (`healthz`, `livez`, `readyz`) whose checks all pass: `ok`, or each check.
+/// The response of a health endpoint (`healthz`, `livez`, `readyz`) whose checks all pass: `ok`, or
+/// every check if verbose.
 pub(crate) fn health(endpoint: &str, checks: &[&str], verbose: bool) -> String {
     if !verbose {
         return "ok".to_owned();
@@ -108,7 +110,7 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// A group with its versions, the preferred one first.
+/// A group with its versions, preferred version first.
 struct Group<'a> {
     name: &'a str,
     versions: Vec<(&'a str, Vec<&'a Kind>)>,
@@ -146,7 +148,7 @@ fn aggregated(groups: Vec<Group<'_>>) -> Value {
     })
 }
 
-/// The groups in the order of their first kind, so that the core group is first if it is there at all.
+/// The groups in the order of their first kind, so the core group, if present, is first.
 fn groups<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for kind in kinds {
@@ -173,8 +175,8 @@ fn sorted<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Vec<&'a Kind> {
     kinds
 }
 
-/// Which version is preferred (and so less): stable ones before beta before alpha, each with the greatest number
-/// first; names of another form come last, by the alphabet.
+/// Orders versions by preference: stable before beta before alpha, higher numbers first. Other
+/// names come last, in alphabetical order.
 pub(crate) fn compare_versions(one: &str, other: &str) -> Ordering {
     match (maturity(one), maturity(other)) {
         (Some(one), Some(other)) => other.cmp(&one),
@@ -224,7 +226,8 @@ fn api_resources(kind: &Kind) -> Vec<Value> {
 }
 
 fn aggregated_resource(kind: &Kind) -> Value {
-    // Upstream leaves group and version empty where they are the list's own, except for custom resources.
+    // Upstream leaves group and version empty where they equal the list's, except for custom
+    // resources.
     let own = if kind.custom { (&*kind.group, &*kind.version) } else { ("", "") };
     let mut resource = json!({
         "resource": kind.resource,
@@ -266,7 +269,7 @@ fn subresources(kind: &Kind) -> Vec<Subresource> {
     subresources
 }
 
-/// What can be done with a resource, in the words of discovery.
+/// The verbs of a resource, in the words of discovery.
 pub(crate) fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.verbs {
         Verbs::Create => &["create"],
@@ -290,7 +293,8 @@ fn subresource_verbs(subresource: Subresource) -> &'static [&'static str] {
     }
 }
 
-/// The kind that a subresource speaks, with its group and version where they are another's.
+/// The kind that a subresource reads and writes, with its group and version if they differ from the
+/// resource's.
 pub(crate) fn response_kind(
     kind: &Kind,
     subresource: Subresource,
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_group_is_listed_as_upstream_lists_it() {
+    fn core_group_is_listed_as_upstream_lists_it() {
         let list = api_resource_list(built_in(), "", "v1").unwrap();
         assert_eq!((&list["groupVersion"], &list["apiVersion"]), (&json!("v1"), &Value::Null));
         assert_eq!(
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_name_the_core_group_nowhere() {
+    fn group_list_omits_the_core_group() {
         let list = api_group_list(built_in());
         assert_eq!(
             list["groups"][0],
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preferred_version_is_the_most_stable_and_newest() {
+    fn preferred_version_is_the_most_stable_and_newest() {
         let kinds = ["v1beta1", "v1alpha1", "v1", "v2", "v10", "odd", "v2beta2", "v2beta10"].map(widgets);
         let group = api_group(&kinds, "example.com").unwrap();
         let versions: Vec<&str> = group["versions"]
@@ -393,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_aggregated_form_nests_subresources() {
+    fn aggregated_form_nests_subresources() {
         let core = aggregated_core(built_in());
         assert_eq!(core["items"][0]["metadata"], json!({}));
         let resources = core["items"][0]["versions"][0]["resources"].as_array().unwrap();
@@ -413,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_say_their_group_in_the_aggregated_form() {
+    fn custom_resources_name_their_group_in_aggregated_form() {
         let groups = aggregated_groups(&[widgets("v1")]);
         let widget = &groups["items"][0]["versions"][0]["resources"][0];
         assert_eq!(
@@ -431,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_one_word_or_every_check() {
+    fn health_responds_ok_or_every_check() {
         assert_eq!(health("livez", &["ping"], false), "ok");
         assert_eq!(health("readyz", &["ping", "log"], true), "[+]ping ok\n[+]log ok\nreadyz check passed\n");
     }

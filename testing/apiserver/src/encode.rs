@@ -1,4 +1,4 @@
-//! Objects, lists and events as bytes.
+//! Encodes objects, lists and watch events.
 
 use std::sync::Arc;
 
@@ -6,38 +6,19 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::body::type_of;
-use crate::faults::Seen;
+use crate::decode::empty;
+use crate::faults::RequestInfo;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
-use crate::object::{Object, write_type};
+use crate::object::{StoredObject, write_type};
 use crate::proto;
-use crate::prune::empty;
 use crate::rest::List;
 use crate::schema::Schema;
 use crate::status::Status;
+use crate::store::EventType;
 use crate::table::{IncludeObject, Printer, partial_object_metadata, partial_object_metadata_list};
-use crate::watch::bookmark_metadata;
 
-/// What happened, as watchers are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventType {
-    Added,
-    Modified,
-    Deleted,
-}
-
-impl EventType {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
-
-/// How objects of a kind are shown to one caller.
+/// How one caller sees objects of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) kind: Arc<Kind>,
@@ -49,7 +30,7 @@ pub(crate) struct View {
 
 impl View {
     /// One object.
-    pub(crate) fn object(&self, object: &Object) -> Bytes {
+    pub(crate) fn object(&self, object: &StoredObject) -> Bytes {
         match (self.media.form, self.media.encoding) {
             (Form::Whole, Encoding::Json) => {
                 let mut out = Vec::new();
@@ -65,7 +46,7 @@ impl View {
         }
     }
 
-    /// A computed answer.
+    /// A computed response.
     pub(crate) fn value(&self, value: &Value) -> Bytes {
         value_bytes(value, self.media.encoding)
     }
@@ -121,7 +102,7 @@ impl View {
             if at > 0 {
                 out.push(b',');
             }
-            // As upstream: the items of built-in lists do not repeat their type.
+            // As upstream, items of built-in lists do not repeat their type.
             if self.kind.custom || self.kind.is_converted() {
                 object.write(&mut out, &self.kind, None);
             } else {
@@ -132,7 +113,8 @@ impl View {
         out.into()
     }
 
-    /// An object in the wanted form, as of another version if one is given. `headers`: whether a table has its columns.
+    /// The object in the requested form. `headers`: whether a table includes its column
+    /// definitions.
     fn shown(&self, value: &Value, headers: Option<bool>) -> Value {
         match self.media.form {
             Form::Table => self.printer.row_table(value, headers.unwrap_or(true), self.include, self.now),
@@ -141,8 +123,8 @@ impl View {
         }
     }
 
-    /// The object's own protobuf message. What the schema does not know has none.
-    fn message(&self, object: &Object) -> Option<Bytes> {
+    /// The object's own protobuf message; `None` for types that the schema does not have.
+    fn message(&self, object: &StoredObject) -> Option<Bytes> {
         let type_id = Schema::get().of(&self.kind)?;
         if self.kind.is_converted() {
             return proto::encode_message(type_id, &object.value(&self.kind)).ok();
@@ -151,32 +133,32 @@ impl View {
     }
 }
 
-/// The events of a watch as bytes.
+/// Encodes the events of a watch.
 pub(crate) struct Events {
     pub(crate) kind: Arc<Kind>,
-    /// What the request was, for faults.
-    pub(crate) seen: Seen,
+    /// The request, for matching faults.
+    pub(crate) info: RequestInfo,
     view: View,
-    /// Whether the columns of a table are still to be told.
-    owes_headers: bool,
+    /// Whether the next table includes its column definitions.
+    headers_pending: bool,
 }
 
 impl Events {
-    pub(crate) fn new(view: View, seen: Seen) -> Self {
-        Self { kind: Arc::clone(&view.kind), seen, view, owes_headers: true }
+    pub(crate) fn new(view: View, info: RequestInfo) -> Self {
+        Self { kind: Arc::clone(&view.kind), info, view, headers_pending: true }
     }
 
-    /// Ages in tables are as of this time from now on.
+    /// Sets the time from which tables compute ages.
     pub(crate) fn at(&mut self, now: Timestamp) {
         self.view.now = now;
     }
 
-    /// Writes an event; the object as of `version` if one is given.
+    /// Writes an event; `version` overrides the object's resourceVersion.
     pub(crate) fn event(
         &mut self,
         out: &mut Vec<u8>,
         event: EventType,
-        object: &Object,
+        object: &StoredObject,
         version: Option<u64>,
     ) {
         match (self.view.media.form, self.view.media.encoding) {
@@ -196,21 +178,21 @@ impl Events {
                 if let Some(version) = version {
                     value["metadata"]["resourceVersion"] = version.to_string().into();
                 }
-                let shown = self.view.shown(&value, Some(std::mem::take(&mut self.owes_headers)));
+                let shown = self.view.shown(&value, Some(std::mem::take(&mut self.headers_pending)));
                 self.value(out, event.name(), &shown);
             }
         }
     }
 
-    /// Writes how far the watch has come.
+    /// Writes a bookmark.
     pub(crate) fn bookmark(&mut self, out: &mut Vec<u8>, version: u64, ends_initial: bool) {
-        // What Go writes of an object with nothing in it.
-        let mut object = type_of(&self.kind).map_or_else(|| json!({}), empty);
+        // An empty object as Go writes it.
+        let mut object = Schema::get().of(&self.kind).map_or_else(|| json!({}), empty);
         object["kind"] = self.kind.kind.as_ref().into();
         object["apiVersion"] = self.kind.api_version().into();
         object["metadata"] = bookmark_metadata(version, ends_initial);
         if self.view.media.form == Form::Table {
-            let headers = std::mem::take(&mut self.owes_headers);
+            let headers = std::mem::take(&mut self.headers_pending);
             object = self.view.shown(&object, Some(headers));
             object["rows"] = json!([]);
         } else if self.view.media.form == Form::Metadata {
@@ -219,12 +201,12 @@ impl Events {
         self.value(out, "BOOKMARK", &object);
     }
 
-    /// Writes why there is no more.
+    /// Writes the error that ends a watch.
     pub(crate) fn error(&self, out: &mut Vec<u8>, status: &Status) {
         self.value(out, "ERROR", &status.to_json());
     }
 
-    /// Writes a part of an event that never ends.
+    /// Writes the beginning of an event that is never completed.
     pub(crate) fn half(&self, out: &mut Vec<u8>) {
         match self.view.media.encoding {
             Encoding::Protobuf => out.extend_from_slice(&[0, 0, 4, 0, 10]),
@@ -250,7 +232,7 @@ fn begin(out: &mut Vec<u8>, event: &str) {
     out.extend_from_slice(b"\",\"object\":");
 }
 
-/// A value that is no stored object: a Status, a scale, discovery.
+/// Encodes a value that is not a stored object, such as a Status, a scale or discovery.
 pub(crate) fn value_bytes(value: &Value, encoding: Encoding) -> Bytes {
     match encoding {
         Encoding::Json => {
@@ -258,7 +240,7 @@ pub(crate) fn value_bytes(value: &Value, encoding: Encoding) -> Bytes {
             text.push('\n');
             text.into()
         }
-        // A value that YAML cannot hold does not exist in JSON.
+        // YAML can represent every JSON value.
         Encoding::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into(),
         Encoding::Protobuf => proto::encode(value).unwrap_or_default(),
     }
@@ -266,12 +248,21 @@ pub(crate) fn value_bytes(value: &Value, encoding: Encoding) -> Bytes {
 
 fn list_metadata(list: &List, custom: bool) -> Value {
     let mut metadata = json!({"resourceVersion": list.version.to_string()});
-    // Lists of custom resources have it even when it is empty.
+    // Lists of custom resources have the field even when it is empty.
     if custom || !list.continues.is_empty() {
         metadata["continue"] = list.continues.as_str().into();
     }
     if let Some(remaining) = list.remaining {
         metadata["remainingItemCount"] = remaining.into();
+    }
+    metadata
+}
+
+/// The metadata of a bookmark.
+fn bookmark_metadata(version: u64, ends_initial: bool) -> Value {
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if ends_initial {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     }
     metadata
 }

@@ -1,4 +1,4 @@
-//! Faults on request: which requests go wrong, how, and how often.
+//! Fault injection: which requests fail, how, and how often.
 //!
 //! ```
 //! use supercargo_apiserver::ApiServer;
@@ -6,7 +6,7 @@
 //! use supercargo_apiserver::status::Status;
 //!
 //! let server = ApiServer::default();
-//! // The next two bindings are done, and their callers told that time ran out.
+//! // The next two bindings succeed, but their callers get a timeout.
 //! let binds = Matcher { verb: "create".into(), subresource: "binding".into(), ..Matcher::default() };
 //! let timeout = Fault::AnswerAfter(Status::timeout("request did not complete within the allotted timeout"));
 //! server.faults().add(Rule::new(binds, timeout).times(2));
@@ -19,50 +19,51 @@ use parking_lot::Mutex;
 
 use crate::status::Status;
 
-/// Which requests. An empty field matches all, so `pods` without a subresource means their bindings, too.
+/// Selects requests. An empty field matches every value, so `pods` without a subresource also
+/// matches their bindings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Upstream's verb: get, list, watch, create, update, patch, delete, deletecollection.
     pub verb: String,
-    /// The plural, as `pods`.
+    /// The plural, for example `pods`.
     pub resource: String,
-    /// As `binding`.
+    /// The subresource, for example `binding`.
     pub subresource: String,
     /// The namespace.
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// A part of the User-Agent header.
+    /// A substring of the User-Agent header.
     pub user_agent: String,
 }
 
-/// What goes wrong.
+/// What a fault does to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// The request waits for so long, then goes on.
+    /// Delays the request, then handles it.
     Delay(Duration),
-    /// The request is not answered before a restart ends its connection.
+    /// Leaves the request without a response until a restart closes its connection.
     Drop,
-    /// The request is answered with this at once, and has no effect.
+    /// Responds with this status at once. The request has no effect.
     Answer(Status),
-    /// The request takes effect, and is answered with this.
+    /// Handles the request, but responds with this status.
     AnswerAfter(Status),
-    /// The connection ends without an answer, and the request has no effect.
+    /// Closes the connection without a response. The request has no effect.
     Reset,
-    /// The request takes effect, and the connection ends without an answer.
+    /// Handles the request, then closes the connection without a response.
     ResetAfter,
-    /// A watch ends after so many events.
+    /// Ends a watch after a number of events.
     CutWatch {
-        /// How many events it gets first.
+        /// The number of events sent before the cut.
         after: usize,
-        /// Whether the next event is begun, and the connection broken in the middle of it.
+        /// Whether the cut is in the middle of the next event, which breaks the connection.
         mid_frame: bool,
     },
-    /// A watch gets no bookmarks, not even the one that ends the initial events.
+    /// Suppresses a watch's bookmarks, including the one that ends the initial events.
     HoldBookmarks,
 }
 
-/// A fault, for which requests, and how often.
+/// A fault, the requests it applies to, and how often.
 #[derive(Clone, Debug)]
 pub struct Rule {
     matcher: Matcher,
@@ -71,20 +72,20 @@ pub struct Rule {
     times: u64,
 }
 
-/// A rule that has been added, by which it can be removed.
+/// Identifies an added rule, for removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleId(u64);
 
-/// All faults of a server.
+/// The fault rules of a server.
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Vec<(RuleId, Rule)>>,
     next: AtomicU64,
 }
 
-/// What is known of a request before it is carried out.
+/// The attributes of a request that faults match.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RequestInfo {
     pub(crate) verb: &'static str,
     pub(crate) resource: String,
     pub(crate) subresource: String,
@@ -94,18 +95,18 @@ pub(crate) struct Seen {
 }
 
 impl Rule {
-    /// A fault for all requests that match.
+    /// Applies the fault to every matching request.
     pub fn new(matcher: Matcher, fault: Fault) -> Self {
         Self { matcher, fault, skip: 0, times: u64::MAX }
     }
 
-    /// The same, for so many requests.
+    /// Limits the rule to a number of requests.
     #[must_use]
     pub fn times(self, times: u64) -> Self {
         Self { times, ..self }
     }
 
-    /// The same, after so many that go well.
+    /// Exempts the first `skip` matching requests.
     #[must_use]
     pub fn skip(self, skip: u64) -> Self {
         Self { skip, ..self }
@@ -113,51 +114,50 @@ impl Rule {
 }
 
 impl Matcher {
-    pub(crate) fn matches(&self, seen: &Seen) -> bool {
+    pub(crate) fn matches(&self, info: &RequestInfo) -> bool {
         let is = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
-        is(&self.verb, seen.verb)
-            && is(&self.resource, &seen.resource)
-            && is(&self.subresource, &seen.subresource)
-            && is(&self.namespace, &seen.namespace)
-            && is(&self.name, &seen.name)
-            && seen.user_agent.contains(&self.user_agent)
+        is(&self.verb, info.verb)
+            && is(&self.resource, &info.resource)
+            && is(&self.subresource, &info.subresource)
+            && is(&self.namespace, &info.namespace)
+            && is(&self.name, &info.name)
+            && info.user_agent.contains(&self.user_agent)
     }
 }
 
 impl Faults {
-    /// From now on requests go wrong as the rule says. Of several rules that match, each counts the request, and all of
-    /// their faults happen.
+    /// Adds a rule. If several rules match a request, each counts it, and all their faults apply.
     pub fn add(&self, rule: Rule) -> RuleId {
         let id = RuleId(self.next.fetch_add(1, Ordering::Relaxed));
         self.rules.lock().push((id, rule));
         id
     }
 
-    /// Takes a rule away.
+    /// Removes a rule.
     pub fn remove(&self, id: RuleId) {
         self.rules.lock().retain(|(known, _)| *known != id);
     }
 
-    /// Takes all rules away.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.rules.lock().clear();
     }
 
-    /// How many requests a rule will still hit; 0 when it is gone.
+    /// How many more requests a rule applies to; 0 once it is removed.
     pub fn remaining(&self, id: RuleId) -> u64 {
         let rules = self.rules.lock();
         rules.iter().find(|(known, _)| *known == id).map_or(0, |(_, rule)| rule.times)
     }
 
-    /// What goes wrong with a request. Rules that are used up go.
-    pub(crate) fn take(&self, seen: &Seen) -> Vec<Fault> {
+    /// Takes the faults that apply to a request. Rules that have no uses left are removed.
+    pub(crate) fn take(&self, info: &RequestInfo) -> Vec<Fault> {
         let mut rules = self.rules.lock();
-        // Nearly always.
+        // The common case.
         if rules.is_empty() {
             return Vec::new();
         }
         let mut faults = Vec::new();
-        for (_, rule) in rules.iter_mut().filter(|(_, rule)| rule.matcher.matches(seen)) {
+        for (_, rule) in rules.iter_mut().filter(|(_, rule)| rule.matcher.matches(info)) {
             if rule.skip > 0 {
                 rule.skip -= 1;
             } else if rule.times > 0 {
@@ -174,12 +174,12 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn get(name: &str) -> Seen {
-        Seen { verb: "get", resource: "pods".into(), name: name.into(), ..Seen::default() }
+    fn get(name: &str) -> RequestInfo {
+        RequestInfo { verb: "get", resource: "pods".into(), name: name.into(), ..RequestInfo::default() }
     }
 
     #[test]
-    fn a_rule_hits_what_it_matches_as_often_as_it_says() {
+    fn rule_applies_to_matching_requests_up_to_its_count() {
         let faults = Faults::default();
         let matcher = Matcher { verb: "get".into(), name: "a".into(), ..Matcher::default() };
         let id = faults.add(Rule::new(matcher, Fault::Reset).skip(1).times(2));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_taken_away() {
+    fn removed_rules_no_longer_apply() {
         let faults = Faults::default();
         let one = faults.add(Rule::new(Matcher::default(), Fault::Drop));
         let two = faults.add(Rule::new(Matcher::default(), Fault::Reset));

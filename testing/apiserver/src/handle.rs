@@ -1,28 +1,28 @@
-//! Which request means what.
+//! Dispatches requests to the verbs of resources.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
 use crate::encode::{Events, View};
-use crate::faults::{Fault, Seen};
+use crate::faults::Fault;
+use crate::json::text_in;
 use crate::kinds::{Kind, Subresource, Verbs};
 use crate::media::{Encoding, Form, Media};
-use crate::object::Object;
-use crate::patch::managed::{FieldManager, manager_name};
+use crate::object::StoredObject;
+use crate::patch::managed::FieldManager;
 use crate::patch::{self, Patch};
 use crate::proto::STREAM_CONTENT_TYPE;
-use crate::request::{Options, Resource, Target};
+use crate::request::{ApiRequest, Resource, Target};
+use crate::response::{Body, answer, page_not_found};
 use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token,
-    invalid_write_options, parse_version, text, too_large,
+    invalid_write_options, parse_version, too_large,
 };
-use crate::server::{Body, Caller, Shared, answer, page_not_found};
+use crate::schema::Schema;
+use crate::server::Shared;
 use crate::status::{Result, Status};
-use crate::strategy::Lookup;
 use crate::strategy::pod::{binding, eviction};
 use crate::strategy::reviews::{self, User};
 use crate::strategy::scale::{ScalePaths, scale_of, set_scale};
@@ -30,64 +30,25 @@ use crate::table::{IncludeObject, Printer};
 use crate::watch::{Watch, WatchOptions};
 use crate::{body, nonresource};
 
-/// A request, read.
-pub(crate) struct Incoming {
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
-    pub(crate) target: Target,
-    pub(crate) options: Options,
-    pub(crate) body: Bytes,
-    pub(crate) caller: Caller,
-    pub(crate) seen: Seen,
-}
-
-/// What a request came to.
+/// The outcome of a request.
 enum Reply {
-    Object(StatusCode, Arc<Object>),
+    Object(StatusCode, Arc<StoredObject>),
     Value(StatusCode, Value),
     List(List),
     Watch(Box<Watch>),
 }
 
-impl Incoming {
-    pub(crate) fn new(head: Parts, body: Bytes, caller: Caller) -> Self {
-        let target = Target::parse(head.uri.path());
-        let options = Options::parse(head.uri.query());
-        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        let mut seen = Seen { user_agent: user_agent.unwrap_or_default().to_owned(), ..Seen::default() };
-        if let Target::Resource(resource) = &target {
-            let watch = options.flag("watch").unwrap_or_default();
-            seen.verb = resource.verb(&head.method, watch);
-            seen.resource.clone_from(&resource.plural);
-            seen.subresource.clone_from(&resource.subresource);
-            seen.namespace.clone_from(&resource.namespace);
-            seen.name.clone_from(&resource.name);
-        }
-        Self { method: head.method, headers: head.headers, target, options, body, caller, seen }
-    }
-
-    /// What errors are written in: what was asked for, else JSON.
-    pub(crate) fn error_encoding(&self) -> Encoding {
-        Media::negotiate(&self.headers, true).map_or(Encoding::Json, |media| media.encoding)
-    }
-
-    /// Under which name fields are owned: as asked for, or the program's.
-    fn manager(&self) -> String {
-        manager_name(self.options.text("fieldManager"), &self.seen.user_agent)
-    }
-}
-
-/// Carries a request out.
-pub(crate) fn handle(shared: &Arc<Shared>, request: &Incoming, faults: &[Fault]) -> Result<Response<Body>> {
+/// Handles a request.
+pub(crate) fn handle(shared: &Arc<Shared>, request: &ApiRequest, faults: &[Fault]) -> Result<Response<Body>> {
     match &request.target {
         Target::Other(path) => nonresource::answer_path(shared, request, path),
-        Target::Resource(resource) => of_resource(shared, request, resource, faults),
+        Target::Resource(resource) => handle_resource(shared, request, resource, faults),
     }
 }
 
-fn of_resource(
+fn handle_resource(
     shared: &Arc<Shared>,
-    request: &Incoming,
+    request: &ApiRequest,
     resource: &Resource,
     faults: &[Fault],
 ) -> Result<Response<Body>> {
@@ -113,8 +74,8 @@ fn of_resource(
         now: (shared.settings.clock)(),
     };
     let mut warnings = Vec::new();
-    let act = Act { shared, request, kind: &kind, resource, warnings: &mut warnings };
-    let reply = act.reply(&view, faults)?;
+    let handler = Handler { shared, request, kind: &kind, resource, warnings: &mut warnings };
+    let reply = handler.reply(&view, faults)?;
     let content_type = media.encoding.name();
     let mut response = match reply {
         Reply::Object(code, object) => answer(code, content_type, view.object(&object)),
@@ -139,37 +100,25 @@ fn of_resource(
     Ok(response)
 }
 
-/// Who prints a kind's tables: for custom kinds as their definition says.
+/// The table printer of a kind; that of a custom kind follows its definition.
 fn printer(shared: &Shared, kind: &Kind) -> Printer {
     if !kind.custom {
         return Printer::of(kind);
     }
-    let version = definition(shared, kind);
+    let version = shared.definition(kind);
     Printer::custom(version.as_ref().and_then(|version| version.get("additionalPrinterColumns")))
 }
 
-/// What its CustomResourceDefinition says of a custom kind in its version.
-pub(crate) fn definition(shared: &Shared, kind: &Kind) -> Option<Value> {
-    let name = kind.qualified();
-    let mut definition = {
-        let state = shared.state.lock();
-        Lookup::get(&*state, "apiextensions.k8s.io", "customresourcedefinitions", "", &name)?
-    };
-    let versions = definition["spec"]["versions"].as_array_mut()?;
-    let at = versions.iter().position(|version| version["name"] == *kind.version)?;
-    Some(versions.swap_remove(at))
-}
-
-/// One request about a kind.
-struct Act<'a> {
+/// Handles one request for a resource.
+struct Handler<'a> {
     shared: &'a Arc<Shared>,
-    request: &'a Incoming,
+    request: &'a ApiRequest,
     kind: &'a Arc<Kind>,
     resource: &'a Resource,
     warnings: &'a mut Vec<String>,
 }
 
-impl Act<'_> {
+impl Handler<'_> {
     fn reply(mut self, view: &View, faults: &[Fault]) -> Result<Reply> {
         if self.kind.verbs == Verbs::Create {
             return self.review();
@@ -181,7 +130,7 @@ impl Act<'_> {
                 Some(*known.ok_or_else(|| self.unknown_part(name))?)
             }
         };
-        // Objects that have a namespace are reached through it.
+        // Namespaced objects are only reachable through their namespace.
         let reachable = !self.kind.namespaced || !self.resource.namespace.is_empty();
         let one = !self.resource.name.is_empty();
         if one && !reachable {
@@ -195,7 +144,7 @@ impl Act<'_> {
             (&Method::POST, Some(Subresource::Binding)) => self.bind(),
             (&Method::POST, Some(Subresource::Eviction)) => self.evict(),
             (_, Some(Subresource::Binding | Subresource::Eviction)) => Err(Status::method_not_allowed()),
-            (_, Some(Subresource::Token)) => Err(Status::not_implemented("tokens of service accounts")),
+            (_, Some(Subresource::Token)) => Err(Status::not_implemented("serviceaccounts/token")),
             (&Method::GET, Some(Subresource::Scale)) => {
                 let object = self.get()?.value(self.kind);
                 Ok(Reply::Value(StatusCode::OK, scale_of(&object, &self.scale_paths()?)))
@@ -211,7 +160,8 @@ impl Act<'_> {
         }
     }
 
-    /// Why an object has no such part: some that it has on the real server are left out.
+    /// The error for an unknown subresource. Some of the real server's subresources are not
+    /// implemented.
     fn unknown_part(&self, name: &str) -> Status {
         let connects = match (&*self.kind.group, &*self.kind.resource) {
             ("", "pods") => matches!(name, "attach" | "exec" | "log" | "portforward" | "proxy"),
@@ -231,7 +181,7 @@ impl Act<'_> {
         self.request.options.flag("watch").unwrap_or_default()
     }
 
-    fn get(&self) -> Result<Arc<Object>> {
+    fn get(&self) -> Result<Arc<StoredObject>> {
         let state = self.shared.state.lock();
         let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
         let version = parse_version(self.request.options.text("resourceVersion")).map_err(unreadable)?;
@@ -254,14 +204,14 @@ impl Act<'_> {
             });
         }
         let options = WatchOptions::parse(self.kind, query)?;
-        let events = Events::new(view.clone(), self.request.seen.clone());
+        let events = Events::new(view.clone(), self.request.info.clone());
         let watch = Watch::begin(self.shared, events, &self.resource.namespace, options, faults.to_vec())?;
         Ok(Reply::Watch(Box::new(watch)))
     }
 
-    /// Writes, under the lock.
+    /// Runs a write under the lock.
     fn write<T>(&self, act: impl FnOnce(&mut Writer<'_>) -> Result<T>) -> Result<T> {
-        let verb = self.request.seen.verb;
+        let verb = self.request.info.verb;
         let dry_run = self.request.options.dry_run().map_err(|cause| invalid_write_options(verb, cause))?;
         let mut state = self.shared.state.lock();
         let manager = self.request.manager();
@@ -270,7 +220,7 @@ impl Act<'_> {
         act(&mut writer)
     }
 
-    /// The object in the body, with only what the kind has.
+    /// The object in the body, decoded by its kind.
     fn object(&mut self) -> Result<Value> {
         body::object(self.kind, self.request, self.warnings)
     }
@@ -281,8 +231,8 @@ impl Act<'_> {
         Ok(self.created(created))
     }
 
-    /// What was not kept has no resourceVersion.
-    fn created(&self, object: Arc<Object>) -> Reply {
+    /// An object from a dry run has no resourceVersion.
+    fn created(&self, object: Arc<StoredObject>) -> Reply {
         if self.request.options.dry_run() != Ok(true) {
             return Reply::Object(StatusCode::CREATED, object);
         }
@@ -334,7 +284,7 @@ impl Act<'_> {
                 name: request.options.text("fieldManager"),
                 api_version: &api_version,
                 subresource: part(subresource).name(),
-                type_id: body::type_of(kind),
+                type_id: Schema::get().of(kind),
                 status_apart: kind.has(Subresource::Status),
                 now,
             };
@@ -367,7 +317,7 @@ impl Act<'_> {
     }
 
     fn deleted(&self, options: &DeleteOptions, deleted: Deleted) -> Reply {
-        // As upstream, for the sake of old callers: only who said `orphanDependents: false` learns that it takes time.
+        // As upstream, for old clients: only callers with `orphanDependents: false` get 202.
         let code = if !deleted.gone && options.orphans == Some(false) {
             StatusCode::ACCEPTED
         } else {
@@ -390,7 +340,7 @@ impl Act<'_> {
             writer.dry_run |= options.dry_run;
             let list = writer.state.list(self.kind, &self.resource.namespace, &list_options)?;
             writer.delete_each(self.kind, &list.objects, &options)?;
-            // As upstream: as they were listed.
+            // As upstream, the response has the objects as they were listed.
             Ok(list)
         })?;
         Ok(Reply::List(list))
@@ -399,7 +349,7 @@ impl Act<'_> {
     fn bind(&mut self) -> Result<Reply> {
         let binding = body::untyped(self.request, "v1", "Binding")?;
         let Resource { namespace, name, .. } = self.resource;
-        let given = text(&binding, &["metadata", "name"]);
+        let given = text_in(&binding, &["metadata", "name"]);
         if !given.is_empty() && given != *name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
@@ -422,12 +372,12 @@ impl Act<'_> {
         Ok(Reply::Value(StatusCode::CREATED, eviction::success()))
     }
 
-    /// Where the replicas are.
+    /// The paths of the replica counts.
     fn scale_paths(&self) -> Result<ScalePaths> {
         if !self.kind.custom {
             return Ok(ScalePaths::built_in());
         }
-        let version = definition(self.shared, self.kind);
+        let version = self.shared.definition(self.kind);
         version.as_ref().and_then(ScalePaths::of_version).ok_or_else(Status::no_such_path)
     }
 
@@ -442,12 +392,12 @@ impl Act<'_> {
                     Method::PATCH => patch::apply_to(
                         &body::patch(kind, request)?,
                         &old_scale,
-                        crate::schema::Schema::get().kind("autoscaling/v1", "Scale"),
+                        Schema::get().kind("autoscaling/v1", "Scale"),
                     )?,
                     _ => body::untyped(request, "autoscaling/v1", "Scale")?,
                 };
-                let version = text(&new_scale, &["metadata", "resourceVersion"]);
-                if !version.is_empty() && version != text(old, &["metadata", "resourceVersion"]) {
+                let version = text_in(&new_scale, &["metadata", "resourceVersion"]);
+                if !version.is_empty() && version != text_in(old, &["metadata", "resourceVersion"]) {
                     return Err(Status::stale(kind, name));
                 }
                 let mut new = old.clone();
@@ -480,7 +430,7 @@ fn part(subresource: Option<Subresource>) -> Part {
     }
 }
 
-/// The rules of the subresources of pods that are no updates.
+/// Subresources of pods that are not updates.
 impl Writer<'_> {
     fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, to: &Value) -> Result<()> {
         self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |objects, old| {
@@ -493,10 +443,10 @@ impl Writer<'_> {
 
     fn evict(&mut self, kind: &Kind, namespace: &str, name: &str, options: &DeleteOptions) -> Result<()> {
         let pod = self.state.get(kind, namespace, name)?.value(kind);
-        // Under the lock the pod cannot change meanwhile, so `only_this_version` is kept by itself.
+        // The lock keeps the pod unchanged, so `only_this_version` holds.
         if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
             let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
-            let name = text(&budget, &["metadata", "name"]).to_owned();
+            let name = text_in(&budget, &["metadata", "name"]).to_owned();
             self.update(&kind, namespace, &name, Part::Status, |_, _| Ok(budget))?;
         }
         let mut marked = pod;

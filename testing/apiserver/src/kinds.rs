@@ -1,72 +1,72 @@
-//! What is served: the built-in kinds as a table, and those that CustomResourceDefinitions add.
+//! The table of built-in kinds, and the description of a kind.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 type Text = Cow<'static, str>;
 
-/// One resource in one version, as upstream's `metav1.APIResource`.
+/// One resource in one version; upstream's `metav1.APIResource`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The API group; empty for the core group.
     pub group: Text,
-    /// As `v1`.
+    /// For example `v1`.
     pub version: Text,
-    /// The plural in paths, as `pods`.
+    /// The plural in paths, for example `pods`.
     pub resource: Text,
-    /// As `Pod`.
+    /// For example `Pod`.
     pub kind: Text,
-    /// As `pod`.
+    /// For example `pod`.
     pub singular: Text,
-    /// As `po`.
+    /// For example `po`.
     pub short_names: Cow<'static, [Text]>,
-    /// As `all`.
+    /// For example `all`.
     pub categories: Cow<'static, [Text]>,
-    /// Whether objects live in a namespace.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
-    /// What can be done with it.
+    /// The supported verbs.
     pub verbs: Verbs,
-    /// Parts with paths of their own.
+    /// The supported subresources.
     pub subresources: Cow<'static, [Subresource]>,
-    /// Where other versions of the same resource are served, the group of the version that is stored: objects of
-    /// `events.k8s.io` are those of the core group.
+    /// The group of the stored version, if another version of the resource is stored:
+    /// `events.k8s.io` objects are stored in the core group.
     pub stored_in_group: Text,
-    /// Whether it comes from a CustomResourceDefinition: no defaults, no checks, no protobuf.
+    /// Whether a CustomResourceDefinition defines it: no defaults, no validation, no protobuf.
     pub custom: bool,
 }
 
-/// What can be done with a resource.
+/// The verbs of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbs {
-    /// All of it.
+    /// All verbs.
     All,
-    /// Only created: the answer is computed, nothing is stored (reviews).
+    /// Only create: the response is computed and nothing is stored (reviews).
     Create,
 }
 
-/// A part of an object with a path of its own.
+/// A subresource of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// The status, written apart from the rest.
+    /// The status.
     Status,
     /// The number of replicas.
     Scale,
-    /// Pods only: the node.
+    /// Pods only: assigns the node.
     Binding,
-    /// Pods only: deletion that disruption budgets can refuse.
+    /// Pods only: a deletion that disruption budgets can reject.
     Eviction,
-    /// Pods only: containers that are added to a running pod.
+    /// Pods only: adds containers to a running pod.
     EphemeralContainers,
-    /// Pods only: requests and limits of a running pod.
+    /// Pods only: changes requests and limits of a running pod.
     Resize,
-    /// Namespaces only.
+    /// Namespaces only: removes finalizers.
     Finalize,
     /// Service accounts only: a token.
     Token,
 }
 
 impl Subresource {
-    /// Its name in paths.
+    /// The name in paths.
     pub fn name(self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -82,7 +82,7 @@ impl Subresource {
 }
 
 impl Kind {
-    /// The resource with its group, as `deployments.apps`, upstream's GroupResource.
+    /// The resource with its group, for example `deployments.apps`; upstream's GroupResource.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.resource.to_string()
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// As `apps/v1`, or `v1` in the core group.
+    /// For example `apps/v1`, or `v1` in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -105,7 +105,7 @@ impl Kind {
         format!("{}List", self.kind)
     }
 
-    /// The path prefix of its group version, as `/apis/apps/v1`.
+    /// The path prefix of the group version, for example `/apis/apps/v1`.
     pub fn root(&self) -> String {
         if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -114,17 +114,17 @@ impl Kind {
         }
     }
 
-    /// Whether its objects are stored as those of another group.
+    /// Whether objects are stored in another group.
     pub fn is_converted(&self) -> bool {
         self.group != self.stored_in_group
     }
 
-    /// Whether it has the subresource.
+    /// Whether the kind has the subresource.
     pub fn has(&self, subresource: Subresource) -> bool {
         self.subresources.contains(&subresource)
     }
 
-    /// Where its objects are kept: versions of one resource share them.
+    /// The group and resource that objects are stored under; all versions of a resource share them.
     pub fn store_key(&self) -> (&str, &str) {
         (&self.stored_in_group, &self.resource)
     }
@@ -187,7 +187,7 @@ impl Kind {
     }
 }
 
-/// Every built-in kind, in the order of discovery: within a group the preferred version first.
+/// Every built-in kind, in discovery order: within a group the preferred version is first.
 pub fn built_in() -> &'static [Kind] {
     static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(table);
     &KINDS
@@ -363,14 +363,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_kinds_share_a_path() {
+    fn kinds_have_distinct_paths() {
         let paths: BTreeSet<String> =
             built_in().iter().map(|kind| format!("{}/{}", kind.root(), kind.resource)).collect();
         assert_eq!(paths.len(), built_in().len());
     }
 
     #[test]
-    fn names_are_qualified_as_upstream_does() {
+    fn qualified_names_match_upstream() {
         let pods = built_in().iter().find(|kind| kind.resource == "pods").unwrap();
         assert_eq!(
             (pods.qualified(), pods.api_version(), pods.root()),

@@ -1,11 +1,13 @@
-//! A Kubernetes API server in memory: for demos, tests, simulation and benchmarks.
+//! A Kubernetes API server in memory, for demos, tests, simulation and benchmarks.
 //!
-//! It has lists, watches, all patches, the subresources, validation and defaults that a scheduler's input depends on, and it
-//! speaks to kubectl, client-go and kube as kube-apiserver 1.36 does. It needs no etcd, starts in a millisecond, and can be
-//! made to fail ([`faults`]). **It is not a database**: its state goes with the process, unless it is
-//! [saved](ApiServer::save). What it leaves out is listed in this crate's README.
+//! It serves lists, watches, all patch types, subresources, and the validation and defaults that a
+//! scheduler depends on. kubectl, client-go and kube use it like kube-apiserver 1.36. It needs no
+//! etcd, starts in a millisecond, and injects [`faults`] on demand. **It is not a database**: its
+//! state ends with the process unless you [save](ApiServer::save) it. The crate's README lists what
+//! is not implemented.
 //!
-//! In process, it is a tower service; `kube::Client::new(server.service(), "default")` makes a client of it:
+//! In process, the server is a tower service; `kube::Client::new(server.service(), "default")`
+//! makes a client:
 //!
 //! ```
 //! use http_body_util::{BodyExt as _, Full};
@@ -24,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Over HTTPS on loopback, for kubectl and everything else that takes a kubeconfig:
+//! Over HTTPS on loopback, for kubectl and other programs that read a kubeconfig:
 //!
 //! ```no_run
 //! use supercargo_apiserver::{ApiServer, Listen};
@@ -36,16 +38,18 @@
 //! # }
 //! ```
 //!
-//! How a request goes: [`Service`] or [`Endpoint`] → faults → `handle` (which verb on which kind) → `rest` (what the verb does,
-//! with the kind's strategy) → `store` (one sequence of resourceVersions) → `encode`. Objects are kept as the JSON they are
-//! sent as, encoded once.
+//! The path of a request: [`Service`] or [`Endpoint`] → faults → `handle` (dispatches the verb) →
+//! `rest` (executes it, with the kind's strategy) → `store` (one sequence of resourceVersions) →
+//! `encode`. Objects are stored as the JSON that is sent, encoded once.
 
 mod body;
+mod decode;
 mod depth;
 mod discovery;
 mod encode;
 pub mod faults;
 mod handle;
+mod json;
 pub mod kinds;
 mod listen;
 mod media;
@@ -54,10 +58,11 @@ mod object;
 mod openapi;
 mod patch;
 mod proto;
-mod prune;
+mod quantity;
 mod random;
 mod registry;
 mod request;
+mod response;
 mod rest;
 mod schema;
 mod selector;
@@ -75,6 +80,7 @@ mod watch;
 
 pub use listen::{Endpoint, Listen};
 pub use proto::{Error as ProtobufError, message as protobuf_message};
-pub use server::{ApiServer, Body, Clock, Disconnect, Settings};
+pub use response::{Body, Disconnect};
+pub use server::{ApiServer, Clock, Settings};
 pub use service::Service;
 pub use state::LoadError;

@@ -1,4 +1,4 @@
-//! The server on loopback, over HTTP or HTTPS, for callers with a token.
+//! Serves on loopback, over HTTP or HTTPS, to callers with a token.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,23 +28,25 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 
 use crate::encode::value_bytes;
 use crate::media::Encoding;
-use crate::server::{ApiServer, Body, Caller, Disconnect, answer};
+use crate::request::Caller;
+use crate::response::{Body, Disconnect, answer};
+use crate::server::ApiServer;
 use crate::status::Status;
 
-/// What stands before the token.
+/// The authentication scheme that precedes the token.
 const SCHEME: &[u8] = b"Bearer ";
 
-/// How many requests a connection may carry at once.
+/// Maximum number of concurrent requests per connection.
 const STREAMS: u32 = 1000;
 
-/// Where and how to listen.
+/// The port, TLS and token of a listener.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// The port on loopback; 0 lets the system choose.
+    /// The port on loopback; 0 selects a free one.
     pub port: u16,
-    /// Whether to speak TLS, with a certificate made for this.
+    /// Whether to use TLS, with a generated certificate.
     pub tls: bool,
-    /// What callers must show; `None` makes one up.
+    /// The bearer token that callers must present; `None` generates one.
     pub token: Option<String>,
 }
 
@@ -54,7 +56,7 @@ impl Default for Listen {
     }
 }
 
-/// A server that listens. Dropping it closes the port and every connection.
+/// A listening server. Dropping it closes the port and every connection.
 #[derive(Debug)]
 pub struct Endpoint {
     address: SocketAddr,
@@ -64,7 +66,7 @@ pub struct Endpoint {
 }
 
 impl ApiServer {
-    /// Listens on loopback. It must be called within a tokio runtime.
+    /// Listens on loopback. Must be called within a tokio runtime.
     pub async fn listen(&self, options: Listen) -> io::Result<Endpoint> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
         let address = listener.local_addr()?;
@@ -82,23 +84,23 @@ impl ApiServer {
 }
 
 impl Endpoint {
-    /// As `https://127.0.0.1:40123`.
+    /// For example `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         let scheme = if self.ca_pem.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The authority that signed the certificate, as PEM; `None` without TLS.
+    /// The certificate authority, as PEM; `None` without TLS.
     pub fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// The bearer token that callers must show.
+    /// The bearer token that callers must present.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// A kubeconfig for this server. It is JSON, which is YAML.
+    /// A kubeconfig for this server, as JSON, which is valid YAML.
     pub fn kubeconfig(&self) -> String {
         let mut cluster = json!({"server": self.url()});
         if let Some(ca) = &self.ca_pem {
@@ -113,7 +115,7 @@ impl Endpoint {
         format!("{config:#}\n")
     }
 
-    /// Writes the kubeconfig where only its owner may read it: the token is in it.
+    /// Writes the kubeconfig. It contains the token, so only its owner may read it.
     pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
         use std::io::Write as _;
         let mut options = std::fs::OpenOptions::new();
@@ -121,7 +123,7 @@ impl Endpoint {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path)?;
-        // The file may have been there before.
+        // The file may have existed with wider permissions.
         #[cfg(unix)]
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         file.write_all(self.kubeconfig().as_bytes())
@@ -134,11 +136,11 @@ impl Drop for Endpoint {
     }
 }
 
-/// Who gets in.
+/// Authenticates callers.
 #[derive(Debug)]
 struct Gate {
     server: ApiServer,
-    /// What callers must show.
+    /// The token that callers must present.
     token: Arc<str>,
 }
 
@@ -167,7 +169,8 @@ impl Gate {
     }
 }
 
-/// The answer to HEAD. Over HTTP/2 hyper would send the body, and the client break the connection.
+/// Strips the body from a response to HEAD. Over HTTP/2 hyper would send it, and the client would
+/// break the connection.
 fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     if let Some(length) = body.size_hint().exact() {
@@ -176,19 +179,19 @@ fn without_body(response: Response<Body>) -> Response<Body> {
     Response::from_parts(head, Body::new(Empty::new().map_err(|never| match never {})))
 }
 
-/// Compares in a time that does not tell how much of a guess is right.
+/// Compares in constant time.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && differences == 0
 }
 
-/// What everybody may ask.
+/// Paths that need no token.
 fn is_open(path: &str) -> bool {
     ["/healthz", "/livez", "/readyz", "/version"].contains(&path)
 }
 
 async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, gate: Arc<Gate>) {
-    // Dropping the set with this task ends every connection.
+    // Dropping the set with this task closes every connection.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -196,7 +199,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, gate: Arc<
                 Ok((stream, _)) => {
                     connections.spawn(connection(stream, acceptor.clone(), Arc::clone(&gate)));
                 }
-                // Too many open files, for one: others may close theirs.
+                // For example too many open files: other connections may close theirs.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -208,7 +211,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, gate: Arc<
 }
 
 async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, gate: Arc<Gate>) {
-    // Small answers go out at once.
+    // Sends small responses at once.
     let _ = stream.set_nodelay(true);
     let served = match acceptor {
         None => serve(stream, gate).await,
@@ -218,7 +221,7 @@ async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, gate: Arc<
         },
     };
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection ended");
+        tracing::debug!(%error, "connection ended");
     }
 }
 
@@ -255,7 +258,8 @@ fn acceptor() -> Result<(TlsAcceptor, String), Failure> {
     Ok((TlsAcceptor::from(Arc::new(config)), ca_pem))
 }
 
-/// A token that nobody guesses: the standard library's hasher keys come from the system's random source.
+/// An unguessable token: the keys of the standard library's hasher come from the system's random
+/// source.
 fn random_token() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     let parts = [0, 1, 2].map(|part| RandomState::new().hash_one(part));
@@ -267,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_opens() {
+    fn requests_without_the_token_are_rejected() {
         let gate = Gate { server: ApiServer::default(), token: "secret".into() };
         let knows = |shown: &'static str| {
             gate.knows(&HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(shown))]))
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_head_has_the_length_and_not_the_body() {
+    fn head_response_has_the_length_and_no_body() {
         let whole = answer(http::StatusCode::OK, "text/plain", "ok".into());
         let head = without_body(whole);
         assert_eq!(head.headers()[header::CONTENT_LENGTH], "2");
@@ -290,7 +294,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_kubeconfig_is_its_owners_alone_even_where_a_file_was() {
+    async fn kubeconfig_is_private_even_if_the_file_existed() {
         use std::os::unix::fs::PermissionsExt;
         let endpoint = ApiServer::default().listen(Listen { tls: false, ..Listen::default() }).await.unwrap();
         let path = std::env::temp_dir().join(format!("supercargo-kubeconfig-{}", endpoint.address.port()));

@@ -1,11 +1,11 @@
-//! Content types: what a body is in, and what the caller wants the answer in.
+//! Content types of request bodies and responses.
 
 use http::{HeaderMap, header};
 
 use crate::proto::CONTENT_TYPE as PROTOBUF;
 use crate::status::{Result, Status};
 
-/// How an object is written.
+/// The encoding of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
@@ -13,7 +13,7 @@ pub(crate) enum Encoding {
     Protobuf,
 }
 
-/// What form of an object is wanted.
+/// The requested form of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The object itself.
@@ -22,11 +22,11 @@ pub(crate) enum Form {
     Table,
     /// PartialObjectMetadata, or a list of it.
     Metadata,
-    /// `apidiscovery.k8s.io` of this version, for discovery.
+    /// Aggregated discovery (`apidiscovery.k8s.io`) in this version.
     Aggregated(&'static str),
 }
 
-/// How an answer is written.
+/// The encoding and form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Media {
     pub(crate) encoding: Encoding,
@@ -55,7 +55,7 @@ impl Encoding {
         }
     }
 
-    /// What a request's body is in. Without a content type it is JSON.
+    /// The encoding of a request's body. Without a content type it is JSON.
     pub(crate) fn of_body(headers: &HeaderMap) -> Result<Self> {
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let name = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -71,9 +71,9 @@ impl Encoding {
 impl Media {
     pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: Form::Whole };
 
-    /// The first of the accepted content types that there is.
+    /// The first accepted content type that is available.
     ///
-    /// `protobuf` says whether the answer can be had in protobuf; custom resources cannot.
+    /// `protobuf`: whether the response is available in protobuf, which custom resources are not.
     pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Self> {
         let ranges: Vec<&str> = headers
             .get_all(header::ACCEPT)
@@ -87,7 +87,7 @@ impl Media {
         }
         let all = if protobuf { &ALL[..] } else { &ALL[..2] };
         ranges.iter().find_map(|range| Self::parse(range, protobuf)).ok_or_else(|| {
-            // Upstream's router knows the types, and its handlers the forms.
+            // Upstream's router rejects unknown types, its handlers unknown forms.
             let name = |range: &str| range.split(';').next().unwrap_or_default().trim().to_owned();
             let is_known = ranges.iter().any(|range| Encoding::parse(&name(range)).is_some());
             if is_known { Status::form_not_acceptable(all) } else { Status::not_acceptable(all) }
@@ -119,7 +119,8 @@ impl Media {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Form::Aggregated("v2beta1"),
             _ => return None,
         };
-        // Forms other than the whole are written in JSON; who asks for them in protobuf offers JSON next.
+        // Tables and metadata are always JSON; clients that request them in protobuf also accept
+        // JSON.
         if encoding == Encoding::Protobuf && form != Form::Whole {
             return None;
         }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_there_is_wins() {
+    fn first_available_media_type_wins() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(negotiated(kubectl, true), Some((Encoding::Json, Form::Table)));
         let client_go = "application/vnd.kubernetes.protobuf,application/json";

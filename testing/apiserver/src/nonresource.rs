@@ -1,4 +1,4 @@
-//! Paths that name no resource: discovery, OpenAPI, version, health.
+//! Paths outside of resources: discovery, OpenAPI, version, health.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::encode::value_bytes;
-use crate::handle::Incoming;
-use crate::handle::definition;
 use crate::kinds::Kind;
 use crate::media::{Encoding, Form, Media};
-use crate::server::{Body, Shared, answer, page_not_found};
+use crate::request::ApiRequest;
+use crate::response::{Body, answer, page_not_found};
+use crate::server::Shared;
 use crate::status::{Result, Status};
 use crate::{discovery, openapi};
 
-/// Answers a request for such a path.
-pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Result<Response<Body>> {
+/// Responds to a request for such a path.
+pub(crate) fn answer_path(shared: &Shared, request: &ApiRequest, path: &str) -> Result<Response<Body>> {
     let path = path.trim_end_matches('/');
     if let Some(endpoint) =
         ["/healthz", "/livez", "/readyz"].into_iter().find(|endpoint| path.starts_with(*endpoint))
@@ -26,7 +26,7 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
     }
     let kinds: Vec<Arc<Kind>> = shared.state.lock().registry.kinds().to_vec();
     let kinds = || kinds.iter().map(|kind| &**kind);
-    let custom = |kind: &Kind| definition(shared, kind)?["schema"].get("openAPIV3Schema").cloned();
+    let custom = |kind: &Kind| shared.definition(kind)?["schema"].get("openAPIV3Schema").cloned();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match segments.as_slice() {
         ["api"] | ["apis"] => {
@@ -62,17 +62,17 @@ pub(crate) fn answer_path(shared: &Shared, request: &Incoming, path: &str) -> Re
     }
 }
 
-/// Plain discovery can be had in whatever is asked for, as long as it is JSON or YAML.
+/// The media type of plain discovery, always JSON or YAML.
 fn discovery_media(headers: &HeaderMap) -> Result<Media> {
     let media = Media::negotiate(headers, false).or_else(|status| {
-        // Who accepts only protobuf gets JSON: clients read the content type.
+        // Callers that accept only protobuf get JSON: clients read the content type.
         let protobuf = Media::negotiate(headers, true).map_err(|_| status)?;
         Ok(Media { encoding: Encoding::Json, ..protobuf })
     })?;
     Ok(media)
 }
 
-fn found(request: &Incoming, value: Option<Value>) -> Result<Response<Body>> {
+fn found(request: &ApiRequest, value: Option<Value>) -> Result<Response<Body>> {
     let Some(value) = value else { return Ok(page_not_found()) };
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());
@@ -81,7 +81,7 @@ fn found(request: &Incoming, value: Option<Value>) -> Result<Response<Body>> {
     Ok(answer(StatusCode::OK, encoding.name(), value_bytes(&value, encoding)))
 }
 
-/// Whether a word is in what the caller accepts.
+/// Whether the caller's Accept header contains a word.
 fn accepts(headers: &HeaderMap, word: &str) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -89,7 +89,7 @@ fn accepts(headers: &HeaderMap, word: &str) -> bool {
         .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(word)))
 }
 
-/// The address that the caller knows this server by.
+/// The address under which the caller reached this server.
 fn host(headers: &HeaderMap) -> String {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned()
 }

@@ -1,45 +1,46 @@
-//! One version of an object, as it is kept: encoded once, with what lists, watches and selectors ask for beside it.
+//! One stored version of an object: encoded once, with the fields that lists, watches and selectors
+//! read.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::json::remove;
 use crate::kinds::Kind;
 use crate::strategy;
-use crate::strategy::json::remove;
 
-/// Enough bytes for the type of an object, and for what stands around an object in a list or watch.
+/// Room for the type of an object and its envelope in a list or watch.
 const ROOM_FOR_TYPE: usize = 256;
 
-/// The name of a field that selectors may name, and its value.
+/// The name and value of a field that field selectors may use.
 pub(crate) type SelectableField = (&'static str, Box<str>);
 
-/// One version of an object. It never changes.
+/// One immutable version of an object.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct StoredObject {
     version: u64,
-    /// Its namespace; empty in none.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: Box<str>,
     /// Its name.
     pub name: Box<str>,
     /// Its UID.
     pub uid: Box<str>,
-    /// Its labels, sorted by key.
+    /// The labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
     pub(crate) fields: Box<[SelectableField]>,
-    /// The UIDs of its owners.
+    /// The UIDs of the owners.
     pub(crate) owners: Box<[Box<str>]>,
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
-    /// JSON that begins with the resourceVersion and is without `apiVersion` and `kind`, so that each version of the API
-    /// puts its own in front.
+    /// JSON that begins with the resourceVersion and lacks `apiVersion` and `kind`, so that each
+    /// API version can prepend its own.
     body: Bytes,
     protobuf: OnceLock<Option<Bytes>>,
 }
 
-impl Object {
-    /// Keeps an object of a kind as its `version`. The type is not kept: whoever asks knows it.
+impl StoredObject {
+    /// Encodes an object as its `version`. The type is not stored, because callers know it.
     pub(crate) fn new(kind: &Kind, mut value: Value, version: u64) -> Self {
         let strategy = strategy::of(kind);
         if kind.is_converted() {
@@ -71,20 +72,20 @@ impl Object {
         }
     }
 
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// What it is sorted by within its resource, and what continue tokens name: `namespace/name`, or the name alone.
+    /// The sort key within a resource, also used in continue tokens: `namespace/name`, or the name
+    /// alone.
     pub(crate) fn key(&self) -> String {
         key(&self.namespace, &self.name)
     }
 
     /// The object as JSON, of this kind's group version.
     pub(crate) fn value(&self, kind: &Kind) -> Value {
-        let mut value: Value =
-            serde_json::from_slice(&self.body).expect("what was written by serde_json is read by it");
+        let mut value: Value = serde_json::from_slice(&self.body).expect("serde_json wrote this text");
         value["apiVersion"] = kind.api_version().into();
         value["kind"] = kind.kind.as_ref().into();
         if kind.is_converted() {
@@ -93,12 +94,12 @@ impl Object {
         value
     }
 
-    /// The value of a field that selectors may name.
+    /// The value of a selectable field.
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value)
     }
 
-    /// Its `metadata.ownerReferences`.
+    /// The `metadata.ownerReferences`.
     pub(crate) fn owner_references(&self) -> Vec<Value> {
         if self.owners.is_empty() {
             return Vec::new();
@@ -110,12 +111,12 @@ impl Object {
         }
     }
 
-    /// Its JSON without type, as lists of built-in kinds have it.
+    /// The JSON without the type, as in lists of built-in kinds.
     pub(crate) fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Writes the whole object, said to be of another resourceVersion if one is given.
+    /// Writes the whole object; `version` overrides its resourceVersion.
     pub(crate) fn write(&self, out: &mut Vec<u8>, kind: &Kind, version: Option<u64>) {
         if kind.is_converted() {
             let mut value = self.value(kind);
@@ -137,14 +138,14 @@ impl Object {
         }
     }
 
-    /// Its bytes in protobuf, made on first use by `encode`.
+    /// The protobuf encoding, computed by `encode` on first use.
     pub(crate) fn protobuf(&self, encode: impl FnOnce(&Value) -> Option<Bytes>) -> Option<Bytes> {
         let make = || encode(&serde_json::from_slice(&self.body).ok()?);
         self.protobuf.get_or_init(make).clone()
     }
 }
 
-/// Begins an object of a kind: `{"kind":"Pod","apiVersion":"v1",`.
+/// Writes the start of an object: `{"kind":"Pod","apiVersion":"v1",`.
 pub(crate) fn write_type(out: &mut Vec<u8>, kind: &Kind) {
     out.extend_from_slice(b"{\"kind\":\"");
     out.extend_from_slice(kind.kind.as_bytes());
@@ -157,7 +158,7 @@ pub(crate) fn write_type(out: &mut Vec<u8>, kind: &Kind) {
     out.extend_from_slice(b"\",");
 }
 
-/// What objects of a resource are sorted by.
+/// The sort key of an object within its resource.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
@@ -166,7 +167,7 @@ fn digits(version: u64) -> usize {
     version.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// What stands in a body before the digits of its resourceVersion.
+/// The part of a body before the digits of the resourceVersion.
 const BEFORE_VERSION: &str = r#"{"metadata":{"resourceVersion":""#;
 
 fn body(mut value: Value, version: u64) -> String {
@@ -186,8 +187,8 @@ fn body(mut value: Value, version: u64) -> String {
 fn add_fields(body: &mut String, object: &Value) {
     if object.as_object().is_some_and(|fields| !fields.is_empty()) {
         body.push(',');
-        // Not `to_string`, which goes through a formatter: this is a good part of what a write costs.
-        let text = serde_json::to_string(object).expect("a value with text as keys is JSON");
+        // `Value::to_string` uses a formatter, which is a large share of the cost of a write.
+        let text = serde_json::to_string(object).expect("the keys of a Value are text");
         body.push_str(&text[1..text.len() - 1]);
     }
 }
@@ -203,20 +204,20 @@ mod tests {
         built_in().iter().find(|kind| kind.resource == "pods").unwrap()
     }
 
-    fn written(object: &Object, version: Option<u64>) -> Value {
+    fn written(object: &StoredObject, version: Option<u64>) -> Value {
         let mut out = Vec::new();
         object.write(&mut out, pods(), version);
         serde_json::from_slice(&out).unwrap()
     }
 
     #[test]
-    fn an_object_is_written_with_its_type_and_any_version() {
+    fn object_is_written_with_its_type_and_any_version() {
         let value = json!({
             "kind": "Pod", "apiVersion": "v1",
             "metadata": {"name": "a", "namespace": "b", "labels": {"z": "1", "a": "2"}},
             "spec": {"x": "\"resourceVersion\":\"7\""},
         });
-        let object = Object::new(pods(), value.clone(), 7);
+        let object = StoredObject::new(pods(), value.clone(), 7);
         let mut expected = value;
         expected["metadata"]["resourceVersion"] = "7".into();
         assert_eq!(written(&object, None), expected);
@@ -227,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_the_same_name_and_value_is_left_alone() {
+    fn other_fields_named_resource_version_are_not_changed() {
         let value = json!({
             "involvedObject": {"resourceVersion": "10"},
             "metadata": {"name": "a"},
             "related": {"resourceVersion": "10"},
         });
-        let object = Object::new(pods(), value, 10);
+        let object = StoredObject::new(pods(), value, 10);
         let other = written(&object, Some(9));
         assert_eq!(other["metadata"]["resourceVersion"], "9");
         assert_eq!(other["involvedObject"]["resourceVersion"], "10");

@@ -1,12 +1,12 @@
-//! Chance that can be repeated: names and UIDs that the server makes up.
+//! Reproducible randomness for generated names and UIDs.
 
-/// SplitMix64. Not for secrets.
+/// SplitMix64. Not cryptographically secure.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
 }
 
-/// Letters of generated names: no vowels, so that no words come out.
+/// The alphabet of generated names. It has no vowels, so that no words appear.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Random {
@@ -14,8 +14,8 @@ impl Random {
         Self { state: seed }
     }
 
-    /// Goes on elsewhere, so that what is made up later is none of what was made up where this text comes from.
-    pub(crate) fn stir(&mut self, text: &str) {
+    /// Changes the state by a text, so that later values differ from those that produced the text.
+    pub(crate) fn mix_in(&mut self, text: &str) {
         for byte in text.bytes() {
             self.state = (self.state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -29,12 +29,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Five letters, for the end of a generated name.
+    /// Five characters for the end of a generated name.
     pub(crate) fn suffix(&mut self) -> String {
         (0..5).map(|_| char::from(LETTERS[(self.next() % LETTERS.len() as u64) as usize])).collect()
     }
 
-    /// A UUID of version 4.
+    /// A version 4 UUID.
     pub(crate) fn uid(&mut self) -> String {
         let (high, low) = (self.next(), self.next());
         format!(
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_and_each_call_another() {
+    fn same_seed_repeats_and_each_call_differs() {
         let (mut one, mut two) = (Random::new(7), Random::new(7));
         let uid = one.uid();
         assert_eq!(uid, two.uid());

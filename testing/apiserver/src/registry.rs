@@ -1,15 +1,16 @@
-//! Which kinds are served now: the built-in ones and those of CustomResourceDefinitions.
+//! The kinds that are currently served: built-in ones and those of CustomResourceDefinitions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::json::{text, text_in, texts};
 use crate::kinds::{Kind, Subresource, Verbs, built_in};
-use crate::rest::text;
 use crate::status::{Result, Status};
 use crate::store::ResourceKey;
 
-/// The kinds, in the order of discovery.
+/// The served kinds, in discovery order.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     kinds: Vec<Arc<Kind>>,
@@ -20,39 +21,39 @@ impl Registry {
         Self { kinds: built_in().iter().cloned().map(Arc::new).collect() }
     }
 
-    /// All of them.
+    /// All served kinds.
     pub(crate) fn kinds(&self) -> &[Arc<Kind>] {
         &self.kinds
     }
 
-    /// The kind behind a path.
+    /// The kind at a path.
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Result<&Arc<Kind>> {
         let is_it =
             |kind: &&Arc<Kind>| kind.resource == resource && kind.group == group && kind.version == version;
         self.kinds.iter().find(is_it).ok_or_else(Status::no_such_path)
     }
 
-    /// Whether there is anything in a version of a group.
+    /// Whether a group version has any kinds.
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
         self.kinds.iter().any(|kind| kind.group == group && kind.version == version)
     }
 
-    /// The kind of an object by what it says of itself.
+    /// The kind of an object by its `apiVersion` and `kind`.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
         self.kinds.iter().find(|known| known.kind == kind && known.api_version() == api_version)
     }
 
-    /// Some version of what is stored under a key: the one that is stored.
+    /// The kind that is stored under a resource key, in its stored version.
     pub(crate) fn stored(&self, resource: &ResourceKey) -> Option<&Arc<Kind>> {
         let is_it = |kind: &&Arc<Kind>| *kind.group == *resource.0 && *kind.resource == *resource.1;
         self.kinds.iter().find(is_it)
     }
 
-    /// Serves what a CustomResourceDefinition defines, in place of what it defined before.
+    /// Serves the kinds of a CustomResourceDefinition, replacing those of its previous version.
     pub(crate) fn define(&mut self, definition: &Value) {
         let defined = custom_kinds(definition);
         let spec = &definition["spec"];
-        let (group, resource) = (text(spec, &["group"]), text(spec, &["names", "plural"]));
+        let (group, resource) = (text_in(spec, &["group"]), text_in(spec, &["names", "plural"]));
         let is_taken =
             |kind: &Arc<Kind>| !kind.custom && *kind.group == *group && *kind.resource == *resource;
         if self.kinds.iter().any(is_taken) {
@@ -60,52 +61,52 @@ impl Registry {
         }
         self.undefine(group, resource);
         self.kinds.extend(defined.into_iter().map(Arc::new));
-        // As upstream's discovery: groups that nobody has given a place come by name.
+        // As in upstream's discovery, groups without an assigned position are sorted by name.
         self.kinds.sort_by(|one, other| {
             let place = |kind: &Kind| kind.custom.then(|| (kind.group.clone(), kind.resource.clone()));
             place(one).cmp(&place(other))
         });
     }
 
-    /// Ends serving a custom resource.
+    /// Stops serving a custom resource.
     pub(crate) fn undefine(&mut self, group: &str, resource: &str) {
         self.kinds.retain(|kind| !(kind.custom && kind.group == group && kind.resource == resource));
     }
 }
 
 impl Kind {
-    /// Whether its objects define kinds.
+    /// Whether this is the kind of CustomResourceDefinitions.
     pub(crate) fn is_definition(&self) -> bool {
         self.resource == "customresourcedefinitions" && !self.custom
     }
 
-    /// Whether its objects are namespaces.
+    /// Whether this is the kind of namespaces.
     pub(crate) fn is_namespace(&self) -> bool {
         self.resource == "namespaces" && !self.custom
     }
 
-    /// Where its objects are kept.
-    pub(crate) fn table(&self) -> ResourceKey {
+    /// The key that objects are stored under.
+    pub(crate) fn resource_key(&self) -> ResourceKey {
         let (group, resource) = self.store_key();
         (group.into(), resource.into())
     }
 }
 
-/// The kinds that a definition defines: one for each version that is served.
+/// The kinds of a definition, one for each served version.
 fn custom_kinds(definition: &Value) -> Vec<Kind> {
     let spec = &definition["spec"];
     let names = &spec["names"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let texts = |value: &Value| value.as_array().into_iter().flatten().map(|one| text(one).into()).collect();
+    let owned = |text: &str| Cow::Owned(text.to_owned());
+    let all = |field: &str| texts(names, field).map(owned).collect();
     let versions = spec["versions"].as_array().into_iter().flatten();
     let kind = |version: &Value| Kind {
-        group: text(&spec["group"]).into(),
-        version: text(&version["name"]).into(),
-        resource: text(&names["plural"]).into(),
-        kind: text(&names["kind"]).into(),
-        singular: text(&names["singular"]).into(),
-        short_names: texts(&names["shortNames"]),
-        categories: texts(&names["categories"]),
+        group: owned(text(spec, "group")),
+        version: owned(text(version, "name")),
+        resource: owned(text(names, "plural")),
+        kind: owned(text(names, "kind")),
+        singular: owned(text(names, "singular")),
+        short_names: all("shortNames"),
+        categories: all("categories"),
         namespaced: spec["scope"] == "Namespaced",
         verbs: Verbs::All,
         subresources: [("status", Subresource::Status), ("scale", Subresource::Scale)]
@@ -113,7 +114,7 @@ fn custom_kinds(definition: &Value) -> Vec<Kind> {
             .filter(|(name, _)| version["subresources"].get(name).is_some())
             .map(|(_, subresource)| subresource)
             .collect(),
-        stored_in_group: text(&spec["group"]).into(),
+        stored_in_group: owned(text(spec, "group")),
         custom: true,
     };
     let mut kinds: Vec<Kind> = versions.filter(|version| version["served"] == true).map(kind).collect();
@@ -121,7 +122,8 @@ fn custom_kinds(definition: &Value) -> Vec<Kind> {
     kinds
 }
 
-/// Upstream's order of versions: `v2` before `v1` before `v1beta2` before `v1alpha1` before anything else.
+/// Upstream's version order: `v2` before `v1` before `v1beta2` before `v1alpha1` before other
+/// names.
 fn priority(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_adds_its_served_versions_and_takes_them_away() {
+    fn definition_adds_and_removes_its_served_versions() {
         let mut registry = Registry::new();
         let before = registry.kinds().len();
         let definition = json!({"spec": {

@@ -1,17 +1,23 @@
-//! What a request asks for: its target, from the path, and its options, from the query.
+//! Parsed requests: the target from the path, the options from the query.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use http::Method;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method, header};
 
+use crate::faults::RequestInfo;
+use crate::media::{Encoding, Media};
+use crate::patch::managed::manager_name;
 use crate::status::{Cause, Result, Status};
 
-/// What the path names.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A resource, an object of it, or a part of that.
+    /// A resource, an object or a subresource.
     Resource(Resource),
-    /// All else: discovery, OpenAPI, health.
+    /// Everything else: discovery, OpenAPI, health.
     Other(String),
 }
 
@@ -20,17 +26,17 @@ pub(crate) enum Target {
 pub(crate) struct Resource {
     pub(crate) group: String,
     pub(crate) version: String,
-    /// Empty: none.
+    /// Empty for none.
     pub(crate) namespace: String,
     pub(crate) plural: String,
-    /// Empty: all.
+    /// Empty for all.
     pub(crate) name: String,
-    /// Empty: the object itself.
+    /// Empty for the object itself.
     pub(crate) subresource: String,
 }
 
 impl Target {
-    /// Reads a path.
+    /// Parses a path.
     pub(crate) fn parse(path: &str) -> Self {
         let segments: Option<Vec<String>> =
             path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
@@ -60,14 +66,14 @@ impl Resource {
             Some(Self { group, version, namespace, plural, name, subresource })
         };
         match rest {
-            // Namespaces are objects too: those with a path of their own, and the parts of these.
+            // A path may name a namespace or a subresource of it as an object.
             ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => parts("", rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => parts(namespace, rest),
             rest => parts("", rest),
         }
     }
 
-    /// Upstream's verb, as audit logs and RBAC have it.
+    /// Upstream's verb, as in audit logs and RBAC.
     pub(crate) fn verb(&self, method: &Method, watch: bool) -> &'static str {
         let many = self.name.is_empty();
         match *method {
@@ -103,14 +109,14 @@ fn decode(segment: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The options of a request, from its query.
+/// The query parameters of a request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct QueryOptions {
     values: HashMap<String, String>,
 }
 
-impl Options {
-    /// Reads a query. Where an option stands twice, the first counts, as in Go.
+impl QueryOptions {
+    /// Parses a query. As in Go, the first of repeated parameters wins.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let mut values = HashMap::new();
         for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -119,22 +125,23 @@ impl Options {
         Self { values }
     }
 
-    /// An option as text; empty when it is not there.
+    /// A text parameter; empty if missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.values.get(name).map_or("", String::as_str)
     }
 
-    /// An option that is true or false.
+    /// A boolean parameter.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         match self.values.get(name).map(String::as_str) {
             None => None,
-            // As Go's query conversion: a name alone is true, and so is what is no word for false.
+            // As in Go's query conversion, a name alone and any value that is not a word for false
+            // are true.
             Some("0" | "false" | "False" | "FALSE" | "f" | "F") => Some(false),
             Some(_) => Some(true),
         }
     }
 
-    /// An option that is a number.
+    /// A numeric parameter.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
         match self.values.get(name).map(String::as_str) {
             None | Some("") => Ok(None),
@@ -145,13 +152,69 @@ impl Options {
         }
     }
 
-    /// Whether nothing is to be kept.
+    /// Whether the request is a dry run.
     pub(crate) fn dry_run(&self) -> std::result::Result<bool, Cause> {
         match self.text("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
             other => Err(Cause::not_supported("dryRun", &serde_json::json!([other]), &["All"])),
         }
+    }
+}
+
+/// The authenticated caller.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) name: Arc<str>,
+    pub(crate) groups: Vec<Arc<str>>,
+    /// The token that the caller presented; `None` in process.
+    pub(crate) token: Option<Arc<str>>,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        let groups = vec!["system:masters".into(), "system:authenticated".into()];
+        Self { name: "admin".into(), groups, token: None }
+    }
+}
+
+/// A parsed request.
+pub(crate) struct ApiRequest {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) target: Target,
+    pub(crate) options: QueryOptions,
+    pub(crate) body: Bytes,
+    pub(crate) caller: Caller,
+    pub(crate) info: RequestInfo,
+}
+
+impl ApiRequest {
+    pub(crate) fn new(head: Parts, body: Bytes, caller: Caller) -> Self {
+        let target = Target::parse(head.uri.path());
+        let options = QueryOptions::parse(head.uri.query());
+        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let mut info =
+            RequestInfo { user_agent: user_agent.unwrap_or_default().to_owned(), ..RequestInfo::default() };
+        if let Target::Resource(resource) = &target {
+            let watch = options.flag("watch").unwrap_or_default();
+            info.verb = resource.verb(&head.method, watch);
+            info.resource.clone_from(&resource.plural);
+            info.subresource.clone_from(&resource.subresource);
+            info.namespace.clone_from(&resource.namespace);
+            info.name.clone_from(&resource.name);
+        }
+        Self { method: head.method, headers: head.headers, target, options, body, caller, info }
+    }
+
+    /// The encoding of errors: the accepted one, or JSON.
+    pub(crate) fn error_encoding(&self) -> Encoding {
+        Media::negotiate(&self.headers, true).map_or(Encoding::Json, |media| media.encoding)
+    }
+
+    /// The field manager: the requested one, or the name of the program.
+    pub(crate) fn manager(&self) -> String {
+        manager_name(self.options.text("fieldManager"), &self.info.user_agent)
     }
 }
 
@@ -165,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_resources_objects_and_parts() {
+    fn paths_name_resources_objects_and_subresources() {
         for (path, expected) in [
             ("/api/v1/pods", ["", "v1", "", "pods", "", ""]),
             ("/api/v1/namespaces/n/pods", ["", "v1", "n", "pods", "", ""]),
@@ -196,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_as_go_reads_them() {
-        let options = Options::parse(Some("watch&limit=5&labelSelector=a%3Db%2Cc&x=0&limit=7&bad=1x"));
+    fn query_parameters_are_parsed_as_in_go() {
+        let options = QueryOptions::parse(Some("watch&limit=5&labelSelector=a%3Db%2Cc&x=0&limit=7&bad=1x"));
         assert_eq!(options.flag("watch"), Some(true));
         assert_eq!(options.flag("x"), Some(false));
         assert_eq!(options.flag("none"), None);

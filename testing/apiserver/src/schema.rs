@@ -1,8 +1,10 @@
-//! The types of the built-in kinds: which fields there are, how lists and maps are patched and merged, and what a field is in
-//! protobuf. One table feeds pruning of unknown fields, strategic merge patch, server-side apply, protobuf and OpenAPI.
+//! The types of the built-in kinds: their fields, how lists and maps are patched and merged, and
+//! the protobuf encoding. One table feeds the decoder, strategic merge patch, server-side apply,
+//! protobuf and OpenAPI.
 //!
-//! The table (`schema.json`) is made from the Go types of the API by `testing/controlplane/schema`; a test tells when it is
-//! stale. In `testing/controlplane`: `go run ./schema > ../../testing/apiserver/src/schema.json`.
+//! `testing/controlplane/schema` generates the table (`schema.json`) from the Go types of the API;
+//! a test fails when it is stale. To regenerate it, in `testing/controlplane`: `go run ./schema >
+//! ../../testing/apiserver/src/schema.json`.
 
 use std::sync::LazyLock;
 
@@ -22,18 +24,18 @@ pub(crate) struct Schema {
     kinds: FxHashMap<String, TypeId>,
 }
 
-/// Which type, as an index into the schema.
+/// Identifies a type, as an index into the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TypeId(pub u16);
 
 /// An object type: a struct in Go, a message in protobuf.
 #[derive(Debug)]
 pub(crate) struct Type {
-    /// As in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
+    /// The name in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
-    /// Its fields, in Go's order.
+    /// The fields, in Go's order.
     pub fields: Vec<Field>,
-    /// Whether server-side apply treats objects of it as a whole wherever they are.
+    /// Whether server-side apply always treats its objects as atomic.
     pub atomic: bool,
     by_name: Vec<u16>,
     always: Vec<u16>,
@@ -42,25 +44,27 @@ pub(crate) struct Type {
 /// A field of a type.
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// As in JSON: `nodeName`.
+    /// The name in JSON: `nodeName`.
     pub name: String,
-    /// Its number in protobuf; 0 for none.
+    /// The field number in protobuf; 0 for none.
     pub number: u32,
-    /// The number of the message around it that JSON does not show (an inlined struct); 0 for none.
+    /// The field number of the inlined struct that contains it, which JSON does not show; 0 for
+    /// none.
     pub inside: u32,
-    /// The Go struct that is inlined there, as messages about wrong JSON name it: `VolumeSource`.
+    /// The inlined Go struct that contains it, as in messages about wrong types: `VolumeSource`.
     pub within: Option<String>,
-    /// What it holds.
+    /// The shape of its values.
     pub shape: Shape,
-    /// Whether Go tells a value that is not there from an empty one.
+    /// Whether Go distinguishes a missing value from an empty one.
     pub pointer: bool,
-    /// Whether Go leaves it out when it is empty. The others are written even then.
+    /// Whether Go omits it when empty. Other fields are always written.
     pub omit: bool,
-    /// The Go type in messages about wrong JSON, where the shape does not tell it: `v1.RestartPolicy`.
+    /// The Go type in messages about wrong types, if the shape does not determine it:
+    /// `v1.RestartPolicy`.
     pub go: Option<String>,
-    /// Whether OpenAPI says that it must be there.
+    /// Whether OpenAPI marks it as required.
     pub required: bool,
-    /// What OpenAPI says it is when it is not there.
+    /// The default in OpenAPI.
     pub default: Option<Value>,
     /// How a strategic merge patch treats it.
     pub patch: PatchStrategy,
@@ -68,7 +72,7 @@ pub(crate) struct Field {
     pub merge: MergeType,
 }
 
-/// What a field holds.
+/// The shape of a field's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// true or false.
@@ -87,7 +91,7 @@ pub(crate) enum Shape {
     Time,
     /// RFC 3339 to the microsecond.
     MicroTime,
-    /// A number and a unit, as `100m`.
+    /// A number and a unit, for example `100m`.
     Quantity,
     /// A number or text.
     IntOrString,
@@ -95,43 +99,44 @@ pub(crate) enum Shape {
     Any,
     /// An object of a type.
     Object(TypeId),
-    /// A list of one shape.
+    /// A list of values of one shape.
     List(Box<Shape>),
-    /// Text to one shape.
+    /// A map from text to values of one shape.
     Map(Box<Shape>),
 }
 
 /// How a strategic merge patch treats a field, from Go's `patchStrategy` and `patchMergeKey` tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
-    /// A list of objects is merged by `merge_key`, one of scalars as a set; else it is replaced.
+    /// Whether a list of objects is merged by `merge_key`, and one of scalars as a set, instead of
+    /// being replaced.
     pub merge: bool,
-    /// Keys that the patch does not name go.
+    /// Whether keys that the patch omits are removed.
     pub retain_keys: bool,
-    /// What tells a list's items apart.
+    /// The field that identifies a list's items.
     pub merge_key: Option<String>,
 }
 
-/// How server-side apply treats a list, map or object, from `x-kubernetes-list-type` and its kin.
+/// How server-side apply treats a list, map or object, from `x-kubernetes-list-type` and related
+/// extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MergeType {
-    /// Maps and objects field by field, lists as a whole: the default of each.
+    /// The default: maps and objects are merged by field, lists are atomic.
     #[default]
     Default,
-    /// As a whole.
+    /// Replaced as a whole.
     Atomic,
-    /// A list of scalars, each at most once.
+    /// A list of unique scalars.
     Set,
-    /// A list of objects that these fields tell apart.
+    /// A list of objects that these fields identify.
     Map(Vec<String>),
 }
 
 impl Schema {
     /// The table.
     pub(crate) fn get() -> &'static Self {
-        static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-            Schema::parse(TABLE).expect("the table is part of the program, and a test reads it")
-        });
+        static SCHEMA: LazyLock<Schema> =
+            LazyLock::new(|| Schema::parse(TABLE).expect("the table is compiled in, and a test parses it"));
         &SCHEMA
     }
 
@@ -145,8 +150,9 @@ impl Schema {
         if kind.custom { None } else { self.kind(&kind.api_version(), &kind.kind) }
     }
 
-    /// The type of a kind by its names in JSON: those that are served, their lists, and what requests and answers have
-    /// beside them (`v1` `Status`, `policy/v1` `Eviction`, `DeleteOptions` of any group, as upstream's clients send it).
+    /// The type of a kind by its JSON names: served kinds, their lists, and other types of requests
+    /// and responses (`v1` `Status`, `policy/v1` `Eviction`, `DeleteOptions` of any group, as
+    /// upstream's clients send it).
     pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<TypeId> {
         let api_version = if kind == "DeleteOptions" { "v1" } else { api_version };
         self.kinds.get(&format!("{api_version} {kind}")).copied()
@@ -160,7 +166,7 @@ impl Schema {
     /// Every type, ordered by name.
     #[cfg(test)]
     pub(crate) fn types(&self) -> impl ExactSizeIterator<Item = (TypeId, &Type)> {
-        // There are far fewer than 65,536: `parse` refuses more.
+        // `parse` rejects more than 65,536 types.
         #[expect(clippy::cast_possible_truncation)]
         self.types.iter().enumerate().map(|(index, one)| (TypeId(index as u16), one))
     }
@@ -190,7 +196,7 @@ impl Type {
         self.always.iter().map(|index| &self.fields[usize::from(*index)])
     }
 
-    /// Where in `fields` a field is, by its name in JSON.
+    /// The index in `fields` of a field, by its JSON name.
     pub(crate) fn field_index(&self, name: &str) -> Option<usize> {
         let field = |index: &u16| self.fields[usize::from(*index)].name.as_str();
         let found = self.by_name.binary_search_by(|index| field(index).cmp(name)).ok()?;
@@ -207,11 +213,11 @@ impl Type {
 enum TableError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("no type {0}")]
+    #[error("unknown type {0}")]
     NoType(String),
     #[error("too many types or fields")]
     TooMany,
-    #[error("what is the {0} of {1}?")]
+    #[error("unknown shape {0} of {1}")]
     Unknown(&'static str, String),
 }
 
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_as_its_go_tags_say() {
+    fn field_matches_its_go_tags() {
         let volumes = pod_spec().field("volumes").unwrap();
         assert_eq!(volumes.number, 1);
         assert!(volumes.patch.merge && volumes.patch.retain_keys);
@@ -383,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_that_of_gos_types() {
+    fn table_matches_the_go_types() {
         let Some(printed) = supercargo_controlplane::run_tool_or_skip("./schema", &[], &[]) else { return };
         let differs = printed.trim().lines().zip(TABLE.trim().lines()).find(|(new, old)| new != old);
         assert_eq!(differs, None, "run `go run ./schema` in testing/controlplane again");

@@ -1,55 +1,39 @@
-//! The server: what it is made of, and how a request comes to its answer.
+//! The server's settings and shared state, and the operations that tests and demos run on it.
 
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::encode::value_bytes;
-use crate::faults::{Fault, Faults, Matcher, Seen};
-use crate::handle::{Incoming, handle};
-use crate::media::Encoding;
+use crate::faults::{Faults, Matcher, RequestInfo};
+use crate::kinds::Kind;
 use crate::random::Random;
 use crate::registry::Registry;
-use crate::rest::{Fallout, State, Writer};
-use crate::status::Status;
+use crate::rest::{Cascade, State, Writer};
 use crate::store::Store;
+use crate::strategy::Lookup;
 use crate::strategy::priority_class::SYSTEM_CLASSES;
 
-/// The body of an answer.
-pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Disconnect>;
-
-/// The largest body of a request that is read, as upstream's.
-const LARGEST_BODY: usize = 3 << 20;
-
-/// The connection ends without an answer, or in the middle of one.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the server closed the connection")]
-pub struct Disconnect;
-
-/// Tells the time.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How a server is to be.
+/// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
-    /// How many changes of each resource are remembered for watches and continued lists.
+    /// The number of changes of each resource kept for watches and continued lists.
     pub history: usize,
-    /// Where generated names and UIDs come from: the same seed and requests give the same.
+    /// The seed of generated names and UIDs. The same seed and requests generate the same ones.
     pub seed: u64,
-    /// Whether `metadata.managedFields` is kept for all writes, not only where somebody applies.
+    /// Whether every write records `metadata.managedFields`. Otherwise recording starts at the
+    /// first apply.
     pub managed_fields: bool,
-    /// Whether what is owned goes with its owner, and what is in a namespace with the namespace. That is the
-    /// controller manager's part in a real cluster.
+    /// Whether deleting an owner deletes its dependents, and deleting a namespace its content. In a
+    /// real cluster the controller manager does this.
     pub collects_garbage: bool,
-    /// Tells the time for timestamps in objects.
+    /// The clock for timestamps in objects.
     pub clock: Clock,
 }
 
@@ -74,21 +58,21 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// An API server. Clones are handles to the same one.
+/// An API server. Clones are handles to the same server.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) state: Mutex<State>,
     pub(crate) faults: Faults,
-    /// Counts restarts.
+    /// The number of restarts.
     run: watch::Sender<u64>,
-    /// What ends watches from outside.
+    /// Requested ends of watches.
     cuts: Mutex<Vec<Cut>>,
 }
 
@@ -98,22 +82,6 @@ struct Cut {
     mid_frame: bool,
 }
 
-/// Who asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) name: Arc<str>,
-    pub(crate) groups: Vec<Arc<str>>,
-    /// The token that it showed; none in process.
-    pub(crate) token: Option<Arc<str>>,
-}
-
-impl Default for Caller {
-    fn default() -> Self {
-        let groups = vec!["system:masters".into(), "system:authenticated".into()];
-        Self { name: "admin".into(), groups, token: None }
-    }
-}
-
 impl Default for ApiServer {
     fn default() -> Self {
         Self::new(Settings::default())
@@ -121,12 +89,12 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the namespaces and priority classes that every cluster has, and nothing else.
+    /// A server that contains only the namespaces and priority classes of every cluster.
     pub fn new(settings: Settings) -> Self {
         let registry = Registry::new();
         let mut store = Store::new(settings.history.max(1));
         for kind in registry.kinds() {
-            store.add_table(kind.table());
+            store.add_table(kind.resource_key());
         }
         let state = State {
             store,
@@ -142,28 +110,29 @@ impl ApiServer {
             cuts: Mutex::default(),
         };
         let server = Self { shared: Arc::new(shared) };
-        server.furnish();
+        server.create_initial_objects();
         server
     }
 
-    /// Which requests go wrong, and how.
+    /// The faults to inject into requests.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The newest resourceVersion.
+    /// The latest resourceVersion.
     pub fn resource_version(&self) -> u64 {
         self.shared.state.lock().store.version()
     }
 
-    /// Forgets the past: who asks for what came after an old resourceVersion is told that it is gone (410).
+    /// Drops the history. Watches and lists from an older resourceVersion get 410.
     pub fn compact(&self) {
         let mut state = self.shared.state.lock();
         state.store.compact();
         state.store.wake();
     }
 
-    /// Ends every watch and every request that waits, as a server that is started anew. Objects stay; so does the past, if `keep_history`.
+    /// Ends every watch and pending request, like a server restart. Objects stay, and so does the
+    /// history if `keep_history`.
     pub fn restart(&self, keep_history: bool) {
         self.shared.run.send_modify(|run| *run += 1);
         let mut state = self.shared.state.lock();
@@ -173,14 +142,14 @@ impl ApiServer {
         state.store.wake();
     }
 
-    /// Ends the watches that match, in order or in the middle of an event.
+    /// Ends the matching watches, cleanly or in the middle of an event.
     pub fn cut_watches(&self, matcher: Matcher, mid_frame: bool) {
         self.shared.cuts.lock().push(Cut { matcher, mid_frame });
         self.shared.state.lock().store.wake();
     }
 
-    /// What every cluster has.
-    fn furnish(&self) {
+    /// Creates the objects that every cluster has.
+    fn create_initial_objects(&self) {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             self.must_create("namespaces", json!({"metadata": {"name": name}}));
         }
@@ -202,7 +171,7 @@ impl ApiServer {
 }
 
 impl Shared {
-    /// A writer as of now.
+    /// A writer that uses the current time.
     pub(crate) fn writer<'a>(&self, state: &'a mut State, manager: &'a str) -> Writer<'a> {
         Writer {
             state,
@@ -212,101 +181,38 @@ impl Shared {
             manager,
             managed_fields: self.settings.managed_fields,
             collects: self.settings.collects_garbage,
-            fallout: Fallout::default(),
+            cascade: Cascade::default(),
         }
     }
 
-    /// How often the server was restarted and watches were cut.
+    /// The entry for a custom kind's version in its CustomResourceDefinition.
+    pub(crate) fn definition(&self, kind: &Kind) -> Option<Value> {
+        let name = kind.qualified();
+        let mut definition = {
+            let state = self.state.lock();
+            Lookup::get(&*state, "apiextensions.k8s.io", "customresourcedefinitions", "", &name)?
+        };
+        let versions = definition["spec"]["versions"].as_array_mut()?;
+        let at = versions.iter().position(|version| version["name"] == *kind.version)?;
+        Some(versions.swap_remove(at))
+    }
+
+    /// Changes when the server is restarted.
+    pub(crate) fn restarts(&self) -> watch::Receiver<u64> {
+        self.run.subscribe()
+    }
+
+    /// The numbers of restarts and of cuts so far.
     pub(crate) fn interruptions(&self) -> (u64, u64) {
         (*self.run.borrow(), self.cuts.lock().len() as u64)
     }
 
-    /// Whether a watch is among those cut since, and if so whether in the middle of an event.
-    pub(crate) fn cut_since(&self, since: u64, seen: &Seen) -> Option<bool> {
+    /// Whether a cut after the first `since` ones ends a watch; `Some(true)` means in the middle of
+    /// an event.
+    pub(crate) fn cut_since(&self, since: u64, info: &RequestInfo) -> Option<bool> {
         let cuts = self.cuts.lock();
         let since = usize::try_from(since).unwrap_or(usize::MAX);
         let cuts = cuts.iter().skip(since);
-        cuts.filter(|cut| cut.matcher.matches(seen)).map(|cut| cut.mid_frame).next()
+        cuts.filter(|cut| cut.matcher.matches(info)).map(|cut| cut.mid_frame).next()
     }
-
-    /// Waits; a restart ends that with the connection.
-    async fn unless_restarted(&self, wait: impl Future<Output = ()>) -> Result<(), Disconnect> {
-        let mut run = self.run.subscribe();
-        tokio::select! {
-            () = wait => Ok(()),
-            _ = run.changed() => Err(Disconnect),
-        }
-    }
-
-    /// Answers a request, with whatever goes wrong by order.
-    pub(crate) async fn respond<B>(
-        self: Arc<Self>,
-        request: Request<B>,
-        caller: Caller,
-    ) -> Result<Response<Body>, Disconnect>
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let (head, body) = request.into_parts();
-        let body = match Limited::new(body, LARGEST_BODY).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Ok(refusal(&too_large_body(), Encoding::Json));
-            }
-            Err(_) => return Err(Disconnect),
-        };
-        let incoming = Incoming::new(head, body, caller);
-        let faults = self.faults.take(&incoming.seen);
-        for fault in &faults {
-            match fault {
-                Fault::Delay(time) => self.unless_restarted(tokio::time::sleep(*time)).await?,
-                Fault::Drop => self.unless_restarted(std::future::pending()).await?,
-                Fault::Reset => return Err(Disconnect),
-                Fault::Answer(status) => return Ok(refusal(status, incoming.error_encoding())),
-                _ => {}
-            }
-        }
-        let answer = handle(&self, &incoming, &faults);
-        for fault in &faults {
-            match fault {
-                Fault::ResetAfter => return Err(Disconnect),
-                Fault::AnswerAfter(status) => return Ok(refusal(status, incoming.error_encoding())),
-                _ => {}
-            }
-        }
-        Ok(answer.unwrap_or_else(|status| refusal(&status, incoming.error_encoding())))
-    }
-}
-
-fn too_large_body() -> Status {
-    let mut status = Status::bad_request(format!("Request entity too large: limit is {LARGEST_BODY}"));
-    status.code = StatusCode::PAYLOAD_TOO_LARGE;
-    status.reason = "RequestEntityTooLarge";
-    status
-}
-
-/// An answer with a whole body.
-pub(crate) fn answer(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
-    let body = Body::new(Full::new(body).map_err(|never| match never {}));
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-}
-
-/// The answer where nothing is served at all: it is not even a Status.
-pub(crate) fn page_not_found() -> Response<Body> {
-    answer(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".into())
-}
-
-/// The answer to a request that failed.
-pub(crate) fn refusal(status: &Status, encoding: Encoding) -> Response<Body> {
-    let mut response = answer(status.code, encoding.name(), value_bytes(&status.to_json(), encoding));
-    let retry_after = status.details.retry_after_seconds;
-    if retry_after > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
-    }
-    response
 }

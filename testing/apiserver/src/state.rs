@@ -1,50 +1,52 @@
-//! The state as YAML: saved, and loaded again; also what `kubectl get … -o yaml` (or `-o json`) prints.
+//! Saves and loads the state as YAML; also loads the output of `kubectl get … -o yaml` (or `-o
+//! json`).
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::body::prune_fields;
+use crate::decode::decode_kind;
 use crate::depth;
+use crate::json::text_in;
 use crate::kinds::{Kind, Verbs};
-use crate::object::Object;
-use crate::rest::{Writer, text, timestamp};
+use crate::object::StoredObject;
+use crate::rest::{Writer, timestamp};
 use crate::server::ApiServer;
 use crate::strategy;
 
-/// Why something cannot be loaded. What came before it has been.
+/// Why loading failed. Objects before the failure are loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// It is no YAML.
+    /// The text is not valid YAML.
     #[error("{0}")]
     Syntax(String),
-    /// Something in it is no object that is served.
+    /// An object cannot be loaded.
     #[error("object {position} ({name}): {why}")]
     Object {
-        /// The how-manieth object it is, from 1.
+        /// The position of the object, from 1.
         position: usize,
-        /// Its kind and name, as far as it says.
+        /// The kind and name of the object, if known.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
 impl ApiServer {
-    /// Every object as YAML, a document each. It can be loaded into another server.
+    /// Every object as YAML, one document each, for [`load`](Self::load).
     pub fn save(&self) -> String {
         let mut saved = String::new();
         for (kind, object) in self.everything() {
             saved.push_str("---\n");
-            // What JSON holds YAML does.
+            // YAML can represent every JSON value.
             saved.push_str(&serde_saphyr::to_string(&object.value(&kind)).unwrap_or_default());
         }
         saved
     }
 
-    /// Every object, as of one moment.
-    fn everything(&self) -> Vec<(Arc<Kind>, Arc<Object>)> {
+    /// Every object, as of one version.
+    fn everything(&self) -> Vec<(Arc<Kind>, Arc<StoredObject>)> {
         let state = self.shared.state.lock();
         let mut all = Vec::new();
         for table in state.store.resources() {
@@ -55,14 +57,15 @@ impl ApiServer {
         all
     }
 
-    /// Takes objects in as they are, status and UID included, in place of those of the same name. Namespaces that they
-    /// need and nobody mentions are made. Returns how many objects there were.
+    /// Loads objects unchanged, including status and UID, and replaces those of the same name.
+    /// Missing namespaces are created. Returns the number of objects.
     ///
-    /// It reads YAML and JSON: documents, and lists as `kubectl get` prints them. Nothing is checked but that the kind is
-    /// served and its fields have the right types; defaults are filled in.
+    /// Accepts YAML and JSON: documents, and lists as printed by `kubectl get`. Objects are not
+    /// validated, except that their kind must be served and fields must have the right type.
+    /// Defaults are filled in.
     pub fn load(&self, text: &str) -> Result<usize, LoadError> {
         let mut objects = parse(text)?;
-        // Whatever the order in the file: what others need first.
+        // Load objects that others depend on first, whatever their order in the file.
         objects.sort_by_key(|(_, object)| rank(object));
         let mut state = self.shared.state.lock();
         let mut writer = self.shared.writer(&mut state, "load");
@@ -75,9 +78,9 @@ impl ApiServer {
     }
 }
 
-/// The objects of a file, with their positions in it.
+/// The objects in a text, with their positions.
 fn parse(text: &str) -> Result<Vec<(usize, Value)>, LoadError> {
-    // JSON is read much faster than YAML; what begins like it may still be YAML.
+    // JSON parses much faster than YAML. Text that starts like JSON may still be YAML.
     let json = text.trim_start().starts_with('{').then(|| {
         serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>().ok()
     });
@@ -92,7 +95,7 @@ fn parse(text: &str) -> Result<Vec<(usize, Value)>, LoadError> {
     Ok(objects.into_iter().enumerate().map(|(at, object)| (at + 1, object)).collect())
 }
 
-/// A list is its items, which say what they are or are what the list is of.
+/// Replaces a list by its items. Items without a type take theirs from the list.
 fn flatten(document: Value, objects: &mut Vec<Value>) {
     let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     match document {
@@ -123,29 +126,29 @@ fn rank(object: &Value) -> u8 {
 }
 
 fn described(object: &Value) -> String {
-    let (kind, name) = (text(object, &["kind"]), text(object, &["metadata", "name"]));
-    match text(object, &["metadata", "namespace"]) {
+    let (kind, name) = (text_in(object, &["kind"]), text_in(object, &["metadata", "name"]));
+    match text_in(object, &["metadata", "namespace"]) {
         "" => format!("{kind} {name}"),
         namespace => format!("{kind} {namespace}/{name}"),
     }
 }
 
 impl Writer<'_> {
-    /// Puts an object where it was.
+    /// Stores a loaded object.
     fn restore(&mut self, mut object: Value) -> Result<(), String> {
-        let (api_version, kind) = (text(&object, &["apiVersion"]), text(&object, &["kind"]));
+        let (api_version, kind) = (text_in(&object, &["apiVersion"]), text_in(&object, &["kind"]));
         let kind = self.state.registry.of(api_version, kind).filter(|kind| kind.verbs == Verbs::All);
         let Some(kind) = kind.cloned() else {
-            return Err(format!("no {} in {api_version:?} is served here", text(&object, &["kind"])));
+            return Err(format!("kind {:?} in {api_version:?} is not served", text_in(&object, &["kind"])));
         };
-        if text(&object, &["metadata", "name"]).is_empty() {
-            return Err("it has no metadata.name".to_owned());
+        if text_in(&object, &["metadata", "name"]).is_empty() {
+            return Err("metadata.name is missing".to_owned());
         }
         depth::check(&object).map_err(|status| status.message)?;
-        prune_fields(&kind, &mut object).map_err(|error| error.to_string())?;
+        decode_kind(&kind, &mut object).map_err(|error| error.to_string())?;
         self.complete(&kind, &mut object);
         strategy::of(&kind).default(&mut object);
-        let namespace = text(&object, &["metadata", "namespace"]).to_owned();
+        let namespace = text_in(&object, &["metadata", "namespace"]).to_owned();
         if kind.namespaced {
             self.ensure_namespace(&namespace)?;
         }
@@ -153,17 +156,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Fills in what only the system says, where the object does not.
+    /// Fills in missing system metadata.
     fn complete(&mut self, kind: &Kind, object: &mut Value) {
-        match text(object, &["metadata", "uid"]) {
+        match text_in(object, &["metadata", "uid"]) {
             "" => object["metadata"]["uid"] = self.state.random.uid().into(),
-            uid => self.state.random.stir(uid),
+            uid => self.state.random.mix_in(uid),
         }
-        if text(object, &["metadata", "creationTimestamp"]).is_empty() {
+        if text_in(object, &["metadata", "creationTimestamp"]).is_empty() {
             object["metadata"]["creationTimestamp"] = timestamp(self.now).into();
         }
         if kind.namespaced {
-            if text(object, &["metadata", "namespace"]).is_empty() {
+            if text_in(object, &["metadata", "namespace"]).is_empty() {
                 object["metadata"]["namespace"] = "default".into();
             }
         } else if let Some(metadata) = object["metadata"].as_object_mut() {

@@ -1,4 +1,4 @@
-//! Errors as the API server words them: `metav1.Status`, with upstream's reasons and messages.
+//! The errors of the API server: `metav1.Status`, with upstream's reasons and messages.
 
 use std::fmt;
 
@@ -8,49 +8,50 @@ use thiserror::Error;
 
 use crate::kinds::Kind;
 
-/// Why a request failed, as upstream's `metav1.Status`.
+/// A failed request's error; upstream's `metav1.Status`.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{message}")]
 pub struct Status {
     /// The HTTP status.
     pub code: StatusCode,
-    /// Upstream's `metav1.StatusReason`, as `NotFound`; empty for none.
+    /// Upstream's `metav1.StatusReason`, for example `NotFound`; empty for none.
     pub reason: &'static str,
-    /// What people read.
+    /// The message for humans.
     pub message: String,
-    /// What programs read.
+    /// The details for programs.
     pub details: Box<Details>,
 }
 
-/// What a [`Status`] is about, as upstream's `metav1.StatusDetails`.
+/// The details of a [`Status`]; upstream's `metav1.StatusDetails`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     /// The object's name.
     pub name: String,
     /// The API group.
     pub group: String,
-    /// The resource, or for invalid objects the kind.
+    /// The resource; for invalid objects, the kind.
     pub kind: String,
     /// The object's UID.
     pub uid: String,
-    /// What is wrong, field by field.
+    /// The field errors.
     pub causes: Vec<Cause>,
-    /// After how many seconds to try again; 0 for no advice.
+    /// The seconds to wait before a retry; 0 for none.
     pub retry_after_seconds: u32,
-    /// Whether they are written even where they are empty.
+    /// Whether the details are written even when empty.
     pub generic: bool,
-    /// For a list that cannot be continued as it was: the token to go on with. It goes into the Status' metadata.
+    /// The token to continue an expired list inconsistently. It goes into the metadata of the
+    /// Status.
     pub continues: String,
 }
 
-/// One thing that is wrong.
+/// A single error, usually about a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
-    /// As `FieldValueRequired`.
+    /// For example `FieldValueRequired`.
     pub reason: &'static str,
-    /// As `Required value`.
+    /// For example `Required value`.
     pub message: String,
-    /// As `spec.containers[0].name`.
+    /// For example `spec.containers[0].name`.
     pub field: String,
 }
 
@@ -75,55 +76,55 @@ impl Status {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
     }
 
-    /// 404: there is no such resource in this group and version.
+    /// 404: the group version has no such resource.
     pub fn no_such_path() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
             .generic()
     }
 
-    /// An error that upstream has no reason for.
+    /// An error without a reason.
     pub fn unknown(code: StatusCode, message: impl Into<String>) -> Self {
         Self::new(code, "", message)
     }
 
-    /// As upstream's router has it, which knows no details and says so.
+    /// Writes empty details, as the errors of upstream's router do.
     #[must_use]
     pub fn generic(mut self) -> Self {
         self.details.generic = true;
         self
     }
 
-    /// 409: the name is taken.
+    /// 409: an object of this name exists.
     pub fn already_exists(kind: &Kind, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", kind.qualified());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(kind, name)
     }
 
-    /// 409: the object is not as the request supposes.
+    /// 409: the object is not in the state that the request requires.
     pub fn conflict(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.qualified());
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
     }
 
-    /// 409: the object has been modified since the caller read it.
+    /// 409: the object was modified after the caller read it.
     pub fn stale(kind: &Kind, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
-    /// 422: the object breaks a rule of its kind. There must be a cause.
+    /// 422: the object is invalid. `causes` must not be empty.
     pub fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Self {
-        // Kinds that are stored in another group are checked there.
+        // Validation uses the group of the stored version.
         Self::invalid_of(&kind.stored_in_group, &kind.kind, name, causes)
     }
 
-    /// 422 about something that is no object of a kind that is served.
+    /// 422 for a type that is not a served kind.
     pub fn invalid_of(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let mut wrong: Vec<String> = Vec::new();
         for cause in &causes {
             let line = format!("{}: {}", cause.field, cause.message);
-            // As upstream's aggregate: what is said twice is said once.
+            // Upstream's error aggregate drops duplicates.
             if !wrong.contains(&line) {
                 wrong.push(line);
             }
@@ -142,46 +143,46 @@ impl Status {
         status
     }
 
-    /// 400: the request cannot be understood.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// 401: no token, or the wrong one.
+    /// 401: the token is missing or wrong.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: it must not be, whoever asks.
+    /// 403: the operation is forbidden for every caller.
     pub fn forbidden(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("{} {name:?} is forbidden: {why}", kind.qualified());
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(kind, name)
     }
 
-    /// 405: the resource has no such verb.
+    /// 405: the resource does not support the verb.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).generic()
     }
 
-    /// 406: none of the content types that the caller accepts can be had.
+    /// 406: none of the accepted content types is available.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).generic()
     }
 
-    /// 406: the content type can be had, but not in the form that the caller wants.
+    /// 406: the content type is available, but not in the requested form.
     pub fn form_not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// 410: the resourceVersion or the continue token is older than what is remembered.
+    /// 410: the resourceVersion or continue token is older than the history.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// 415: a body of this content type is not read.
+    /// 415: the content type of the body is not supported.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -190,38 +191,38 @@ impl Status {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    /// 429: not now.
+    /// 429: retry later.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         let mut status = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
         status.details.retry_after_seconds = retry_after_seconds;
         status
     }
 
-    /// 500: the server broke down over this request.
+    /// 500: an internal error.
     pub fn internal(message: impl fmt::Display) -> Self {
         let message = format!("Internal error occurred: {message}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
-    /// 501: the real server can do this, this one cannot.
+    /// 501: a feature of the real server that this server does not implement.
     pub fn not_implemented(what: impl fmt::Display) -> Self {
-        let message = format!("{what}: the API server in memory does not do this");
+        let message = format!("{what}: not implemented by the API server in memory");
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
-    /// 504: the time is over; whether the request took effect is not said.
+    /// 504: a timeout; the request may have taken effect.
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
 
-    /// The same, with causes.
+    /// Sets the causes.
     #[must_use]
     pub fn because(mut self, causes: Vec<Cause>) -> Self {
         self.details.causes = causes;
         self
     }
 
-    /// The `metav1.Status` that goes over the wire.
+    /// The `metav1.Status` as sent to clients.
     pub fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -265,12 +266,12 @@ impl Cause {
         Self { reason, message, field: field.into() }
     }
 
-    /// A field that must be there.
+    /// A required field is missing.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self::new("FieldValueRequired", field, with_detail("Required value", detail))
     }
 
-    /// A value that cannot be.
+    /// A value is invalid.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(
             "FieldValueInvalid",
@@ -279,21 +280,31 @@ impl Cause {
         )
     }
 
-    /// A value that is none of those that can be.
+    /// A value is not one of the supported ones.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let message = format!("Unsupported value: {}: supported values: {}", shown(value), quoted.join(", "));
         Self::new("FieldValueNotSupported", field, message)
     }
 
-    /// A value that is there twice.
+    /// A value is a duplicate.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)))
     }
 
-    /// What must not be there, or not be changed.
+    /// A field must not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::new("FieldValueForbidden", field, with_detail("Forbidden", detail))
+    }
+
+    /// The causes of two checks, without duplicates.
+    pub(crate) fn union(mut causes: Vec<Self>, more: Vec<Self>) -> Vec<Self> {
+        for cause in more {
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
+        causes
     }
 
     fn to_json(&self) -> Value {
@@ -309,7 +320,7 @@ fn with_detail(message: &str, detail: &str) -> String {
     if detail.is_empty() { message.to_owned() } else { format!("{message}: {detail}") }
 }
 
-/// A value as upstream shows it: strings in quotes, all else as JSON.
+/// A value in upstream's format: strings quoted, other values as JSON.
 fn shown(value: &Value) -> String {
     value.to_string()
 }

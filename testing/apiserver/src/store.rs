@@ -1,4 +1,4 @@
-//! All objects under one sequence of resourceVersions, and the changes that led there.
+//! All objects under one sequence of resourceVersions, with the history of changes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -7,61 +7,72 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
-use crate::object::Object;
+use crate::object::StoredObject;
 
-/// A resource in all its versions: group and plural.
+/// The group and plural of a resource, across its versions.
 pub(crate) type ResourceKey = (Box<str>, Box<str>);
 
-/// What happened to an object.
+/// The type of a change; upstream's `watch.EventType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeType {
+pub(crate) enum EventType {
     Added,
     Modified,
     Deleted,
 }
 
-/// A change of an object.
+impl EventType {
+    /// The name in watch events.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// A change to an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// Its place in the sequence.
+    /// The resourceVersion of the change.
     pub(crate) version: u64,
-    pub(crate) what: ChangeType,
-    /// What is there now, or for a deletion what was there last, as of `version`.
-    pub(crate) object: Arc<Object>,
-    /// What was there before.
-    pub(crate) old: Option<Arc<Object>>,
+    pub(crate) event: EventType,
+    /// The object after the change; for a deletion its last state, as of `version`.
+    pub(crate) object: Arc<StoredObject>,
+    /// The object before the change.
+    pub(crate) old: Option<Arc<StoredObject>>,
 }
 
 /// The objects of one resource.
 #[derive(Debug)]
 pub(crate) struct Table {
-    objects: BTreeMap<String, Arc<Object>>,
+    objects: BTreeMap<String, Arc<StoredObject>>,
     history: VecDeque<Change>,
-    /// The last change that is forgotten.
+    /// The version of the last change that the history dropped.
     forgotten: u64,
-    /// Who asks for what came after an earlier version than this is told that it is too late, even if nothing came.
+    /// Versions before this one are rejected as expired, even if nothing changed since.
     compacted: u64,
-    /// Whether the resource is served no longer. What happened until then can still be told.
+    /// Whether the resource is no longer served. Its history can still be read.
     retired: bool,
-    /// Tells watches that something happened.
+    /// Notifies watches of changes.
     changed: watch::Sender<()>,
 }
 
-/// Why the past cannot be told.
+/// The history no longer reaches back to a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forgotten {
-    /// What is remembered begins after this version.
+    /// The history begins after this version.
     pub(crate) up_to: u64,
 }
 
-/// All objects.
+/// The objects of all resources.
 #[derive(Debug)]
 pub(crate) struct Store {
     version: u64,
-    /// How many changes of a resource are remembered.
+    /// The maximum number of changes kept per resource.
     history_limit: usize,
     tables: FxHashMap<ResourceKey, Table>,
-    /// Which objects name a UID as their owner's.
+    /// The objects that name a UID as their owner.
     dependents: FxHashMap<Box<str>, BTreeSet<(ResourceKey, String)>>,
 }
 
@@ -77,16 +88,16 @@ impl Table {
         }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<StoredObject>> {
         self.objects.get(key)
     }
 
-    /// The objects of a namespace, or all for `""`, from a key on.
+    /// The objects of a namespace, or all for `""`, starting at a key.
     pub(crate) fn range<'a>(
         &'a self,
         namespace: &str,
         from: Option<&str>,
-    ) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+    ) -> impl Iterator<Item = &'a Arc<StoredObject>> + use<'a> {
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let start = match from {
             Some(from) if from > prefix.as_str() => from.to_owned(),
@@ -98,7 +109,8 @@ impl Table {
             .map(|(_, object)| object)
     }
 
-    /// What was there at a version: today's objects with later changes undone. `None`: nothing has changed since.
+    /// The objects as of a version: the current objects with later changes undone. `None` if
+    /// nothing has changed since.
     pub(crate) fn at(&self, version: u64) -> Result<Option<Self>, Forgotten> {
         self.check(version)?;
         if self.history.back().is_none_or(|last| last.version <= version) {
@@ -124,17 +136,17 @@ impl Table {
         Ok(self.history.range(first..))
     }
 
-    /// Whether the past of a version can still be asked for.
+    /// Whether the history reaches back to a version.
     pub(crate) fn check(&self, version: u64) -> Result<(), Forgotten> {
         if version < self.compacted { Err(Forgotten { up_to: self.compacted }) } else { Ok(()) }
     }
 
-    /// Whether the resource is served no longer.
+    /// Whether the resource is no longer served.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired
     }
 
-    /// Whoever waits for changes of this resource.
+    /// Subscribes to notifications of changes to this resource.
     pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -155,23 +167,24 @@ impl Store {
         Self { version: 1, history_limit, tables: FxHashMap::default(), dependents: FxHashMap::default() }
     }
 
-    /// The newest version given out.
+    /// The latest version.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// The version that the next change will have.
+    /// The version of the next change.
     pub(crate) fn next_version(&self) -> u64 {
         self.version + 1
     }
 
-    /// Begins to keep a resource.
+    /// Adds a resource.
     pub(crate) fn add_table(&mut self, resource: ResourceKey) {
         let version = self.version;
         self.tables.entry(resource).or_insert_with(|| Table::new(version)).retired = false;
     }
 
-    /// Ends keeping a resource, whose objects are gone; its watches end when they have told that.
+    /// Retires a resource whose objects are removed. Its watches end after they have sent the
+    /// deletions.
     pub(crate) fn retire_table(&mut self, resource: &ResourceKey) {
         if let Some(table) = self.tables.get_mut(resource) {
             table.retired = true;
@@ -190,14 +203,14 @@ impl Store {
         resources
     }
 
-    /// Takes a new or changed object in. It must be of [`next_version`](Self::next_version).
-    pub(crate) fn put(&mut self, resource: &ResourceKey, object: Arc<Object>) {
+    /// Stores a new or changed object, which must have [`next_version`](Self::next_version).
+    pub(crate) fn put(&mut self, resource: &ResourceKey, object: Arc<StoredObject>) {
         debug_assert_eq!(object.version(), self.version + 1);
         self.version = object.version();
         let key = object.key();
         let Some(table) = self.tables.get_mut(resource) else { return };
         let old = table.objects.insert(key.clone(), Arc::clone(&object));
-        let what = if old.is_some() { ChangeType::Modified } else { ChangeType::Added };
+        let event = if old.is_some() { EventType::Modified } else { EventType::Added };
         if old.as_ref().is_none_or(|old| old.owners != object.owners) {
             for owner in old.iter().flat_map(|old| &old.owners) {
                 forget_dependent(&mut self.dependents, owner, resource, &key);
@@ -206,11 +219,11 @@ impl Store {
                 self.dependents.entry(owner.clone()).or_default().insert((resource.clone(), key.clone()));
             }
         }
-        table.record(Change { version: self.version, what, object, old }, self.history_limit);
+        table.record(Change { version: self.version, event, object, old }, self.history_limit);
     }
 
-    /// Removes an object. `last` is its final state, of [`next_version`](Self::next_version).
-    pub(crate) fn remove(&mut self, resource: &ResourceKey, last: Arc<Object>) {
+    /// Removes an object. `last` is its final state, with [`next_version`](Self::next_version).
+    pub(crate) fn remove(&mut self, resource: &ResourceKey, last: Arc<StoredObject>) {
         debug_assert_eq!(last.version(), self.version + 1);
         self.version = last.version();
         let key = last.key();
@@ -219,16 +232,16 @@ impl Store {
         for owner in old.iter().flat_map(|old| &old.owners) {
             forget_dependent(&mut self.dependents, owner, resource, &key);
         }
-        let change = Change { version: self.version, what: ChangeType::Deleted, object: last, old };
+        let change = Change { version: self.version, event: EventType::Deleted, object: last, old };
         table.record(change, self.history_limit);
     }
 
-    /// The objects that name a UID as their owner's.
+    /// The objects that name a UID as their owner.
     pub(crate) fn dependents(&self, owner: &str) -> impl Iterator<Item = &(ResourceKey, String)> {
         self.dependents.get(owner).into_iter().flatten()
     }
 
-    /// Forgets the past: watches and lists that ask for it are told that it is gone.
+    /// Drops the history. Watches and lists that need it are rejected.
     pub(crate) fn compact(&mut self) {
         for table in self.tables.values_mut() {
             table.forgotten = table.history.back().map_or(table.forgotten, |last| last.version);
@@ -237,7 +250,7 @@ impl Store {
         }
     }
 
-    /// Wakes every watch, so that each sees what else has changed for it.
+    /// Wakes every watch, so that it checks for restarts and cuts.
     pub(crate) fn wake(&self) {
         for table in self.tables.values() {
             table.changed.send_replace(());
@@ -279,13 +292,13 @@ mod tests {
         if let Some(owner) = owner {
             value["metadata"]["ownerReferences"] = json!([{"uid": owner}]);
         }
-        let object = Object::new(kind(), value, store.next_version());
+        let object = StoredObject::new(kind(), value, store.next_version());
         store.put(&pods(), Arc::new(object));
     }
 
     fn remove(store: &mut Store, name: &str) {
         let value = json!({"metadata": {"name": name, "namespace": "n"}});
-        let object = Object::new(kind(), value, store.next_version());
+        let object = StoredObject::new(kind(), value, store.next_version());
         store.remove(&pods(), Arc::new(object));
     }
 
@@ -300,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_told_as_it_was() {
+    fn past_versions_list_as_they_were() {
         let mut store = store(100);
         put(&mut store, "a", None);
         put(&mut store, "b", None);
@@ -316,12 +329,12 @@ mod tests {
         assert_eq!(names(&at(5)), [("a", 4)]);
         assert!(table.at(6).unwrap().is_none());
         assert_eq!(names(table), [("a", 4), ("b", 6)]);
-        let types: Vec<ChangeType> = table.since(3).unwrap().map(|change| change.what).collect();
-        assert_eq!(types, [ChangeType::Modified, ChangeType::Deleted, ChangeType::Added]);
+        let types: Vec<EventType> = table.since(3).unwrap().map(|change| change.event).collect();
+        assert_eq!(types, [EventType::Modified, EventType::Deleted, EventType::Added]);
     }
 
     #[test]
-    fn what_is_forgotten_is_refused() {
+    fn dropped_history_is_rejected() {
         let mut store = store(2);
         for name in ["a", "b", "c", "d"] {
             put(&mut store, name, None);
@@ -336,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_seen_the_last_change_misses_nothing_by_a_compaction() {
+    fn compaction_does_not_affect_up_to_date_readers() {
         let mut store = store(10);
         put(&mut store, "a", None);
         store.add_table(("".into(), "nodes".into()));
@@ -348,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn dependents_follow_their_objects() {
+    fn dependents_index_follows_the_objects() {
         let mut store = store(10);
         put(&mut store, "a", Some("u"));
         put(&mut store, "b", Some("u"));
@@ -359,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_a_range() {
+    fn namespace_is_a_key_range() {
         let mut store = store(10);
         for name in ["a", "b"] {
             put(&mut store, name, None);

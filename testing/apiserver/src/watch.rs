@@ -1,4 +1,4 @@
-//! Watches: the changes of a resource from a version on, as frames of a body that does not end.
+//! Watches: the changes of a resource since a version, as frames of an endless body.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,56 +9,56 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::encode::{EventType, Events};
+use crate::encode::Events;
 use crate::faults::Fault;
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
+use crate::response::{Body, Disconnect};
 use crate::rest::{invalid_options, parse_version, too_large};
 use crate::selector::Selector;
-use crate::server::{Body, Disconnect, Shared};
+use crate::server::Shared;
 use crate::status::{Cause, Result, Status};
-use crate::store::{Change, ChangeType, Forgotten};
+use crate::store::{Change, EventType, Forgotten};
 
-/// How often a watch that asks for bookmarks gets one.
+/// The period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// A bookmark comes so long before the end that the caller asked for.
+/// How long before the requested end the last bookmark is sent.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// The longest that a caller can wish for. Clocks do not go on for ever.
+/// The maximum timeout, which keeps the clock from overflowing.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(24 * 365);
-/// How long a watch lasts when the caller does not say.
+/// The default timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
-/// How many changes are written at once.
+/// The maximum number of changes written at once.
 const BATCH: usize = 256;
 
-/// What a watch is asked for.
+/// The options of a watch.
 #[derive(Debug)]
 pub(crate) struct WatchOptions {
     selector: Selector,
     from: From,
     bookmarks: bool,
-    /// Whether the caller is told where the initial events end.
+    /// Whether to mark the end of the initial events.
     marks_initial_end: bool,
     timeout: Duration,
 }
 
-/// What a watch begins with.
+/// Where a watch starts.
 #[derive(Clone, Copy, Debug)]
 enum From {
-    /// What there is, which must not be older than a version.
+    /// With the existing objects, as of this version or later.
     Initial { not_older_than: u64 },
-    /// What comes after a version.
+    /// With the changes after a version.
     After(u64),
-    /// What comes from now on.
+    /// With the changes from now on.
     Now,
 }
 
 impl WatchOptions {
-    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+    pub(crate) fn parse(kind: &Kind, query: &QueryOptions) -> Result<Self> {
         validate(query)?;
         let selector = Selector::parse(kind, query)?;
         let unreadable = |status: Status| Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, status.message);
@@ -66,7 +66,8 @@ impl WatchOptions {
         let initial = query.flag("sendInitialEvents");
         let bookmarks = query.flag("allowWatchBookmarks").unwrap_or_default();
         let from = match (initial, version) {
-            // Without a version the caller sees what there is, unless it says that it does not want to.
+            // Without a version the watch starts with the existing objects, unless the caller opts
+            // out.
             (Some(true), _) | (None, 0) => From::Initial { not_older_than: version },
             (Some(false), 0) => From::Now,
             (Some(false) | None, version) => From::After(version),
@@ -83,7 +84,7 @@ impl WatchOptions {
     }
 }
 
-fn validate(query: &Options) -> Result<()> {
+fn validate(query: &QueryOptions) -> Result<()> {
     let initial = query.flag("sendInitialEvents");
     let matching = query.text("resourceVersionMatch");
     let field = "resourceVersionMatch";
@@ -108,45 +109,45 @@ fn validate(query: &Options) -> Result<()> {
     if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
 }
 
-/// A watch at work.
+/// A running watch.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     namespace: String,
     options: WatchOptions,
     events: Events,
-    /// What there was when the watch began, as far as it is not written yet.
-    initial: VecDeque<Arc<Object>>,
-    /// Whether the end of the initial events is still to be marked.
-    owes_mark: bool,
-    /// Everything up to this version is written.
+    /// The initial objects that are not yet written.
+    initial: VecDeque<Arc<StoredObject>>,
+    /// Whether the bookmark that ends the initial events is still to be written.
+    initial_end_pending: bool,
+    /// All changes up to this version are written.
     cursor: u64,
     changed: watch::Receiver<()>,
-    /// Which run of the server it belongs to: a restart ends it.
+    /// The restart count when the watch began; a restart ends it.
     run: u64,
-    /// The cuts that it has survived.
+    /// The number of cuts when the watch began.
     cuts_seen: u64,
     faults: Vec<Fault>,
     written: usize,
     ends_at: Instant,
     bookmark_at: Instant,
-    /// Why there is nothing to watch.
-    refusal: Option<Status>,
+    /// The error that ends the watch at its start.
+    failure: Option<Status>,
     ending: Option<Ending>,
 }
 
 /// How a watch ends.
 #[derive(Clone, Debug)]
 enum Ending {
-    /// In order.
+    /// Cleanly.
     Closed,
-    /// With the connection.
+    /// By closing the connection.
     Broken,
 }
 
 type Write = std::result::Result<Frame<Bytes>, Disconnect>;
 
 impl Watch {
-    /// Begins to watch.
+    /// Starts a watch.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         events: Events,
@@ -156,19 +157,19 @@ impl Watch {
     ) -> Result<Self> {
         let state = shared.state.lock();
         let now = state.store.version();
-        let table = state.store.table(&events.kind.table()).ok_or_else(Status::no_such_path)?;
-        let (mut cursor, mut initial, mut refusal) = (now, VecDeque::new(), None);
+        let table = state.store.table(&events.kind.resource_key()).ok_or_else(Status::no_such_path)?;
+        let (mut cursor, mut initial, mut failure) = (now, VecDeque::new(), None);
         match options.from {
             From::Initial { not_older_than } if not_older_than > now => {
                 return Err(too_large(not_older_than, now));
             }
             From::Initial { .. } => {
-                let matching = |object: &&Arc<Object>| options.selector.matches(object);
+                let matching = |object: &&Arc<StoredObject>| options.selector.matches(object);
                 initial = table.range(namespace, None).filter(matching).cloned().collect();
             }
             From::After(after) => {
                 cursor = after;
-                refusal = table.check(after).err().map(|forgotten| too_old(after, forgotten));
+                failure = table.check(after).err().map(|forgotten| too_old(after, forgotten));
             }
             From::Now => {}
         }
@@ -177,7 +178,7 @@ impl Watch {
         Ok(Self {
             shared: Arc::clone(shared),
             namespace: namespace.to_owned(),
-            owes_mark: options.marks_initial_end,
+            initial_end_pending: options.marks_initial_end,
             cursor,
             changed: table.subscribe(),
             initial,
@@ -187,14 +188,14 @@ impl Watch {
             written: 0,
             ends_at: started + options.timeout,
             bookmark_at: next_bookmark(started, started + options.timeout),
-            refusal,
+            failure,
             ending: None,
             options,
             events,
         })
     }
 
-    /// The body of the answer.
+    /// The body of the response.
     pub(crate) fn into_body(self) -> Body {
         let stream = futures::stream::unfold(self, async |mut watch| {
             let frame = watch.next().await?;
@@ -204,13 +205,14 @@ impl Watch {
         Body::new(StreamBody::new(stream))
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// The next frame of the body; `None` at its end.
     async fn next(&mut self) -> Option<Write> {
         loop {
             match self.ending {
                 Some(Ending::Closed) => return None,
                 Some(Ending::Broken) => {
-                    // What is written already is to reach the caller before the connection ends.
+                    // Frames that are already written must reach the caller before the connection
+                    // closes.
                     tokio::task::yield_now().await;
                     return Some(Err(Disconnect));
                 }
@@ -233,7 +235,7 @@ impl Watch {
         let until = if self.options.bookmarks { self.ends_at.min(self.bookmark_at) } else { self.ends_at };
         tokio::select! {
             changed = self.changed.changed() => {
-                // The resource is served no longer.
+                // The resource is no longer served.
                 if changed.is_err() {
                     self.ending = Some(Ending::Closed);
                 }
@@ -242,7 +244,7 @@ impl Watch {
         }
     }
 
-    /// Writes what is due.
+    /// Writes the pending events.
     fn write(&mut self, out: &mut Vec<u8>) {
         let (run, cuts) = self.shared.interruptions();
         if run != self.run {
@@ -250,15 +252,15 @@ impl Watch {
             return;
         }
         if cuts != self.cuts_seen {
-            let cut = self.shared.cut_since(self.cuts_seen, &self.events.seen);
+            let cut = self.shared.cut_since(self.cuts_seen, &self.events.info);
             self.cuts_seen = cuts;
             if let Some(mid_frame) = cut {
                 self.cut(out, mid_frame);
                 return;
             }
         }
-        if let Some(refusal) = self.refusal.take() {
-            self.events.error(out, &refusal);
+        if let Some(failure) = self.failure.take() {
+            self.events.error(out, &failure);
             self.ending = Some(Ending::Closed);
             return;
         }
@@ -267,7 +269,7 @@ impl Watch {
         if self.ending.is_none() && self.initial.is_empty() {
             self.write_changes(out);
         }
-        // Time runs out for a watch that has much to tell too.
+        // A busy watch must time out, too.
         if self.ending.is_none() && self.initial.is_empty() {
             self.write_timed(out);
         }
@@ -280,7 +282,8 @@ impl Watch {
                 return;
             }
         }
-        if self.initial.is_empty() && std::mem::take(&mut self.owes_mark) && !self.holds_bookmarks() {
+        if self.initial.is_empty() && std::mem::take(&mut self.initial_end_pending) && !self.holds_bookmarks()
+        {
             self.events.bookmark(out, self.cursor, true);
         }
     }
@@ -289,7 +292,7 @@ impl Watch {
         let shared = Arc::clone(&self.shared);
         let changes: Vec<Change> = {
             let state = shared.state.lock();
-            let Some(table) = state.store.table(&self.events.kind.table()) else {
+            let Some(table) = state.store.table(&self.events.kind.resource_key()) else {
                 self.ending = Some(Ending::Closed);
                 return;
             };
@@ -301,7 +304,7 @@ impl Watch {
                         if table.is_retired() {
                             self.ending = Some(Ending::Closed);
                         }
-                        // Nothing of this resource has happened up to now.
+                        // There are no changes of this resource up to the current version.
                         self.cursor = self.cursor.max(state.store.version());
                     }
                     changes
@@ -321,22 +324,23 @@ impl Watch {
         }
     }
 
-    /// Writes a change as the selector sees it: what begins to match is added, what ends to match is deleted.
+    /// Writes a change as the selector sees it: objects that start to match are added, objects that
+    /// stop matching are deleted.
     fn write_change(&mut self, out: &mut Vec<u8>, change: &Change) -> bool {
         if !self.namespace.is_empty() && *change.object.namespace != *self.namespace {
             return true;
         }
-        let matches = |object: &Arc<Object>| self.options.selector.matches(object);
+        let matches = |object: &Arc<StoredObject>| self.options.selector.matches(object);
         let before = change.old.as_ref().filter(|old| matches(old));
-        let after = change.what != ChangeType::Deleted && matches(&change.object);
+        let after = change.event != EventType::Deleted && matches(&change.object);
         match (before, after) {
             (None, false) => true,
             (None, true) => self.emit(out, EventType::Added, &change.object, None),
             (Some(_), true) => self.emit(out, EventType::Modified, &change.object, None),
-            (Some(_), false) if change.what == ChangeType::Deleted => {
+            (Some(_), false) if change.event == EventType::Deleted => {
                 self.emit(out, EventType::Deleted, &change.object, None)
             }
-            // As upstream: what it was when it last matched, as of this change.
+            // As upstream: the last matching state, with the version of this change.
             (Some(old), false) => {
                 let old = Arc::clone(old);
                 self.emit(out, EventType::Deleted, &old, Some(change.version))
@@ -344,8 +348,14 @@ impl Watch {
         }
     }
 
-    /// Writes an event, unless the watch is to be cut before it.
-    fn emit(&mut self, out: &mut Vec<u8>, event: EventType, object: &Object, version: Option<u64>) -> bool {
+    /// Writes an event, unless a fault cuts the watch before it.
+    fn emit(
+        &mut self,
+        out: &mut Vec<u8>,
+        event: EventType,
+        object: &StoredObject,
+        version: Option<u64>,
+    ) -> bool {
         let cut = self.faults.iter().find_map(|fault| match fault {
             Fault::CutWatch { after, mid_frame } if self.written >= *after => Some(*mid_frame),
             _ => None,
@@ -387,7 +397,7 @@ impl Watch {
     }
 }
 
-/// When a bookmark is due: each minute, and shortly before the end.
+/// The time of the next bookmark: every minute, and shortly before the end.
 fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
     let last = ends_at.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
     last.unwrap_or(ends_at + BOOKMARK_PERIOD).min(now + BOOKMARK_PERIOD)
@@ -395,13 +405,4 @@ fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
 
 fn too_old(version: u64, forgotten: Forgotten) -> Status {
     Status::expired(format!("too old resource version: {version} ({})", forgotten.up_to))
-}
-
-/// The metadata of a bookmark.
-pub(crate) fn bookmark_metadata(version: u64, ends_initial: bool) -> serde_json::Value {
-    let mut metadata = json!({"resourceVersion": version.to_string()});
-    if ends_initial {
-        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-    }
-    metadata
 }

@@ -1,4 +1,4 @@
-//! Paths and what can be done at them.
+//! Paths and their operations.
 
 use serde_json::{Map, Value, json};
 
@@ -83,7 +83,7 @@ fn marker(group: &str, version: &str, kind: &str) -> Value {
     json!({"group": group, "version": version, "kind": kind})
 }
 
-/// The operations on one kind's objects.
+/// The operations on objects of one kind.
 struct Operations<'a> {
     kind: &'a Kind,
     form: Form,
@@ -124,7 +124,7 @@ impl Operations<'_> {
         }
     }
 
-    /// A path with the parameters that stand in it.
+    /// A path with its path parameters.
     fn path<const N: usize>(&self, named: bool, operations: [(&str, Value); N]) -> Value {
         let mut path: Map<String, Value> =
             operations.into_iter().map(|(method, operation)| (method.to_owned(), operation)).collect();
@@ -183,7 +183,7 @@ impl Operations<'_> {
         })
     }
 
-    /// Says what the body is.
+    /// Describes the body of an operation.
     fn take(&self, operation: &mut Value, types: &[&str], body: &Value, required: bool) {
         match self.form {
             Form::V2 => {

@@ -1,4 +1,4 @@
-//! What kubectl looks for in the documents.
+//! Tests of what kubectl reads from the documents.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn dangling(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn no_reference_leads_nowhere() {
+fn references_all_resolve() {
     let kinds: Vec<Kind> = built_in().iter().cloned().chain([widget()]).collect();
     let index = v3_index(&kinds, &none);
     for path in index["paths"].as_object().unwrap().keys() {
@@ -110,7 +110,7 @@ fn fields_are_described_as_kube_apiserver_does() {
 }
 
 #[test]
-fn patches_say_what_they_take_and_of_what_kind() {
+fn patches_name_their_media_types_and_kind() {
     let core = core();
     let patch = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
     assert_eq!(
@@ -137,7 +137,7 @@ fn patches_say_what_they_take_and_of_what_kind() {
 }
 
 #[test]
-fn a_custom_kind_has_its_own_schema_or_any() {
+fn custom_kind_has_its_own_schema_or_an_open_one() {
     let name = "com.example.v1.Widget";
     let any = v3([&widget()], "example.com", "v1", &none).unwrap();
     assert_eq!(any["components"]["schemas"][name]["x-kubernetes-preserve-unknown-fields"], true);
@@ -155,7 +155,7 @@ fn a_custom_kind_has_its_own_schema_or_any() {
 }
 
 #[test]
-fn addresses_change_with_the_schema_of_a_custom_kind() {
+fn index_urls_change_with_the_schema_of_a_custom_kind() {
     let url = |custom: CustomSchema<'_>| {
         v3_index([&widget()], custom)["paths"]["apis/example.com/v1"]["serverRelativeURL"].clone()
     };
@@ -166,7 +166,7 @@ fn addresses_change_with_the_schema_of_a_custom_kind() {
 }
 
 #[test]
-fn nothing_is_said_about_what_is_not_served() {
+fn unserved_group_versions_have_no_document() {
     assert_eq!(v3(built_in(), "example.com", "v1", &none), None);
 }
 

@@ -12,7 +12,7 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const APIEXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
 
-/// The schemas of one document: those asked for, and all that they refer to.
+/// The schemas of one document: the requested ones and all that they refer to.
 pub(super) struct Components {
     form: Form,
     schemas: BTreeMap<String, Value>,
@@ -27,7 +27,7 @@ impl Components {
         self.schemas.into_iter().collect()
     }
 
-    /// A kind's objects and lists.
+    /// Adds the objects and lists of a kind.
     pub(super) fn add_kind(&mut self, kind: &Kind, custom: CustomSchema<'_>) {
         if kind.custom {
             self.add_custom(kind, custom);
@@ -39,7 +39,7 @@ impl Components {
         }
     }
 
-    /// A built-in type by its group, version and kind; the answer is a reference to it.
+    /// Adds a built-in type by group, version and kind, and returns a reference to it.
     pub(super) fn add_named(&mut self, group: &str, version: &str, kind: &str) -> Option<Value> {
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let id = Schema::get().kind(&api_version, kind)?;
@@ -49,19 +49,19 @@ impl Components {
         Some(self.reference(name))
     }
 
-    /// Options of a request, which belong to every group version.
+    /// Adds the delete options, which exist in every group version.
     pub(super) fn add_delete_options(&mut self, kind: &Kind) -> Option<Value> {
         let reference = self.add_named("", "v1", "DeleteOptions")?;
         self.mark(&format!("{META}.DeleteOptions"), &kind.group, &kind.version, "DeleteOptions");
         Some(reference)
     }
 
-    /// A patch: an object of any shape.
+    /// Adds a patch: an object of any shape.
     pub(super) fn add_patch(&mut self) -> Value {
         self.leaf(&format!("{META}.Patch"), json!({"type": "object"}))
     }
 
-    /// A reference to a kind's objects, once they are there.
+    /// A reference to the objects of a kind that has been added.
     pub(super) fn kind_reference(&self, kind: &Kind, list: bool) -> Option<Value> {
         let kind_name = if list { kind.list_kind() } else { kind.kind.to_string() };
         let name = if kind.custom {
@@ -79,7 +79,7 @@ impl Components {
         while let Some(id) = waiting.pop() {
             let one = schema.get_type(id);
             if !self.schemas.contains_key(&one.name) {
-                // So that it refers to itself without end.
+                // Inserted first, so that recursive types end.
                 self.schemas.insert(one.name.clone(), Value::Null);
                 let object = self.object(one, &mut waiting);
                 self.schemas.insert(one.name.clone(), object);
@@ -114,7 +114,7 @@ impl Components {
             ref shape => self.shape(shape, waiting),
         };
         let mut property = match shape {
-            // What stands beside a reference is not read in v3.
+            // v3 ignores keywords beside a reference.
             reference if self.form == Form::V3 && reference.get("$ref").is_some() => {
                 json!({"allOf": [reference]})
             }
@@ -168,7 +168,7 @@ impl Components {
         }
     }
 
-    /// What is in a list or a map is never absent: it has Go's zero value as its default.
+    /// The schema of a list item or map value. It is never absent: Go's zero value is its default.
     fn element(&mut self, shape: &Shape, waiting: &mut Vec<TypeId>) -> Value {
         let mut element = self.shape(shape, waiting);
         let zero = match shape {
@@ -187,7 +187,7 @@ impl Components {
         element
     }
 
-    /// Objects of any shape, except in the schemas of custom resources, where it is any JSON.
+    /// Any object; in the schemas of custom resources, any JSON.
     fn any(&mut self, owner: &Type, field: &Field) -> Value {
         if field.name == "fieldsV1" {
             self.leaf(&format!("{META}.FieldsV1"), json!({"type": "object"}))
@@ -220,7 +220,7 @@ impl Components {
         json!({"$ref": format!("#/{place}/{name}")})
     }
 
-    /// Says which group, version and kind a schema is.
+    /// Adds the group, version and kind to a schema.
     fn mark(&mut self, name: &str, group: &str, version: &str, kind: &str) {
         let Some(Value::Object(schema)) = self.schemas.get_mut(name) else { return };
         let mark = json!({"group": group, "version": version, "kind": kind});
@@ -252,7 +252,7 @@ impl Components {
         self.mark(&list_name, &kind.group, &kind.version, &kind.list_kind());
     }
 
-    /// What every kind has, whatever its own schema says about it.
+    /// Adds the fields that every kind has, overriding those of its own schema.
     fn with_type_and_metadata(&self, mut schema: Map<String, Value>, metadata: Option<Value>) -> Value {
         schema.insert("type".to_owned(), "object".into());
         let properties = schema.entry("properties").or_insert_with(|| json!({}));
@@ -271,7 +271,7 @@ impl Components {
     }
 }
 
-/// As upstream names the types of custom resources: `com.example.v1.Widget`.
+/// Upstream's name of a custom resource's type: `com.example.v1.Widget`.
 fn custom_name(kind: &Kind, name: &str) -> String {
     let mut parts: Vec<&str> = kind.group.split('.').rev().collect();
     parts.extend([&*kind.version, name]);
@@ -283,7 +283,7 @@ fn merge_extensions(property: &mut Value, field: &Field) {
     match &field.merge {
         MergeType::Default => {}
         MergeType::Atomic if is_list => property["x-kubernetes-list-type"] = "atomic".into(),
-        // A type that is treated as a whole says so itself.
+        // Atomic types carry the extension themselves.
         MergeType::Atomic => {
             if !matches!(field.shape, Shape::Object(id) if Schema::get().get_type(id).atomic) {
                 property["x-kubernetes-map-type"] = "atomic".into();

@@ -1,21 +1,22 @@
-//! Server-side apply: the caller says what it wants to own, and gets it unless others own it.
+//! Server-side apply: the caller names the fields that it wants to own, and gets them unless others
+//! own them.
 //!
-//! Left out: conversion between versions (see [`super::managed`]), and schemas of custom resources, whose objects are
-//! taken as without one: lists are one field, maps are merged.
+//! Not implemented: conversion between versions (see [`super::managed`]), and schemas of custom
+//! resources. Custom objects have deduced types: lists are atomic, maps are merged.
 
 use serde_json::{Map, Value};
 
+use super::errors::{cannot_unmarshal, unknown};
 use super::fields::Set;
 use super::managed::{FieldManager, stripped};
 use super::owners::{Conflict, Owned, Owner, Owners, conflict, managed_fields};
 use super::typed::{self, TypeRef};
-use super::{cannot_unmarshal, unknown};
 use crate::status::{Result, Status};
 
-/// What `kubectl apply` notes on the client's side.
+/// The annotation of client-side `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Reads an apply configuration: YAML, or JSON.
+/// Parses an apply configuration in YAML or JSON.
 pub(super) fn parse(body: &[u8]) -> Result<Value> {
     let bad = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
     let mut config = match serde_json::from_slice(body) {
@@ -42,7 +43,7 @@ fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| format!("yaml: {error}"))
 }
 
-/// Writes numbers as Go does: `1.0` as `1`.
+/// Formats numbers as Go does: `1.0` as `1`.
 fn shorten_numbers(value: &mut Value) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
@@ -57,9 +58,9 @@ fn shorten_numbers(value: &mut Value) {
     }
 }
 
-/// The object that comes of applying `config` to the current one, or to nothing. Its managed fields are set.
+/// Applies `config` to the current object, if any, and sets the managed fields of the result.
 ///
-/// `kind` is the kind that is served where the request went to. The caller checks the name and the resourceVersion.
+/// `kind` is the kind of the request's path. The caller checks the name and the resourceVersion.
 pub(crate) fn apply(
     manager: &FieldManager<'_>,
     kind: &str,
@@ -115,7 +116,8 @@ fn check(manager: &FieldManager<'_>, kind: &str, config: &Value) -> Result<()> {
     })
 }
 
-/// Lays the configuration over the object, takes away what the manager no longer names, and makes it the owner.
+/// Merges the configuration into the object, removes fields that the manager no longer applies, and
+/// updates the owners.
 fn merge(
     manager: &FieldManager<'_>,
     current: Option<&Value>,
@@ -156,18 +158,18 @@ fn merge(
     Ok((object, owners))
 }
 
-/// The object without what the manager owned before and nobody owns now.
+/// Removes the fields that the manager owned before and that have no owner now.
 fn prune(merged: &Value, before: &Set, owners: &Owners, type_ref: TypeRef) -> Value {
     let named = |set: &Set| typed::with_named_fields(set, type_ref);
     let fields = |object: &Value| named(&typed::field_set(object, type_ref));
     let before = named(before);
     let all = fields(merged);
 
-    // What others own, or is below nothing that was owned, comes back.
+    // Restores fields that others own, and fields below unowned ones.
     let owned = owners.0.values().fold(Set::default(), |all, owned| all.union(&owned.fields));
     let kept = fields(&typed::remove(merged, &before, type_ref)).union(&named(&owned));
     let pruned = typed::remove(merged, &all.difference(&kept), type_ref);
-    // What nobody owned is nobody's to remove.
+    // Fields without an owner cannot be removed.
     let gone = all.difference(&fields(&pruned)).intersection(&before);
     match typed::remove(merged, &gone, type_ref) {
         Value::Null => Value::Object(Map::new()),
@@ -175,7 +177,7 @@ fn prune(merged: &Value, before: &Set, owners: &Owners, type_ref: TypeRef) -> Va
     }
 }
 
-/// The conflicts that are not with `kubectl apply` on the client's side, which the same kubectl did before.
+/// The conflicts that are not with the same manager's earlier client-side `kubectl apply`.
 fn beyond_last_applied(
     manager: &FieldManager<'_>,
     current: Option<&Value>,
@@ -187,7 +189,7 @@ fn beyond_last_applied(
     conflicts
 }
 
-/// The fields that were applied on the client's side and are still as they were.
+/// The fields of a client-side apply that are still unchanged.
 fn last_applied(manager: &FieldManager<'_>, current: &Value) -> Option<Set> {
     let annotation = current["metadata"]["annotations"][LAST_APPLIED].as_str()?;
     let config: Value = serde_json::from_str(annotation).ok()?;
@@ -202,7 +204,7 @@ fn last_applied(manager: &FieldManager<'_>, current: &Value) -> Option<Set> {
     )
 }
 
-/// Keeps the client's note current, where there is one.
+/// Updates the annotation of client-side apply, if it exists.
 fn update_last_applied(object: &mut Value, config: &Value) {
     let Some(annotation) = object
         .pointer_mut("/metadata/annotations")
@@ -215,7 +217,7 @@ fn update_last_applied(object: &mut Value, config: &Value) {
     if let Some(annotations) = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(LAST_APPLIED);
     }
-    // Go escapes what could end a script in a page.
+    // Go escapes characters that are unsafe in HTML.
     let json = config.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
     *annotation = Value::String(json + "\n");
 }

@@ -1,4 +1,5 @@
-//! Sets of fields, as `metadata.managedFields` has them: upstream's `fieldpath.Set` and its JSON form, FieldsV1.
+//! Sets of field paths for `metadata.managedFields`: upstream's `fieldpath.Set` and its JSON form,
+//! FieldsV1.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,26 +10,26 @@ use serde_json::{Map, Value};
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// A field of an object or a key of a map.
+    /// An object's field or a map's key.
     Field(String),
-    /// The item of a list that these fields tell apart, ordered by name.
+    /// A list item identified by these fields, which are sorted by name.
     Key(Vec<(String, Scalar)>),
-    /// The item of a list of scalars.
+    /// An item of a list of scalars, identified by its value.
     Item(Scalar),
-    /// The item of a list at this place.
+    /// A list item identified by its index.
     Index(i64),
 }
 
-/// A value that tells items apart.
+/// A value that identifies an item.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scalar(pub(super) Value);
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Set {
-    /// The paths of one step.
+    /// The paths of length one.
     members: BTreeSet<Step>,
-    /// The longer ones, by their first step. None is empty.
+    /// The longer paths, grouped by first step. No set is empty.
     children: BTreeMap<Step, Set>,
 }
 
@@ -87,7 +88,7 @@ impl Step {
         Self::Field(name.to_owned())
     }
 
-    /// As the name of a field in FieldsV1.
+    /// The key in FieldsV1.
     fn to_key(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -130,7 +131,7 @@ impl Set {
         self.members.is_empty() && self.children.is_empty()
     }
 
-    /// Nobody owns the object as a whole: the empty path is not inserted.
+    /// Inserts a path, unless it is empty: an object as a whole has no owner.
     pub(super) fn insert(&mut self, path: &[Step]) {
         match path {
             [] => {}
@@ -143,7 +144,7 @@ impl Set {
         self.members.insert(step);
     }
 
-    /// Puts a set below a step, if there is anything in it.
+    /// Inserts a set below a step, unless it is empty.
     pub(super) fn insert_child(&mut self, step: Step, child: Set) {
         if !child.is_empty() {
             self.children.insert(step, child);
@@ -213,7 +214,7 @@ impl Set {
         rest
     }
 
-    /// The difference, less all that is below what is taken away.
+    /// The difference, without any path below a removed one.
     pub(super) fn without(&self, other: &Self) -> Self {
         let mut rest =
             Self { members: self.members.difference(&other.members).cloned().collect(), ..Self::default() };
@@ -227,7 +228,7 @@ impl Set {
         rest
     }
 
-    /// Every path, members before what is below them.
+    /// All paths, each before the ones below it.
     pub(super) fn paths(&self) -> Vec<Vec<Step>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -247,7 +248,7 @@ impl Set {
         }
     }
 
-    /// As FieldsV1.
+    /// Encodes the set as FieldsV1.
     pub(super) fn to_json(&self) -> Value {
         let mut fields = Map::new();
         for member in &self.members {
@@ -263,7 +264,7 @@ impl Set {
         Value::Object(fields)
     }
 
-    /// From FieldsV1; `None` when it is none.
+    /// Decodes FieldsV1; `None` if it is malformed.
     pub(super) fn from_json(fields: &Value) -> Option<Self> {
         let mut set = Self::default();
         for (key, below) in fields.as_object()?.iter().filter(|(key, _)| *key != ".") {
@@ -282,7 +283,7 @@ impl Set {
 pub(super) fn shown(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{step}");
     }
     text

@@ -1,10 +1,10 @@
-//! Values as Go shows them in error messages that clients see.
+//! Values in Go's format, for error messages that clients see.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// A value as `%v` prints it: `map[a:1 b:[x y]]`.
+/// A value as `%v` formats it: `map[a:1 b:[x y]]`.
 pub(super) struct Shown<'a>(Inner<'a>);
 
 enum Inner<'a> {
@@ -56,7 +56,7 @@ fn write_list(f: &mut fmt::Formatter<'_>, list: &[Value]) -> fmt::Result {
     f.write_str("]")
 }
 
-/// The name of the type that Go's JSON decoder gives a value.
+/// The type name of a value in the errors of Go's JSON decoder.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -69,7 +69,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value as `%#v` prints it.
+/// A value as `%#v` formats it.
 pub(super) fn go_syntax(value: &Value) -> String {
     let all = |parts: Vec<String>| parts.join(", ");
     match value {

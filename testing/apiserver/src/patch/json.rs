@@ -1,21 +1,21 @@
-//! JSON patch, RFC 6902, with the liberties of the library that upstream uses: negative indices count from the end,
-//! `replace` and `copy` take a field that is not there for one that is null, and what stands before a path's first slash
-//! is not looked at.
+//! JSON patch, RFC 6902, with the deviations of upstream's library: negative indices count from the
+//! end, `replace` and `copy` treat a missing field as null, and text before the first slash of a
+//! path is ignored.
 
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{cannot_unmarshal, decode, rejected, status};
+use super::errors::{cannot_unmarshal, decode, rejected, status};
 use crate::depth;
 use crate::status::{Result, Status};
 
-/// How many operations a patch may have.
+/// The maximum number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// How many bytes of JSON a patch may copy.
+/// The maximum number of bytes that a patch may copy.
 const MAX_COPIED: usize = 3 << 20;
 
-/// One operation. What it lacks is found when its turn comes, as upstream does.
+/// One operation. As upstream, missing parts are only reported when it is applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Operation {
     op: Option<String>,
@@ -71,7 +71,8 @@ impl Operation {
         Ok(Self { op, path, from, value: fields.remove("value").unwrap_or_default() })
     }
 
-    /// `None` when it does not apply. `copied` counts the bytes that are copied: copies of copies grow fast.
+    /// Applies the operation; `None` if it fails. `copied` counts the copied bytes, because
+    /// repeated copies grow exponentially.
     fn apply(&self, object: &mut Value, copied: &mut usize) -> Option<()> {
         match self.op.as_deref()? {
             "add" => self.add(object, self.value.clone()),
@@ -123,7 +124,7 @@ impl Operation {
     }
 }
 
-/// The last step of a path: where something is, or could be.
+/// The last step of a path: an existing or possible position.
 enum Place<'a> {
     Field(&'a mut Map<String, Value>, String),
     Item(&'a mut Vec<Value>, String),
@@ -193,7 +194,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// An index among so many; those below zero count from the end.
+/// The index of an existing item; negative indices count from the end.
 fn existing(index: &str, len: usize) -> Option<usize> {
     let index: i64 = index.parse().ok()?;
     let index = if index < 0 { index.checked_add(i64::try_from(len).ok()?)? } else { index };

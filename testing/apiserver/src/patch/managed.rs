@@ -1,10 +1,13 @@
-//! Who owns which field, for requests other than apply: `metadata.managedFields` of what is created, updated and patched.
+//! Field ownership for requests other than apply: the `metadata.managedFields` of created, updated
+//! and patched objects.
 //!
-//! Tracking is the caller's choice: it calls [`record_update`] on create or leaves it. An object without managed fields is
-//! not tracked by later updates, which then cost nothing, until the first apply ([`super::apply`]).
+//! The caller decides about tracking by calling [`record_update`] on create or not. Later updates
+//! do not track an object without managed fields, and so cost nothing, until the first apply
+//! ([`super::apply`]).
 //!
-//! Left out: entries in other versions than the one that is written are taken to have the same fields (no kind here has two
-//! versions that differ), and what a type's status update resets in the metadata is recorded all the same.
+//! Simplifications: entries of other versions are assumed to have the same fields (no kind here has
+//! two differing versions), and metadata that a type's status update resets is recorded
+//! nevertheless.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,24 +17,24 @@ use super::owners::{Owned, Owner, Owners, managed_fields, remove_managed_fields}
 use super::typed::{self, TypeRef};
 use crate::schema::TypeId;
 
-/// Who writes an object, and how.
+/// The identity of a write for field ownership.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldManager<'a> {
-    /// Its name; [`manager_name`] makes one of a request.
+    /// The name; [`manager_name`] derives it from a request.
     pub name: &'a str,
-    /// In which version: `apps/v1`.
+    /// The API version of the write: `apps/v1`.
     pub api_version: &'a str,
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The type of the object; `None` for custom resources.
     pub type_id: Option<TypeId>,
-    /// Whether the status is only written through its subresource.
+    /// Whether the status can only be written through its subresource.
     pub status_apart: bool,
     /// The time of the request.
     pub now: Timestamp,
 }
 
-/// The name of a manager: the `fieldManager` parameter, or the first part of the User-Agent.
+/// The name of a field manager: the `fieldManager` parameter, or the start of the User-Agent.
 pub(crate) fn manager_name(field_manager: &str, user_agent: &str) -> String {
     const MAX_BYTES: usize = 128;
     if !field_manager.is_empty() {
@@ -48,9 +51,10 @@ pub(crate) fn manager_name(field_manager: &str, user_agent: &str) -> String {
     name
 }
 
-/// Records in `new` who wrote it. `old` is what it was before; `None` for a new object.
+/// Records the write in the managed fields of `new`. `old` is the previous object; `None` for a new
+/// one.
 ///
-/// Upstream does this after defaults have been filled in and before admission.
+/// Upstream does this after defaulting and before admission.
 pub(crate) fn record_update(manager: &FieldManager<'_>, old: Option<&Value>, new: &mut Value) {
     let mut owners = owners_before(manager, old, new);
     remove_managed_fields(new);
@@ -64,7 +68,7 @@ pub(crate) fn record_update(manager: &FieldManager<'_>, old: Option<&Value>, new
     owners.write_to(new);
 }
 
-/// Gives `new` the managed fields of `old`, where nothing else has changed but their times.
+/// Restores the managed fields of `old` if nothing but their times changed.
 pub(crate) fn keep_times(old: &Value, new: &mut Value) {
     let (Some(before), Some(after)) = (managed_fields(old), managed_fields(new)) else { return };
     if same_but_for_times(before, after) && same_but_for_managed_fields(old, new) {
@@ -77,12 +81,12 @@ impl FieldManager<'_> {
         TypeRef::of(self.type_id)
     }
 
-    /// As `metadata.managedFields` has it.
+    /// The time in the format of `metadata.managedFields`.
     pub(super) fn time(&self) -> String {
         self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
-    /// The fields that this request does not write, whatever it says.
+    /// The fields that this request cannot write.
     pub(super) fn ignored(&self) -> Set {
         match self.subresource {
             "" if self.status_apart => Set::of(&[&["status"]]),
@@ -91,7 +95,7 @@ impl FieldManager<'_> {
         }
     }
 
-    /// Makes the manager the owner of what it changes.
+    /// Makes the manager the owner of the fields that it changes.
     pub(super) fn update(&self, owners: &mut Owners, old: &Value, new: &Value) {
         let comparison = typed::compare(old, new, self.type_ref()).without(&self.ignored());
         owners.disown(&comparison, None);
@@ -109,7 +113,7 @@ impl FieldManager<'_> {
     }
 }
 
-/// The fields without those that belong to nobody.
+/// The fields without those that are never owned.
 pub(super) fn stripped(fields: &Set) -> Set {
     let nobodys = Set::of(&[
         &["apiVersion"],
@@ -129,7 +133,7 @@ pub(super) fn stripped(fields: &Set) -> Set {
 }
 
 fn owners_before(manager: &FieldManager<'_>, old: Option<&Value>, new: &Value) -> Owners {
-    // A client that does not know of managed fields, or garbles them, does not lose them.
+    // Clients that drop or corrupt the managed fields do not lose them.
     let of_old = || Owners::of(old).unwrap_or_default();
     if !manager.subresource.is_empty() {
         return of_old();
@@ -140,7 +144,7 @@ fn owners_before(manager: &FieldManager<'_>, old: Option<&Value>, new: &Value) -
     Owners::of(Some(new)).ok().filter(|owners| !owners.is_empty()).unwrap_or_else(of_old)
 }
 
-/// A list without entries, or with one that is empty, is how a caller wants to be rid of them.
+/// Whether the caller clears the managed fields, by an empty list or a list with one empty entry.
 fn is_reset(entries: &[Value]) -> bool {
     match entries {
         [] => true,

@@ -1,8 +1,8 @@
-//! JSON merge patch, RFC 7386. As upstream's library has it, a null within a list stays.
+//! JSON merge patch, RFC 7386. As in upstream's library, nulls within lists are kept.
 
 use serde_json::{Map, Value};
 
-use super::{cannot_unmarshal, decode};
+use super::errors::{cannot_unmarshal, decode};
 use crate::status::{Result, Status};
 
 pub(super) fn parse(body: &[u8]) -> Result<Map<String, Value>> {
@@ -18,7 +18,7 @@ pub(super) fn apply(patch: &Map<String, Value>, current: &Value) -> Value {
     let mut object = current.clone();
     match &mut object {
         Value::Object(fields) => merge(fields, patch),
-        _ => object = pruned(&Value::Object(patch.clone())),
+        _ => object = without_nulls(&Value::Object(patch.clone())),
     }
     object
 }
@@ -29,20 +29,20 @@ fn merge(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
             (_, Value::Null) => drop(fields.remove(name)),
             (Some(Value::Object(fields)), Value::Object(patch)) => merge(fields, patch),
             (Some(Value::Object(_)), _) => drop(fields.insert(name.clone(), change.clone())),
-            _ => drop(fields.insert(name.clone(), pruned(change))),
+            _ => drop(fields.insert(name.clone(), without_nulls(change))),
         }
     }
 }
 
-/// The value without fields that are null.
-fn pruned(value: &Value) -> Value {
+/// The value without null fields.
+fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
             .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.clone(), pruned(value)))
+            .map(|(name, value)| (name.clone(), without_nulls(value)))
             .collect(),
-        Value::Array(items) => items.iter().map(pruned).collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
         _ => value.clone(),
     }
 }

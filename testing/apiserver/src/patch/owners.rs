@@ -1,4 +1,4 @@
-//! Who owns which fields: `metadata.managedFields`, read and written.
+//! The owners of fields: reads and writes `metadata.managedFields`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,20 +6,20 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::errors::status;
 use super::fields::{Set, Step, shown};
-use super::status;
 use super::typed::Comparison;
 use crate::status::{Cause, Status};
 
-/// How many managers that update an object may have beside each other.
+/// The maximum number of separate update managers of an object.
 const MAX_UPDATERS: usize = 10;
 
-/// What a manager does, one entry for each.
+/// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) manager: String,
     pub(super) operation: Operation,
-    /// Empty for apply: a manager that applies in another version is the same.
+    /// Empty for apply, whose entries do not depend on the version.
     pub(super) api_version: String,
     pub(super) subresource: String,
 }
@@ -30,7 +30,7 @@ pub(super) enum Operation {
     Update,
 }
 
-/// What it owns.
+/// The fields of an entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Owned {
     pub(super) fields: Set,
@@ -39,7 +39,7 @@ pub(super) struct Owned {
     pub(super) time: Option<String>,
 }
 
-/// All of an object's.
+/// All entries of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Owners(pub(super) BTreeMap<Owner, Owned>);
 
@@ -83,7 +83,7 @@ impl Owner {
 }
 
 impl Owners {
-    /// Those of an object; what is wrong with them otherwise.
+    /// Parses the entries of an object.
     pub(super) fn of(object: Option<&Value>) -> Result<Self, String> {
         let entries = object.and_then(managed_fields).and_then(Value::as_array);
         entries
@@ -99,7 +99,7 @@ impl Owners {
         self.0.is_empty()
     }
 
-    /// As `metadata.managedFields`.
+    /// Encodes the entries as `metadata.managedFields`.
     fn to_json(&self) -> Value {
         let mut entries: Vec<(&Owner, &Owned)> = self.0.iter().collect();
         entries.sort_by_key(|(owner, owned)| {
@@ -108,7 +108,7 @@ impl Owners {
         entries.into_iter().map(|(owner, owned)| written(owner, owned)).collect()
     }
 
-    /// Writes them into an object in place of those that are there.
+    /// Replaces the entries of an object.
     pub(super) fn write_to(&self, object: &mut Value) {
         if self.is_empty() {
             remove_managed_fields(object);
@@ -120,7 +120,7 @@ impl Owners {
         }
     }
 
-    /// The fields that have changed, or are new, and that others than `actor` own.
+    /// The changed or new fields that managers other than `actor` own.
     pub(super) fn conflicts(&self, comparison: &Comparison, actor: &Owner) -> Vec<Conflict> {
         let mut conflicts = Vec::new();
         for (owner, owned) in self.0.iter().filter(|(owner, _)| *owner != actor) {
@@ -133,7 +133,7 @@ impl Owners {
         conflicts
     }
 
-    /// Takes what has changed, is new or is gone away from others than `actor`.
+    /// Removes changed, new and removed fields from managers other than `actor`.
     pub(super) fn disown(&mut self, comparison: &Comparison, actor: Option<&Owner>) {
         self.0.retain(|owner, owned| {
             if Some(owner) != actor {
@@ -147,7 +147,7 @@ impl Owners {
         });
     }
 
-    /// Joins the oldest that update into one, where there are too many.
+    /// Merges the oldest update entries into one if there are too many.
     pub(super) fn cap(&mut self) {
         let mut updaters: Vec<Owner> =
             self.0.keys().filter(|owner| owner.operation == Operation::Update).cloned().collect();
@@ -182,7 +182,7 @@ impl Owners {
     }
 }
 
-/// 409, worded as upstream does.
+/// 409, in upstream's words.
 pub(super) fn conflict(conflicts: &[Conflict]) -> Status {
     let message = match conflicts {
         [one] => {

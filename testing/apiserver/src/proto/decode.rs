@@ -1,4 +1,4 @@
-//! Messages to JSON.
+//! Decodes messages to JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,23 +6,24 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use serde_json::{Map, Number, Value};
 
+use super::error::{Error, Result};
 use super::wire::{Datum, Fields, read_varint, text};
-use super::{Error, Result};
-use crate::prune::time::{Precision, show};
+use crate::decode::time::{Precision, show};
 use crate::schema::{Field, Schema, Shape, Type};
 
-/// Messages within messages; types that hold themselves would else have no end.
+/// The maximum nesting of messages, which bounds recursive types.
 const DEPTH: usize = 100;
 const WRONG_TYPE: Error = Error::Broken("wrong wireType");
 
-/// Reads a message. Fields that the type does not have are skipped.
+/// Decodes a message. Unknown fields are skipped.
 pub(super) fn message(one: &Type, bytes: &[u8]) -> Result<Value> {
     let mut object = Map::new();
     fields(one, 0, bytes, &mut object, DEPTH)?;
     Ok(object.into())
 }
 
-/// Reads the fields of a message into an object. `inside` is the number of the message around them that JSON does not show.
+/// Decodes the fields of a message into an object. `inside` is the number of the enclosing message
+/// that JSON does not show.
 fn fields(
     one: &Type,
     inside: u32,
@@ -61,7 +62,7 @@ fn content(field: &Field, datum: Datum<'_>, object: &mut Map<String, Value>, dep
         }
         Shape::Object(id) => {
             let Datum::Bytes(bytes) = datum else { return Err(WRONG_TYPE) };
-            // A message that comes twice is one.
+            // Repeated occurrences of a message are merged.
             if let Value::Object(inner) = slot(object, field, || Value::Object(Map::new())) {
                 fields(Schema::get().get_type(*id), 0, bytes, inner, depth)?;
             }
@@ -82,7 +83,7 @@ fn slot<'a>(
     object.entry(field.name.as_str()).or_insert_with(make)
 }
 
-/// Reads one item, or many numbers in a row ("packed").
+/// Decodes one item, or packed numbers.
 fn items_of(shape: &Shape, datum: Datum<'_>, items: &mut Vec<Value>, depth: usize) -> Result<()> {
     if let (Shape::Int32 | Shape::Int64 | Shape::Bool, Datum::Bytes(mut packed)) = (shape, datum) {
         while !packed.is_empty() {
@@ -104,7 +105,7 @@ fn entry(shape: &Shape, datum: Datum<'_>, depth: usize) -> Result<(String, Value
             _ => {}
         }
     }
-    // Pruning makes it what an empty value of the shape is.
+    // The decoder of objects replaces it by an empty value of the shape.
     Ok((key, value.unwrap_or(Value::Null)))
 }
 

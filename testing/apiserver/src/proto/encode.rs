@@ -1,16 +1,18 @@
-//! JSON to messages.
+//! Encodes JSON as messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Error, Result, wire};
+use super::error::{Error, Result};
+use super::wire;
 use crate::schema::{Field, Schema, Shape, Type};
 
-/// Writes the fields of an object. What the type does not have, and what has no place in protobuf (`kind`), is left out.
+/// Encodes the fields of an object. Fields that the type or protobuf lacks (such as `kind`) are
+/// skipped.
 pub(super) fn message(one: &Type, object: &Value, out: &mut Vec<u8>) -> Result<()> {
-    let Value::Object(fields) = object else { return Err(misfit(&one.name, object)) };
+    let Value::Object(fields) = object else { return Err(wrong_type(&one.name, object)) };
     for (name, value) in fields {
         let Some(field) = one.field(name) else { continue };
         if field.number == 0 || value.is_null() {
@@ -19,7 +21,7 @@ pub(super) fn message(one: &Type, object: &Value, out: &mut Vec<u8>) -> Result<(
         if field.inside == 0 {
             content(field, value, out)?;
         } else {
-            // Each field has the message around it for itself: decoders put them together.
+            // Each field gets its own enclosing message; decoders merge them.
             wire::nested(field.inside, out, |out| content(field, value, out))?;
         }
     }
@@ -44,26 +46,27 @@ fn content(field: &Field, value: &Value, out: &mut Vec<u8>) -> Result<()> {
 
 fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Vec<u8>) -> Result<()> {
     if value.is_null() {
-        // An item of a list or a value of a map that is empty; fields that are null do not come here.
+        // An empty list item or map value; null fields are skipped earlier.
         null(number, shape, out);
         return Ok(());
     }
-    let misfit = || misfit(&field.name, value);
+    let wrong_type = || wrong_type(&field.name, value);
     match shape {
-        Shape::Bool => wire::integer(number, value.as_bool().ok_or_else(misfit)?.into(), out),
-        Shape::Int32 | Shape::Int64 => wire::integer(number, value.as_i64().ok_or_else(misfit)?, out),
+        Shape::Bool => wire::integer(number, value.as_bool().ok_or_else(wrong_type)?.into(), out),
+        Shape::Int32 | Shape::Int64 => wire::integer(number, value.as_i64().ok_or_else(wrong_type)?, out),
         Shape::Double => {
             wire::tag(number, wire::FIXED64, out);
-            out.extend_from_slice(&value.as_f64().ok_or_else(misfit)?.to_le_bytes());
+            out.extend_from_slice(&value.as_f64().ok_or_else(wrong_type)?.to_le_bytes());
         }
-        Shape::String => wire::bytes(number, value.as_str().ok_or_else(misfit)?.as_bytes(), out),
+        Shape::String => wire::bytes(number, value.as_str().ok_or_else(wrong_type)?.as_bytes(), out),
         Shape::Bytes => {
-            let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).ok_or_else(misfit)?;
+            let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).ok_or_else(wrong_type)?;
             wire::bytes(number, &bytes, out);
         }
         Shape::Time | Shape::MicroTime => {
-            let time = value.as_str().and_then(|text| text.parse::<Timestamp>().ok()).ok_or_else(misfit)?;
-            // As Go's Unix: rounded down, the nanoseconds never negative.
+            let time =
+                value.as_str().and_then(|text| text.parse::<Timestamp>().ok()).ok_or_else(wrong_type)?;
+            // As Go's Unix: seconds are rounded down, nanoseconds never negative.
             let nanos = time.as_nanosecond().rem_euclid(1_000_000_000);
             let seconds = (time.as_nanosecond() - nanos) / 1_000_000_000;
             let small = |number: i128| i64::try_from(number).unwrap_or_default();
@@ -74,7 +77,7 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
             });
         }
         Shape::Quantity => {
-            let text = value.as_str().ok_or_else(misfit)?;
+            let text = value.as_str().ok_or_else(wrong_type)?;
             return wire::nested(number, out, |out| {
                 wire::bytes(1, text.as_bytes(), out);
                 Ok(())
@@ -83,7 +86,7 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         Shape::IntOrString => {
             let (text, integer) = (value.as_str(), value.as_i64());
             if text.is_none() && integer.is_none() {
-                return Err(misfit());
+                return Err(wrong_type());
             }
             return wire::nested(number, out, |out| {
                 wire::integer(1, text.is_some().into(), out);
@@ -102,15 +105,15 @@ fn single(number: u32, shape: &Shape, value: &Value, field: &Field, out: &mut Ve
         Shape::Object(id) => {
             return wire::nested(number, out, |out| message(Schema::get().get_type(*id), value, out));
         }
-        // A list in a map (`extra` of users) is a message whose first field is the list.
+        // A list in a map (`extra` of users) is encoded as a message whose first field is the list.
         Shape::List(shape) => {
-            let items = value.as_array().ok_or_else(misfit)?;
+            let items = value.as_array().ok_or_else(wrong_type)?;
             return wire::nested(number, out, |out| {
                 items.iter().try_for_each(|item| single(1, shape, item, field, out))
             });
         }
-        // No API type has a map in a list or a map in a map.
-        Shape::Map(_) => return Err(misfit()),
+        // No API type nests maps in lists or in maps.
+        Shape::Map(_) => return Err(wrong_type()),
     }
     Ok(())
 }
@@ -122,11 +125,11 @@ fn null(number: u32, shape: &Shape, out: &mut Vec<u8>) {
             wire::tag(number, wire::FIXED64, out);
             out.extend_from_slice(&[0; 8]);
         }
-        // An empty text, and an empty message, are no bytes.
+        // Empty text and empty messages have no bytes.
         _ => wire::bytes(number, &[], out),
     }
 }
 
-fn misfit(field: &str, value: &Value) -> Error {
-    Error::Misfit { field: field.to_owned(), value: value.to_string() }
+fn wrong_type(field: &str, value: &Value) -> Error {
+    Error::WrongType { field: field.to_owned(), value: value.to_string() }
 }

@@ -1,6 +1,6 @@
 //! Protobuf's wire format.
 
-use super::{Error, Result};
+use super::error::{Error, Result};
 
 /// The wire types.
 pub(super) const VARINT: u32 = 0;
@@ -21,7 +21,7 @@ fn low_bits(value: u64) -> u8 {
     value.to_le_bytes()[0] & 0x7f
 }
 
-/// How many bytes a length takes.
+/// The number of bytes of an encoded length.
 pub(super) fn varint_len(length: usize) -> usize {
     let bits = usize::BITS - (length | 1).leading_zeros();
     bits.div_ceil(7) as usize
@@ -42,8 +42,8 @@ pub(super) fn integer(number: u32, value: i64, out: &mut Vec<u8>) {
     varint(value.cast_unsigned(), out);
 }
 
-/// Writes a message within a message. Its length is known last and stands first: one byte is kept for it, which is enough
-/// for most.
+/// Writes a nested message. Its length precedes it but is known last: one byte is reserved, which
+/// is usually enough.
 pub(super) fn nested(
     number: u32,
     out: &mut Vec<u8>,
@@ -68,7 +68,7 @@ pub(super) fn nested(
     Ok(())
 }
 
-/// What a field has on the wire.
+/// The encoded value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Datum<'a> {
     Varint(u64),
@@ -76,7 +76,7 @@ pub(super) enum Datum<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in the order of the wire.
+/// Iterates over the fields of a message, in wire order.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }

@@ -1,26 +1,32 @@
-//! Creation.
+//! Creates objects.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Writer, text, timestamp, united};
+use super::writer::{Writer, timestamp};
 use crate::depth;
+use crate::json::text_in;
 use crate::kinds::Kind;
-use crate::object::{Object, key};
+use crate::object::{StoredObject, key};
 use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
 
-/// How often a generated name that is taken is generated again.
+/// The number of attempts to generate a free name.
 const NAME_ATTEMPTS: usize = 8;
-/// The longest beginning of a generated name.
+/// The maximum length of a generated name's prefix.
 const LONGEST_PREFIX: usize = 58;
 
 impl Writer<'_> {
-    /// Creates an object in a namespace; `""` for kinds that have none.
-    pub(crate) fn create(&mut self, kind: &Kind, namespace: &str, mut object: Value) -> Result<Arc<Object>> {
+    /// Creates an object in a namespace, which is `""` for cluster-scoped kinds.
+    pub(crate) fn create(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Arc<StoredObject>> {
         depth::check(&object)?;
         self.begin(kind, namespace, &mut object)?;
         let strategy = strategy::of(kind);
@@ -30,8 +36,8 @@ impl Writer<'_> {
         self.check_namespace(kind, namespace, &object)?;
         strategy.default(&mut object);
         strategy.admit(&mut object, &*self.state)?;
-        let generate = text(&object, &["metadata", "generateName"]).to_owned();
-        let generates = text(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
+        let generate = text_in(&object, &["metadata", "generateName"]).to_owned();
+        let generates = text_in(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
         if generates {
             self.generate_name(kind, namespace, &generate, &mut object)?;
         }
@@ -40,8 +46,8 @@ impl Writer<'_> {
             strategy::crd::establish(&mut object, &timestamp(self.now));
         }
         let metadata = strategy::meta::validate_new(&object, kind.namespaced, strategy);
-        let causes = united(metadata, strategy.validate(&object));
-        let name = text(&object, &["metadata", "name"]).to_owned();
+        let causes = Cause::union(metadata, strategy.validate(&object));
+        let name = text_in(&object, &["metadata", "name"]).to_owned();
         if !causes.is_empty() {
             return Err(Status::invalid(kind, &name, causes));
         }
@@ -51,27 +57,27 @@ impl Writer<'_> {
         if self.managed_fields && !self.applies {
             record_update(&self.field_manager(kind, &kind.api_version(), ""), None, &mut object);
         }
-        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        let object = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
-            self.state.store.put(&kind.table(), Arc::clone(&object));
+            self.state.store.put(&kind.resource_key(), Arc::clone(&object));
             self.kept(kind, &object);
         }
         Ok(object)
     }
 
-    /// What the system alone says about an object.
+    /// Sets the system fields of the metadata.
     fn begin(&mut self, kind: &Kind, namespace: &str, object: &mut Value) -> Result<()> {
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
         }
-        let given = text(object, &["metadata", "namespace"]);
+        let given = text_in(object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
             let message =
                 "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Status::bad_request(message));
         }
-        if !text(object, &["metadata", "resourceVersion"]).is_empty() {
-            // Upstream's storage says so, and nobody gives it a better code.
+        if !text_in(object, &["metadata", "resourceVersion"]).is_empty() {
+            // Upstream's storage returns this error without a better code.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Status::unknown(StatusCode::INTERNAL_SERVER_ERROR, message));
         }
@@ -92,7 +98,7 @@ impl Writer<'_> {
     }
 
     fn exists(&self, kind: &Kind, namespace: &str, name: &str) -> bool {
-        let table = self.state.store.table(&kind.table());
+        let table = self.state.store.table(&kind.resource_key());
         table.is_some_and(|table| table.get(&key(namespace, name)).is_some())
     }
 
@@ -115,7 +121,7 @@ impl Writer<'_> {
         Err(Status::already_exists(kind, &name))
     }
 
-    /// Nothing is created in a namespace that is not there or is going away.
+    /// Rejects creation in a namespace that is missing or terminating.
     fn check_namespace(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<()> {
         if namespace.is_empty() {
             return Ok(());
@@ -131,23 +137,23 @@ impl Writer<'_> {
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
         };
-        let name = text(object, &["metadata", "name"]);
+        let name = text_in(object, &["metadata", "name"]);
         Err(Status::forbidden(kind, name, why).because(vec![cause]))
     }
 
-    /// What follows from a new or changed object.
-    pub(super) fn kept(&mut self, kind: &Kind, object: &Object) {
+    /// Applies the side effects of a new or changed object.
+    pub(super) fn kept(&mut self, kind: &Kind, object: &StoredObject) {
         if kind.is_definition() {
             self.define(&object.value(kind));
         }
     }
 
-    /// Serves what a CustomResourceDefinition says.
+    /// Serves the kinds of a CustomResourceDefinition.
     pub(super) fn define(&mut self, definition: &Value) {
         self.state.registry.define(definition);
         let table = (
-            text(definition, &["spec", "group"]).into(),
-            text(definition, &["spec", "names", "plural"]).into(),
+            text_in(definition, &["spec", "group"]).into(),
+            text_in(definition, &["spec", "names", "plural"]).into(),
         );
         self.state.store.add_table(table);
     }

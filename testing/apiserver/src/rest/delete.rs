@@ -1,29 +1,29 @@
-//! Deletion: preconditions, grace, finalizers, propagation.
+//! Deletes objects: preconditions, grace periods, finalizers, propagation.
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::garbage::Event;
-use super::traits::{orphans_by_default, returns_deleted};
 use super::update::is_ended;
-use super::{Writer, text, timestamp};
+use super::writer::{Deletion, Writer, timestamp};
+use crate::json::text_in;
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
+use crate::strategy::meta::{FOREGROUND, ORPHAN};
 use crate::strategy::pod::grace_period;
 
-/// What happens to an object's dependents.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// They stay, without owner.
+    /// They stay, without the owner.
     Orphan,
-    /// They go after it.
+    /// They are deleted after the owner.
     Background,
-    /// It waits until they are gone.
+    /// They are deleted before the owner.
     Foreground,
 }
 
@@ -34,18 +34,14 @@ pub(crate) struct DeleteOptions {
     pub(crate) propagation: Option<Propagation>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
-    /// What `orphanDependents` said.
+    /// The value of `orphanDependents`.
     pub(crate) orphans: Option<bool>,
     pub(crate) dry_run: bool,
 }
 
-/// The finalizers that stand for a propagation policy.
-pub(super) const ORPHAN: &str = "orphan";
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
-
 impl DeleteOptions {
-    /// Reads the options from the body, or else from the query.
-    pub(crate) fn parse(body: Option<&Value>, query: &Options) -> Result<Self> {
+    /// Reads the options from the body, or from the query if there is no body.
+    pub(crate) fn parse(body: Option<&Value>, query: &QueryOptions) -> Result<Self> {
         let Some(body) = body else {
             return Ok(Self {
                 grace: query.number("gracePeriodSeconds")?,
@@ -66,7 +62,10 @@ impl DeleteOptions {
         };
         Ok(Self {
             grace: body["gracePeriodSeconds"].as_i64(),
-            propagation: propagation(text(body, &["propagationPolicy"]), body["orphanDependents"].as_bool())?,
+            propagation: propagation(
+                text_in(body, &["propagationPolicy"]),
+                body["orphanDependents"].as_bool(),
+            )?,
             uid: owned(&body["preconditions"]["uid"]),
             resource_version: owned(&body["preconditions"]["resourceVersion"]),
             orphans: body["orphanDependents"].as_bool(),
@@ -103,18 +102,18 @@ fn invalid_options(cause: Cause) -> Status {
     Status::invalid_of("meta.k8s.io", "DeleteOptions", "", vec![cause])
 }
 
-/// What a deletion came to.
+/// The result of a deletion.
 pub(crate) struct Deleted {
-    /// The object as it was last, or as it is while it goes.
-    pub(crate) object: Arc<Object>,
-    /// Whether it is gone.
+    /// The object's last state, or its current state if it is still terminating.
+    pub(crate) object: Arc<StoredObject>,
+    /// Whether the object is removed.
     pub(crate) gone: bool,
-    /// Whether the answer is the object, and not a Status.
+    /// Whether the response is the object rather than a Status.
     pub(crate) answers_object: bool,
 }
 
 impl Writer<'_> {
-    /// Deletes an object, or marks it as going.
+    /// Deletes an object, or marks it as terminating.
     pub(crate) fn delete(
         &mut self,
         kind: &Kind,
@@ -127,7 +126,7 @@ impl Writer<'_> {
         check_preconditions(kind, name, options, &object)?;
         strategy::of(kind).admit_delete(name)?;
         let marked = self.mark(kind, &mut object, options);
-        let answer = |object: Arc<Object>, gone: bool| Deleted {
+        let answer = |object: Arc<StoredObject>, gone: bool| Deleted {
             object,
             gone,
             answers_object: !gone || returns_deleted(kind),
@@ -140,27 +139,28 @@ impl Writer<'_> {
                 }
                 let object = self.keep(kind, object);
                 if !self.dry_run {
-                    self.follow(Event::Marked(kind.table(), object.key()));
+                    self.follow(Deletion::Marked(kind.resource_key(), object.key()));
                 }
-                // What waited for nothing is gone by now.
+                // The object may have had nothing to wait for.
                 let gone = !self.dry_run && self.state.get(kind, namespace, name).is_err();
                 return Ok(answer(object, gone));
             }
-            // As upstream: watches see the mark of what can go with grace, even where the grace is none.
+            // As upstream: watches see the mark of gracefully deleted objects even if the grace
+            // period is zero.
             Mark::Going if is_graceful(kind) && !self.dry_run => {
-                let marked = Object::new(kind, object.clone(), self.state.store.next_version());
-                self.state.store.put(&kind.table(), Arc::new(marked));
+                let marked = StoredObject::new(kind, object.clone(), self.state.store.next_version());
+                self.state.store.put(&kind.resource_key(), Arc::new(marked));
             }
             Mark::Going | Mark::Now => {}
         }
-        let last = Arc::new(Object::new(kind, object, self.state.store.next_version()));
+        let last = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
             self.remove(kind, Arc::clone(&last));
         }
         Ok(answer(last, true))
     }
 
-    /// Writes into the object how it goes.
+    /// Marks an object as terminating.
     fn mark(&self, kind: &Kind, object: &mut Value, options: &DeleteOptions) -> Mark {
         let graceful = is_graceful(kind);
         let deleting = object["metadata"].get("deletionTimestamp").is_some();
@@ -204,37 +204,37 @@ impl Writer<'_> {
         let until: Timestamp =
             metadata["deletionTimestamp"].as_str().and_then(|text| text.parse().ok()).unwrap_or(self.now);
         let moved = until.checked_sub(SignedDuration::from_secs(old - grace)).unwrap_or(self.now);
-        // Not into the past, and a deletion that was to be graceful stays so.
+        // Not into the past; a graceful deletion stays graceful.
         let (until, grace) = if moved < self.now { (self.now, grace.min(1)) } else { (moved, grace) };
         metadata["deletionTimestamp"] = timestamp(until).into();
         metadata["deletionGracePeriodSeconds"] = grace.into();
     }
 
-    /// Removes an object for good, and does what follows from that.
-    pub(super) fn remove(&mut self, kind: &Kind, last: Arc<Object>) {
+    /// Removes an object, and cascades the deletion.
+    pub(super) fn remove(&mut self, kind: &Kind, last: Arc<StoredObject>) {
         let definition = kind.is_definition().then(|| last.value(kind));
-        self.state.store.remove(&kind.table(), Arc::clone(&last));
+        self.state.store.remove(&kind.resource_key(), Arc::clone(&last));
         if let Some(definition) = definition {
             self.undefine(&definition);
         }
-        self.follow(Event::Removed(last));
+        self.follow(Deletion::Removed(last));
     }
 
-    /// Ends serving a custom resource, whose objects go with it.
+    /// Stops serving a custom resource, and removes its objects.
     fn undefine(&mut self, definition: &Value) {
         let (group, plural) =
-            (text(definition, &["spec", "group"]), text(definition, &["spec", "names", "plural"]));
+            (text_in(definition, &["spec", "group"]), text_in(definition, &["spec", "names", "plural"]));
         let table = (group.into(), plural.into());
         let Some(kind) = self.state.registry.stored(&table).filter(|kind| kind.custom).cloned() else {
             return;
         };
-        let all: Vec<Arc<Object>> = match self.state.store.table(&table) {
+        let all: Vec<Arc<StoredObject>> = match self.state.store.table(&table) {
             Some(table) => table.range("", None).cloned().collect(),
             None => Vec::new(),
         };
-        // Nobody can take their finalizers off later.
+        // Their finalizers could not be removed later.
         for object in all {
-            let last = Object::new(&kind, object.value(&kind), self.state.store.next_version());
+            let last = StoredObject::new(&kind, object.value(&kind), self.state.store.next_version());
             self.remove(&kind, Arc::new(last));
         }
         self.state.registry.undefine(group, plural);
@@ -243,15 +243,15 @@ impl Writer<'_> {
 }
 
 enum Mark {
-    /// Nothing keeps it.
+    /// The object can be removed at once.
     Now,
-    /// It has been marked, and something may keep it.
+    /// The object is marked as terminating, and may have to wait.
     Going,
-    /// It goes already, and not any faster.
+    /// The object is already terminating, and the request does not shorten its grace period.
     Pending,
 }
 
-/// The finalizers that the object has with this propagation policy.
+/// The object's finalizers under this propagation policy.
 fn finalizers(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Value> {
     let listed = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let is_said = listed.iter().any(|one| one == ORPHAN || one == FOREGROUND);
@@ -267,7 +267,7 @@ fn finalizers(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Value
     finalizers
 }
 
-/// Whether objects of a kind are given time to go.
+/// Whether objects of a kind have a grace period.
 fn is_graceful(kind: &Kind) -> bool {
     kind.resource == "pods" && !kind.custom
 }
@@ -286,8 +286,8 @@ fn set_finalizers(object: &mut Value, finalizers: Vec<Value>) {
 }
 
 fn check_preconditions(kind: &Kind, name: &str, options: &DeleteOptions, object: &Value) -> Result<()> {
-    let uid = text(object, &["metadata", "uid"]);
-    let version = text(object, &["metadata", "resourceVersion"]);
+    let uid = text_in(object, &["metadata", "uid"]);
+    let version = text_in(object, &["metadata", "resourceVersion"]);
     let why = match (&options.uid, &options.resource_version) {
         (Some(wanted), _) if wanted != uid => format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
@@ -298,7 +298,7 @@ fn check_preconditions(kind: &Kind, name: &str, options: &DeleteOptions, object:
         _ => return Ok(()),
     };
     let mut status = Status::conflict(kind, name, why);
-    // Upstream puts the kind where elsewhere the resource stands.
+    // In this error, upstream uses the kind instead of the resource.
     status.message = status.message.replacen(&kind.qualified(), &kind_and_group(kind), 1);
     status.details.kind = kind.kind.to_string();
     Err(status)
@@ -309,7 +309,7 @@ fn kind_and_group(kind: &Kind) -> String {
 }
 
 impl Deleted {
-    /// What the caller is told where it is not the object.
+    /// The Status in the response, if the response is not the object.
     pub(crate) fn status(&self, kind: &Kind) -> Value {
         let mut details =
             json!({"name": &*self.object.name, "kind": kind.resource, "uid": &*self.object.uid});
@@ -318,4 +318,33 @@ impl Deleted {
         }
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
     }
+}
+
+/// Whether the response to a deletion is the object rather than a Status.
+fn returns_deleted(kind: &Kind) -> bool {
+    matches!(
+        &*kind.resource,
+        "csidrivers"
+            | "csinodes"
+            | "deviceclasses"
+            | "namespaces"
+            | "persistentvolumeclaims"
+            | "persistentvolumes"
+            | "pods"
+            | "podtemplates"
+            | "resourceclaims"
+            | "resourceclaimtemplates"
+            | "resourcequotas"
+            | "resourceslices"
+            | "serviceaccounts"
+            | "services"
+            | "storageclasses"
+            | "volumeattachments"
+    ) && !kind.custom
+}
+
+/// Whether dependents are orphaned by default.
+fn orphans_by_default(kind: &Kind) -> bool {
+    !kind.custom
+        && matches!((&*kind.group, &*kind.resource), ("batch", "jobs") | ("", "replicationcontrollers"))
 }

@@ -1,54 +1,40 @@
-//! What upstream's garbage collector and namespace controller do, done at once: dependents go with their owners, and
-//! what is in a namespace with the namespace.
+//! Does the work of upstream's garbage collector and namespace controller at once: deleting an
+//! owner deletes its dependents, and deleting a namespace its content.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
 
-use super::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
-use super::{Writer, text};
+use super::delete::{DeleteOptions, Propagation};
+use super::writer::{Deletion, Writer};
+use crate::json::text_in;
 use crate::kinds::Kind;
-use crate::object::{Object, key};
+use crate::object::{StoredObject, key};
 use crate::status::Result;
 use crate::store::ResourceKey;
-
-/// What follows from deletions. It is done one after the other, not one within the other: chains of owners can be long.
-#[derive(Default)]
-pub(crate) struct Fallout {
-    events: VecDeque<Event>,
-    runs: bool,
-}
-
-/// A deletion that others follow from.
-pub(super) enum Event {
-    /// An object has been marked as going, and its finalizers may ask for something.
-    Marked(ResourceKey, String),
-    /// An object has gone.
-    Removed(Arc<Object>),
-}
+use crate::strategy::meta::{FOREGROUND, ORPHAN};
 
 impl Writer<'_> {
-    /// Does what follows from a deletion, now or after what is being done.
-    pub(super) fn follow(&mut self, event: Event) {
+    /// Cascades a deletion, now or after the cascade that is already running.
+    pub(super) fn follow(&mut self, event: Deletion) {
         if !self.collects {
             return;
         }
-        self.fallout.events.push_back(event);
-        if std::mem::replace(&mut self.fallout.runs, true) {
+        self.cascade.pending.push_back(event);
+        if std::mem::replace(&mut self.cascade.running, true) {
             return;
         }
-        while let Some(event) = self.fallout.events.pop_front() {
+        while let Some(event) = self.cascade.pending.pop_front() {
             match event {
-                Event::Marked(table, key) => self.marked(&table, &key),
-                Event::Removed(last) => self.removed(&last),
+                Deletion::Marked(table, key) => self.marked(&table, &key),
+                Deletion::Removed(last) => self.removed(&last),
             }
         }
-        self.fallout.runs = false;
+        self.cascade.running = false;
     }
 
-    /// What the finalizers of an object that goes ask for.
+    /// Handles the finalizers of a terminating object.
     fn marked(&mut self, table: &ResourceKey, key: &str) {
         let Some((kind, object, value)) = self.found(table, key) else { return };
         if kind.is_namespace() {
@@ -64,8 +50,8 @@ impl Writer<'_> {
         }
     }
 
-    /// After an object has gone: its dependents follow, and who waited for it need not.
-    fn removed(&mut self, last: &Object) {
+    /// Cascades to the dependents of a removed object, and releases owners that waited for it.
+    fn removed(&mut self, last: &StoredObject) {
         self.delete_dependents(&last.uid, false);
         for owner in last.owner_references() {
             if let Some((table, key)) = self.owner(&last.namespace, &owner) {
@@ -75,7 +61,7 @@ impl Writer<'_> {
         self.namespace_waits_less(&last.namespace);
     }
 
-    fn found(&self, table: &ResourceKey, key: &str) -> Option<(Arc<Kind>, Arc<Object>, Value)> {
+    fn found(&self, table: &ResourceKey, key: &str) -> Option<(Arc<Kind>, Arc<StoredObject>, Value)> {
         let kind = Arc::clone(self.state.registry.stored(table)?);
         let object = Arc::clone(self.state.store.table(table)?.get(key)?);
         let value = object.value(&kind);
@@ -86,23 +72,23 @@ impl Writer<'_> {
         self.state.store.dependents(owner).cloned().collect()
     }
 
-    /// Where the object is that an owner reference means, if it is still there.
+    /// The object that an owner reference refers to, if it still exists.
     fn owner(&self, namespace: &str, reference: &Value) -> Option<(ResourceKey, String)> {
-        let of = |field| text(reference, &[field]);
+        let of = |field| text_in(reference, &[field]);
         let kind = self.state.registry.of(of("apiVersion"), of("kind"))?;
         let namespace = if kind.namespaced { namespace } else { "" };
-        let (table, key) = (kind.table(), key(namespace, of("name")));
+        let (table, key) = (kind.resource_key(), key(namespace, of("name")));
         let found = self.state.store.table(&table)?.get(&key)?;
         (*found.uid == *of("uid")).then_some((table, key))
     }
 
-    /// Whether the object of an owner reference is there and does not wait to go after its dependents.
-    fn is_solid(&self, namespace: &str, reference: &Value) -> bool {
+    /// Whether the referenced owner exists and does not wait for the deletion of its dependents.
+    fn is_live_owner(&self, namespace: &str, reference: &Value) -> bool {
         let owner = self.owner(namespace, reference).and_then(|(table, key)| self.found(&table, &key));
         owner.is_some_and(|(_, _, owner)| !waits_for_dependents(&owner))
     }
 
-    /// Lets go of an owner that waited for dependents, when none is left that it must wait for.
+    /// Releases an owner in foreground deletion once no blocking dependent is left.
     fn finish_owner(&mut self, table: &ResourceKey, key: &str) {
         let Some((_, owner, value)) = self.found(table, key) else { return };
         if !waits_for_dependents(&value) {
@@ -116,7 +102,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes what has no other owner left; while the owner waits, only what it waits for.
+    /// Deletes the dependents that have no other owner. While the owner waits, only those that
+    /// block it.
     fn delete_dependents(&mut self, owner: &str, owner_waits: bool) {
         for (table, key) in self.dependents(owner) {
             let Some((kind, object, value)) = self.found(&table, &key) else { continue };
@@ -124,20 +111,20 @@ impl Writer<'_> {
                 continue;
             }
             let mut others = references(&value).iter().filter(|one| one["uid"] != *owner);
-            if others.any(|other| self.is_solid(&object.namespace, other)) {
+            if others.any(|other| self.is_live_owner(&object.namespace, other)) {
                 self.release(&table, &key, owner);
                 continue;
             }
             let propagation = Some(self.propagation(&object, &value, owner_waits));
             let options = DeleteOptions { propagation, ..DeleteOptions::default() };
-            // What cannot be deleted now is not in the way of the rest.
+            // A failed deletion must not stop the others.
             let _ = self.delete(&kind, &object.namespace, &object.name, &options);
         }
     }
 
-    /// How a dependent goes: as its finalizers say, and after its own dependents where its owner goes after it. In a circle
-    /// of owners somebody goes first.
-    fn propagation(&self, object: &Object, value: &Value, owner_waits: bool) -> Propagation {
+    /// The propagation policy for a dependent: according to its finalizers, or foreground if its
+    /// owner is deleted in the foreground. A cycle of owners must be broken somewhere.
+    fn propagation(&self, object: &StoredObject, value: &Value, owner_waits: bool) -> Propagation {
         let mut dependents = self.state.store.dependents(&object.uid).peekable();
         let closes_circle = |(table, key): &(ResourceKey, String)| {
             self.found(table, key).is_some_and(|(_, _, dependent)| waits_for_dependents(&dependent))
@@ -153,7 +140,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Takes an owner off an object.
+    /// Removes an owner from an object.
     fn release(&mut self, table: &ResourceKey, key: &str, owner: &str) {
         let Some((kind, _, mut value)) = self.found(table, key) else { return };
         retain(&mut value, "ownerReferences", |one| one["uid"] != *owner);
@@ -168,7 +155,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes everything in a namespace, and then the namespace.
+    /// Deletes everything in a namespace, then the namespace.
     fn empty_namespace(&mut self, namespaces: &Kind, namespace: &str) {
         for table in self.state.store.resources() {
             let Some(kind) = self.state.registry.stored(&table).cloned() else { continue };
@@ -181,26 +168,26 @@ impl Writer<'_> {
 
     /// Deletes all objects of a kind in a namespace.
     fn delete_all(&mut self, kind: &Kind, namespace: &str) {
-        let Some(table) = self.state.store.table(&kind.table()) else { return };
-        let all: Vec<Arc<Object>> = table.range(namespace, None).cloned().collect();
+        let Some(table) = self.state.store.table(&kind.resource_key()) else { return };
+        let all: Vec<Arc<StoredObject>> = table.range(namespace, None).cloned().collect();
         let propagation = Some(Propagation::Background);
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         for object in all {
-            // What cannot be deleted now is not in the way of the rest.
+            // A failed deletion must not stop the others.
             let _ = self.delete(kind, &object.namespace, &object.name, &options);
         }
     }
 
-    /// Deletes objects, but for those that went with another.
+    /// Deletes objects, except those that the cascade has already deleted.
     pub(crate) fn delete_each(
         &mut self,
         kind: &Kind,
-        objects: &[Arc<Object>],
+        objects: &[Arc<StoredObject>],
         options: &DeleteOptions,
     ) -> Result<()> {
         for object in objects {
             match self.delete(kind, &object.namespace, &object.name, options) {
-                // What went with another of them is gone already.
+                // The cascade of another object has already deleted this one.
                 Err(status) if status.code != StatusCode::NOT_FOUND => return Err(status),
                 _ => {}
             }
@@ -219,7 +206,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Lets go of a namespace with nothing in it.
+    /// Releases a namespace if it is empty.
     fn finish_namespace(&mut self, kind: &Kind, namespace: &str) {
         let store = &self.state.store;
         let is_empty = |table: &ResourceKey| {
@@ -230,7 +217,7 @@ impl Writer<'_> {
         if !store.resources().iter().all(is_empty) {
             return;
         }
-        let Some((_, _, mut value)) = self.found(&kind.table(), namespace) else { return };
+        let Some((_, _, mut value)) = self.found(&kind.resource_key(), namespace) else { return };
         if let Some(spec) = value["spec"].as_object_mut()
             && spec.remove("finalizers").is_some()
         {
@@ -255,12 +242,12 @@ fn waits_for_dependents(object: &Value) -> bool {
     is_deleted(object) && has_finalizer(object, FOREGROUND)
 }
 
-/// Whether an owner that goes in the foreground waits for this dependent.
+/// Whether an owner in foreground deletion waits for this dependent.
 fn blocks(dependent: &Value, owner: &str) -> bool {
     references(dependent).iter().any(|one| one["uid"] == *owner && one["blockOwnerDeletion"] == true)
 }
 
-/// Keeps some items of a list in the metadata; an empty list goes.
+/// Filters a list in the metadata; an empty list is removed.
 fn retain(object: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {
     let Some(metadata) = object["metadata"].as_object_mut() else { return };
     let Some(items) = metadata.get_mut(list).and_then(Value::as_array_mut) else { return };

@@ -1,4 +1,4 @@
-//! Lists: as of which version, which objects, and how many at a time.
+//! Lists: which version, which objects, and how many per page.
 
 use std::sync::Arc;
 
@@ -6,52 +6,52 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine as _};
 use serde_json::{Value, json};
 
-use super::State;
+use super::writer::State;
 use crate::kinds::Kind;
-use crate::object::Object;
-use crate::request::Options;
+use crate::object::StoredObject;
+use crate::request::QueryOptions;
 use crate::selector::Selector;
 use crate::status::{Cause, Details, Result, Status};
 use crate::store::Table;
 
-/// What a list is asked for.
+/// The options of a list.
 #[derive(Debug, Default)]
 pub(crate) struct ListOptions {
     pub(crate) selector: Selector,
-    /// How many objects at most; 0 for all.
+    /// The maximum number of objects; 0 for all.
     limit: usize,
     from: From,
 }
 
-/// As of which version, and from where on.
+/// The version and start of a list.
 #[derive(Debug, Default)]
 enum From {
-    /// As of now.
+    /// The current version.
     #[default]
     Now,
-    /// As of now, which must not be before this version.
+    /// The current version, which must be this one or later.
     NotOlderThan(u64),
-    /// As of this version.
+    /// Exactly this version.
     Exact(u64),
-    /// As of this version, from this key on.
+    /// This version, starting at this key.
     Continue { version: u64, key: String },
-    /// As of now, from this key on: the version of a token has been forgotten.
+    /// The current version, starting at this key; used when the token's version has expired.
     ContinueNow { key: String },
 }
 
 /// A list.
 #[derive(Debug)]
 pub(crate) struct List {
-    /// As of which version.
+    /// The resourceVersion of the list.
     pub(crate) version: u64,
-    pub(crate) objects: Vec<Arc<Object>>,
-    /// The token for the rest; empty when there is none.
+    pub(crate) objects: Vec<Arc<StoredObject>>,
+    /// The continue token; empty at the end.
     pub(crate) continues: String,
-    /// How many objects come after these, where that is known.
+    /// The number of objects after this page, if known.
     pub(crate) remaining: Option<usize>,
 }
 
-/// Reads a resourceVersion: digits, or nothing.
+/// Parses a resourceVersion; empty text is 0.
 pub(crate) fn parse_version(text: &str) -> Result<u64> {
     match text {
         "" => Ok(0),
@@ -63,20 +63,20 @@ pub(crate) fn parse_version(text: &str) -> Result<u64> {
 }
 
 impl ListOptions {
-    /// Reads the options of a list.
-    pub(crate) fn parse(kind: &Kind, query: &Options) -> Result<Self> {
+    /// Parses the options of a list.
+    pub(crate) fn parse(kind: &Kind, query: &QueryOptions) -> Result<Self> {
         let selector = Selector::parse(kind, query)?;
         query.number("timeoutSeconds")?;
         let limit = query.number("limit")?.unwrap_or_default();
         validate(query)?;
-        // As upstream: who takes any version gets all of it.
+        // As upstream, a list of any version is not paginated.
         let limit = if query.text("resourceVersion") == "0" { 0 } else { limit };
         let limit = usize::try_from(limit).unwrap_or(0);
         Ok(Self { selector, limit, from: from(query, limit)? })
     }
 }
 
-fn validate(query: &Options) -> Result<()> {
+fn validate(query: &QueryOptions) -> Result<()> {
     let matching = query.text("resourceVersionMatch");
     let field = "resourceVersionMatch";
     let mut causes = Vec::new();
@@ -103,12 +103,12 @@ fn validate(query: &Options) -> Result<()> {
     if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
 }
 
-/// 422 about the options of a list or watch.
+/// 422 for the options of a list or watch.
 pub(crate) fn invalid_options(causes: Vec<Cause>) -> Status {
     Status::invalid_of("meta.k8s.io", "ListOptions", "", causes)
 }
 
-/// 422 about an option of a write.
+/// 422 for an option of a write.
 pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
     let options = match verb {
         "create" => "CreateOptions",
@@ -119,7 +119,7 @@ pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
     Status::invalid_of("meta.k8s.io", options, "", vec![cause])
 }
 
-fn from(query: &Options, limit: usize) -> Result<From> {
+fn from(query: &QueryOptions, limit: usize) -> Result<From> {
     let version = query.text("resourceVersion");
     let token = query.text("continue");
     if !token.is_empty() {
@@ -133,7 +133,7 @@ fn from(query: &Options, limit: usize) -> Result<From> {
     let exact = match query.text("resourceVersionMatch") {
         "Exact" => true,
         "NotOlderThan" => false,
-        // Without a match, pages are of one version.
+        // Without a match, all pages have one version.
         _ => limit > 0,
     };
     let unreadable =
@@ -145,7 +145,7 @@ fn from(query: &Options, limit: usize) -> Result<From> {
     })
 }
 
-/// Reads a continue token: `{"v":"meta.k8s.io/v1","rv":5,"start":"namespace/name\0"}` in base64.
+/// Parses a continue token: `{"v":"meta.k8s.io/v1","rv":5,"start":"namespace/name\0"}` in base64.
 fn continued(token: &str) -> Result<From> {
     let invalid = |why: &str| Status::bad_request(format!("invalid continue token: {why}"));
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
@@ -157,7 +157,7 @@ fn continued(token: &str) -> Result<From> {
         invalid(&format!("continue key is not valid: illegal base64 data at input byte {at}"))
     })?;
     let token: Value = serde_json::from_slice(&bytes)
-        .map_err(|_| invalid("continue key is not valid: it is not what a list answered"))?;
+        .map_err(|_| invalid("continue key is not valid: it is not a token from a list"))?;
     let version = token["rv"].as_i64().unwrap_or_default();
     let key = token["start"].as_str().unwrap_or_default();
     if token["v"] != "meta.k8s.io/v1" {
@@ -184,7 +184,7 @@ fn token(version: i64, key: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": key}).to_string())
 }
 
-/// The version is not there yet.
+/// The requested version is in the future.
 pub(crate) fn too_large(version: u64, current: u64) -> Status {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");
     let mut status = Status::timeout(message);
@@ -200,7 +200,7 @@ pub(crate) fn too_large(version: u64, current: u64) -> Status {
 impl State {
     /// Lists the objects of a kind in a namespace, or in all for `""`.
     pub(crate) fn list(&self, kind: &Kind, namespace: &str, options: &ListOptions) -> Result<List> {
-        let table = self.store.table(&kind.table()).ok_or_else(Status::no_such_path)?;
+        let table = self.store.table(&kind.resource_key()).ok_or_else(Status::no_such_path)?;
         let now = self.store.version();
         let version = match options.from {
             From::NotOlderThan(version) | From::Exact(version) if version > now => {
@@ -219,7 +219,7 @@ impl State {
         };
         let key = key.as_deref();
         let list =
-            |objects: &mut dyn Iterator<Item = &Arc<Object>>| options.page(objects, version, namespace);
+            |objects: &mut dyn Iterator<Item = &Arc<StoredObject>>| options.page(objects, version, namespace);
         Ok(match &past {
             Some(past) => list(&mut past.range(namespace, key)),
             None => list(&mut table.range(namespace, key)),
@@ -227,12 +227,12 @@ impl State {
     }
 }
 
-/// Tokens name keys within the namespace that is listed.
+/// Keys in tokens are relative to the listed namespace.
 fn start(key: &str, namespace: &str) -> String {
     if namespace.is_empty() { key.to_owned() } else { format!("{namespace}/{key}") }
 }
 
-/// The objects as of a version; `None`: as they are now.
+/// The objects as of a version; `None` if they have not changed since.
 fn past(table: &Table, version: u64, key: Option<&str>) -> Result<Option<Table>> {
     table.at(version).map_err(|_| match key {
         None => Status::expired("The resourceVersion for the provided list is too old."),
@@ -246,8 +246,8 @@ fn past(table: &Table, version: u64, key: Option<&str>) -> Result<Option<Table>>
     })
 }
 
-/// The token with which an expired list can go on, though not consistently.
-pub(crate) fn inconsistent_token(query: &Options) -> Option<String> {
+/// The token that continues an expired list inconsistently.
+pub(crate) fn inconsistent_token(query: &QueryOptions) -> Option<String> {
     match continued(query.text("continue")).ok()? {
         From::Continue { key, .. } => Some(token(-1, &key)),
         _ => None,
@@ -255,8 +255,14 @@ pub(crate) fn inconsistent_token(query: &Options) -> Option<String> {
 }
 
 impl ListOptions {
-    fn page(&self, objects: &mut dyn Iterator<Item = &Arc<Object>>, version: u64, namespace: &str) -> List {
-        let matching = |object: &&Arc<Object>| self.selector.is_empty() || self.selector.matches(object);
+    fn page(
+        &self,
+        objects: &mut dyn Iterator<Item = &Arc<StoredObject>>,
+        version: u64,
+        namespace: &str,
+    ) -> List {
+        let matching =
+            |object: &&Arc<StoredObject>| self.selector.is_empty() || self.selector.matches(object);
         let mut objects = objects.filter(matching);
         if self.limit == 0 {
             return List {
@@ -266,8 +272,9 @@ impl ListOptions {
                 remaining: None,
             };
         }
-        let page: Vec<Arc<Object>> = objects.by_ref().take(self.limit).cloned().collect();
-        // How many more there are is told only of all objects; otherwise it matters whether there is one.
+        let page: Vec<Arc<StoredObject>> = objects.by_ref().take(self.limit).cloned().collect();
+        // The count is only reported without a selector; otherwise it only matters whether more
+        // objects follow.
         let rest = if self.selector.is_empty() { objects.count() } else { objects.take(1).count() };
         let mut continues = String::new();
         if let Some(last) = page.last().filter(|_| rest > 0) {

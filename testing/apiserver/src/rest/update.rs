@@ -1,38 +1,39 @@
-//! Changes of objects that are there.
+//! Updates existing objects.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{State, Writer, text, timestamp, united};
+use super::writer::{State, Writer, timestamp};
 use crate::depth;
+use crate::json::{object_mut, restore, text_in};
 use crate::kinds::{Kind, Subresource};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
 use crate::strategy::pod::resize;
 use crate::strategy::{self, Strategy, namespace};
 
-/// Which part of an object a change may touch.
+/// The part of an object that an update may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All but what has a path of its own.
+    /// Everything except the subresources.
     Main,
     /// The status.
     Status,
-    /// What the subresource's own rules say.
+    /// Whatever the rules of the subresource allow.
     Sub(Subresource),
 }
 
 impl Part {
-    /// Whether the generation counts its changes.
+    /// Whether changes increase the generation.
     fn counts(self) -> bool {
         use Subresource::{EphemeralContainers, Resize, Scale};
         matches!(self, Self::Main | Self::Sub(EphemeralContainers | Resize | Scale))
     }
 
-    /// Its name in the path and in managedFields.
+    /// The name in paths and in managedFields.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Main => "",
@@ -42,16 +43,16 @@ impl Part {
     }
 }
 
-/// What a change of an object came to.
+/// The result of a replacement.
 pub(crate) enum Updated {
-    /// It was created.
-    Created(Arc<Object>),
-    /// It is as asked for now.
-    Changed(Arc<Object>),
+    /// The object was created.
+    Created(Arc<StoredObject>),
+    /// The object was updated, or already equal.
+    Changed(Arc<StoredObject>),
 }
 
 impl Writer<'_> {
-    /// Puts an object in another's place, or creates it where the kind allows that.
+    /// Replaces an object, or creates it if the kind allows creation on update.
     pub(crate) fn replace(
         &mut self,
         kind: &Kind,
@@ -60,7 +61,7 @@ impl Writer<'_> {
         part: Part,
         object: Value,
     ) -> Result<Updated> {
-        let given = text(&object, &["metadata", "name"]);
+        let given = text_in(&object, &["metadata", "name"]);
         if given.is_empty() {
             return Err(Status::bad_request(format!(
                 "the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -71,7 +72,7 @@ impl Writer<'_> {
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
-        let given = text(&object, &["metadata", "namespace"]);
+        let given = text_in(&object, &["metadata", "namespace"]);
         if !given.is_empty() && given != namespace {
             let message =
                 "the namespace of the provided object does not match the namespace sent on the request";
@@ -90,7 +91,8 @@ impl Writer<'_> {
         .map(Updated::Changed)
     }
 
-    /// Changes an object. What `change` makes of the current object, among all the others, is checked and kept.
+    /// Updates an object. `change` derives the new object from the current one and may look up
+    /// others; the result is validated and stored.
     pub(crate) fn update(
         &mut self,
         kind: &Kind,
@@ -98,7 +100,7 @@ impl Writer<'_> {
         name: &str,
         part: Part,
         change: impl FnOnce(&State, &Value) -> Result<Value>,
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         let current = Arc::clone(self.state.get(kind, namespace, name)?);
         let mut old = current.value(kind);
         let mut new = change(self.state, &old)?;
@@ -143,33 +145,33 @@ impl Writer<'_> {
         Ok(self.keep(kind, new))
     }
 
-    /// Keeps a changed object, or lets go of one whose last finalizer has gone.
-    pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<Object> {
+    /// Stores a changed object, or removes one whose last finalizer is gone.
+    pub(super) fn keep(&mut self, kind: &Kind, new: Value) -> Arc<StoredObject> {
         let ended = is_ended(kind, &new);
         if self.dry_run {
-            // It stays as it was, and so does its version.
-            let version = text(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
-            return Arc::new(Object::new(kind, new, version));
+            // The object and its version stay unchanged.
+            let version = text_in(&new, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
+            return Arc::new(StoredObject::new(kind, new, version));
         }
-        let object = Arc::new(Object::new(kind, new, self.state.store.next_version()));
+        let object = Arc::new(StoredObject::new(kind, new, self.state.store.next_version()));
         if ended {
             self.remove(kind, Arc::clone(&object));
             return object;
         }
-        self.state.store.put(&kind.table(), Arc::clone(&object));
+        self.state.store.put(&kind.resource_key(), Arc::clone(&object));
         self.kept(kind, &object);
         object
     }
 
-    /// Keeps an object, new or changed, whatever it is like.
+    /// Stores a new or changed object without validation.
     pub(crate) fn keep_as_is(&mut self, kind: &Kind, object: Value) {
-        let object = Arc::new(Object::new(kind, object, self.state.store.next_version()));
-        self.state.store.put(&kind.table(), Arc::clone(&object));
+        let object = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
+        self.state.store.put(&kind.resource_key(), Arc::clone(&object));
         self.kept(kind, &object);
     }
 }
 
-/// Whether nothing keeps an object that is being deleted any longer.
+/// Whether a terminating object can be removed.
 pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
     let metadata = &object["metadata"];
     let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
@@ -179,9 +181,9 @@ pub(super) fn is_ended(kind: &Kind, object: &Value) -> bool {
         && (!kind.is_namespace() || none(&object["spec"]["finalizers"]))
 }
 
-/// Whether a replacement is meant for this very object.
+/// Rejects a replacement that is meant for another object of the same name.
 fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
-    let (wanted, uid) = (text(new, &["metadata", "uid"]), text(old, &["metadata", "uid"]));
+    let (wanted, uid) = (text_in(new, &["metadata", "uid"]), text_in(old, &["metadata", "uid"]));
     if wanted.is_empty() || wanted == uid {
         return Ok(());
     }
@@ -189,9 +191,9 @@ fn check_uid(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<()> {
     Err(Status::conflict(kind, name, why))
 }
 
-/// Whether a change is of the object as it is now.
+/// Rejects an update that is not based on the current version.
 fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) -> Result<()> {
-    let of = |object| text(object, &["metadata", "resourceVersion"]);
+    let of = |object| text_in(object, &["metadata", "resourceVersion"]);
     match of(new) {
         "" | "0" => {}
         wanted if wanted == of(old) => return Ok(()),
@@ -204,19 +206,17 @@ fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) 
     let must = kind.custom || !strategy::of(kind).allows_unconditional_update();
     if must && matches!(part, Part::Main | Part::Status) {
         let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-        // Upstream names the resource for custom kinds.
+        // Upstream names the resource in errors about custom kinds.
         let named = if kind.custom { &kind.resource } else { &kind.kind };
         return Err(Status::invalid_of(&kind.stored_in_group, named, name, vec![cause]));
     }
     Ok(())
 }
 
-/// What no update changes.
+/// Restores the metadata that updates cannot change.
 fn keep_metadata(new: &mut Value, old: &Value) {
-    if !new["metadata"].is_object() {
-        new["metadata"] = Value::Object(serde_json::Map::new());
-    }
-    let Some(metadata) = new["metadata"].as_object_mut() else { return };
+    object_mut(new, "metadata");
+    let (metadata, old) = (&mut new["metadata"], &old["metadata"]);
     let kept = [
         "creationTimestamp",
         "deletionGracePeriodSeconds",
@@ -226,20 +226,14 @@ fn keep_metadata(new: &mut Value, old: &Value) {
         "resourceVersion",
         "selfLink",
     ];
-    // Another one is refused, and not kept.
-    if !metadata.contains_key("uid") {
-        metadata.insert("uid".to_owned(), old["metadata"]["uid"].clone());
+    for field in kept {
+        restore(metadata, old, field);
     }
-    for key in kept {
-        match old["metadata"].get(key) {
-            Some(value) => metadata.insert(key.to_owned(), value.clone()),
-            None => metadata.remove(key),
-        };
-    }
-    if metadata.get("managedFields").is_none()
-        && let Some(managed) = old["metadata"].get("managedFields")
-    {
-        metadata.insert("managedFields".to_owned(), managed.clone());
+    // A different UID is rejected, not overwritten.
+    for field in ["uid", "managedFields"] {
+        if metadata.get(field).is_none() {
+            restore(metadata, old, field);
+        }
     }
 }
 
@@ -248,7 +242,7 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
         Part::Main => {
             strategy.prepare_for_update(new, old);
             if kind.custom && kind.has(Subresource::Status) {
-                take(new, old, "status");
+                restore(new, old, "status");
             }
         }
         Part::Status => {
@@ -273,37 +267,17 @@ fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<
         Part::Sub(Subresource::Finalize) => namespace::validate_finalize(new),
         Part::Sub(_) => return Vec::new(),
     };
-    united(strategy::meta::validate_update(new, old), causes)
+    Cause::union(strategy::meta::validate_update(new, old), causes)
 }
 
-/// Puts one field back to what it was.
-fn take(new: &mut Value, old: &Value, key: &str) {
-    let Some(fields) = new.as_object_mut() else { return };
-    match old.get(key) {
-        Some(value) => fields.insert(key.to_owned(), value.clone()),
-        None => fields.remove(key),
-    };
+/// Restores everything except one field and the managed fields.
+fn keep_only(new: &mut Value, old: &Value, field: &str) {
+    let changed = std::mem::replace(new, old.clone());
+    restore(&mut new["metadata"], &changed["metadata"], "managedFields");
+    restore(new, &changed, field);
 }
 
-/// Puts everything but one field and the metadata back to what it was.
-fn keep_only(new: &mut Value, old: &Value, key: &str) {
-    let kept = new.get(key).cloned();
-    let metadata = new["metadata"].take();
-    *new = old.clone();
-    new["metadata"]["managedFields"] = metadata["managedFields"].clone();
-    if new["metadata"]["managedFields"].is_null()
-        && let Some(metadata) = new["metadata"].as_object_mut()
-    {
-        metadata.remove("managedFields");
-    }
-    if let Some(kept) = kept {
-        new[key] = kept;
-    } else if let Some(fields) = new.as_object_mut() {
-        fields.remove(key);
-    }
-}
-
-/// Whether anything but the metadata and the status of a custom object is different.
+/// Whether a custom object changed outside of its metadata and status.
 fn spec_changes(new: &Value, old: &Value) -> bool {
     let counted = |object: &Value, other: &Value| {
         object.as_object().into_iter().flatten().any(|(key, value)| {
@@ -314,7 +288,7 @@ fn spec_changes(new: &Value, old: &Value) -> bool {
     counted(new, old) || counted(old, new)
 }
 
-/// Whether somebody keeps book of who owns which field.
+/// Whether the object has managed fields.
 fn is_managed(object: &Value) -> bool {
     object["metadata"]["managedFields"].as_array().is_some_and(|managers| !managers.is_empty())
 }

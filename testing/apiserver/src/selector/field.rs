@@ -1,10 +1,10 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Failed`.
 
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::status::{Result, Status};
 use crate::strategy::Strategy;
 
-/// Terms that must all hold.
+/// Terms that must all match.
 #[derive(Debug, Default)]
 pub(super) struct FieldSelector {
     terms: Vec<Term>,
@@ -21,7 +21,7 @@ struct Term {
 enum Field {
     Name,
     Namespace,
-    /// The place among the fields that an object of the kind keeps.
+    /// The index among the selectable fields of the kind.
     Own(usize),
 }
 
@@ -40,7 +40,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    pub(super) fn matches(&self, object: &Object) -> bool {
+    pub(super) fn matches(&self, object: &StoredObject) -> bool {
         self.terms.iter().all(|term| (term.value == term.field.of(object)) == term.equal)
     }
 }
@@ -83,7 +83,7 @@ impl Field {
         })
     }
 
-    fn of(self, object: &Object) -> &str {
+    fn of(self, object: &StoredObject) -> &str {
         match self {
             Self::Name => &object.name,
             Self::Namespace => &object.namespace,
@@ -92,7 +92,7 @@ impl Field {
     }
 }
 
-/// The terms between commas that no backslash precedes.
+/// Splits at commas that no backslash precedes.
 fn split(text: &str) -> Vec<&str> {
     let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -155,10 +155,10 @@ mod tests {
     impl Strategy for Plain {}
 
     #[test]
-    fn selectors_match_fields() {
+    fn field_selectors_match_fields() {
         let value = json!({"metadata": {"name": "a,b", "namespace": "n"}, "status": {"phase": "Running"}});
         let configmaps = crate::kinds::built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
-        let mut object = Object::new(configmaps, value, 1);
+        let mut object = StoredObject::new(configmaps, value, 1);
         object.fields = [("status.phase", "Running".into())].into();
         for (selector, expected) in [
             ("", true),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_selected_by_is_refused_with_upstreams_words() {
+    fn unsupported_field_selectors_have_upstream_errors() {
         let refused = |text: &str, strategy: &dyn Strategy| {
             FieldSelector::parse(text, strategy, false).unwrap_err().message
         };

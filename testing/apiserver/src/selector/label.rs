@@ -6,7 +6,7 @@ use crate::strategy::names::Wrong;
 
 type Labels = [(Box<str>, Box<str>)];
 
-/// Requirements that must all hold.
+/// Requirements that must all match.
 #[derive(Debug, Default)]
 pub(super) struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -30,11 +30,11 @@ enum Operator {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token<'a> {
-    /// A key, a value, or one of the words `in` and `notin`.
+    /// A key, a value, or the operator `in` or `notin`.
     Word(&'a str),
     /// One of `!`, `=`, `==`, `!=`, `,`, `(`, `)`, `<`, `>`.
     Symbol(&'a str),
-    /// A row of such characters that means nothing.
+    /// A sequence of such characters that is not a symbol.
     Unknown(&'a str),
     End,
 }
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a,b)`; where nothing stands between commas, the empty value does.
+    /// Parses `(a,b)`. Nothing between commas is the empty value.
     fn values(&mut self) -> std::result::Result<Vec<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
@@ -216,7 +216,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The values, if each can be a label's.
+/// The values, if all are valid label values.
 fn valid_all(key: &str, values: Vec<String>) -> std::result::Result<Vec<String>, String> {
     for (at, value) in values.iter().enumerate() {
         valid(&format!("values[{at}][{key}]"), value, labels::value(value))?;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_match_as_upstream_says() {
+    fn label_selectors_match_as_documented_upstream() {
         let web = labels(&[("app", "web"), ("n", "5"), ("tier", "front")]);
         for (selector, expected) in [
             ("", true),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused_with_upstreams_words() {
+    fn invalid_label_selectors_have_upstream_errors() {
         for (selector, expected) in [
             ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
             ("a in b", "unable to parse requirement: found 'b' expected: '('"),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_parses_or_is_refused() {
+    fn parsing_any_text_does_not_panic() {
         proptest::proptest!(|(text in "[a-z=!(),<> ]{0,16}")| {
             let _ = LabelSelector::parse(&text);
         });

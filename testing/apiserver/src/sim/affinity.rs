@@ -1,8 +1,8 @@
-//! Whether a pod asks for a node: node selectors and required node affinity.
+//! Node selectors, required node affinity, and tolerations of pods.
 
 use serde_json::Value;
 
-use crate::strategy::json::{entries, list, present, text, texts};
+use crate::json::{entries, list, present, text, texts};
 
 /// Whether a pod's node selector and required node affinity match a node.
 pub(super) fn matches(spec: &Value, node: &str, labels: &Value) -> bool {
@@ -15,7 +15,7 @@ pub(super) fn matches(spec: &Value, node: &str, labels: &Value) -> bool {
         })
 }
 
-/// A term of nothing matches nothing.
+/// An empty term matches nothing.
 fn term_matches(term: &Value, node: &str, labels: &Value) -> bool {
     let (expressions, fields) = (list(term, "matchExpressions"), list(term, "matchFields"));
     (!expressions.is_empty() || !fields.is_empty())
@@ -41,7 +41,7 @@ fn holds(requirement: &Value, value: Option<&str>) -> bool {
     }
 }
 
-/// The first taint of some effects that no toleration covers.
+/// The first taint with one of the effects that no toleration covers.
 pub(super) fn untolerated<'a>(
     taints: &'a [Value],
     tolerations: &[Value],
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_nodes_by_labels_and_by_name() {
+    fn node_affinity_matches_labels_and_names() {
         let labels = json!({"zone": "a", "size": "8"});
         for (spec, expected) in [
             (json!({}), true),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_covers_what_it_names() {
+    fn toleration_covers_matching_taints() {
         let taints = [json!({"key": "a", "value": "1", "effect": "NoExecute"})];
         for (toleration, expected) in [
             (json!({"operator": "Exists"}), true),

@@ -1,10 +1,10 @@
-//! Conditions of pods and nodes, as a kubelet writes them.
+//! Conditions of pods and nodes, as written by a kubelet.
 
 use serde_json::{Map, Value, json};
 
-use crate::strategy::json::{list, object_mut, text};
+use crate::json::{list, object_mut, text};
 
-/// A condition that is to be so.
+/// The desired state of a condition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition<'a> {
     pub(super) kind: &'a str,
@@ -28,7 +28,8 @@ pub(super) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     list(object.get("status")?, "conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
-/// Sets a condition. `times` are those that are now when its status changes; other fields of the condition stay.
+/// Sets a condition. When its status changes, the fields in `times` are set to `now`. Other fields
+/// are kept.
 pub(super) fn set(object: &mut Value, condition: Condition<'_>, times: &[&str], now: &str) {
     let Some(status) = object_mut(object, "status") else { return };
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));

@@ -1,4 +1,4 @@
-//! What happens to the objects of a resource, read in batches.
+//! Reads the changes of a resource in batches.
 
 use std::sync::Arc;
 
@@ -6,66 +6,66 @@ use tokio::sync::watch;
 
 use super::objects::Objects;
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::store::{Change, ResourceKey};
 
-/// How many changes are read at once.
+/// The maximum number of changes in a batch.
 const BATCH: usize = 256;
 
-/// The changes of a resource from the beginning on.
+/// The changes of a resource from its beginning.
 #[derive(Debug)]
 pub(super) struct Feed {
     objects: Objects,
     table: ResourceKey,
-    /// Everything up to this version is read; none before all objects have been.
+    /// All changes up to this version have been read; `None` before the first list.
     cursor: Option<u64>,
     changed: Option<watch::Receiver<()>>,
 }
 
-/// What a feed has read.
+/// A batch.
 #[derive(Debug)]
-pub(super) enum News {
-    /// All objects that there are: what is not among them is gone.
-    All(Vec<Arc<Object>>),
-    /// What has happened since.
+pub(super) enum Update {
+    /// All existing objects. Objects that are not among them are gone.
+    All(Vec<Arc<StoredObject>>),
+    /// The changes since the last batch.
     Changes(Vec<Change>),
-    /// Nothing.
+    /// There are no changes.
     None,
 }
 
 impl Feed {
     pub(super) fn new(objects: &Objects, kind: &Kind) -> Self {
-        let table = kind.table();
+        let table = kind.resource_key();
         let changed = objects.with(|state| Some(state.store.table(&table)?.subscribe()));
         Self { objects: objects.clone(), table, cursor: None, changed }
     }
 
-    /// What is new. It need not be all: ask again before waiting.
-    pub(super) fn read(&mut self) -> News {
+    /// The next batch. Read until it is `None` before waiting.
+    pub(super) fn read(&mut self) -> Update {
         if let Some(changed) = &mut self.changed {
             changed.mark_unchanged();
         }
         let (table, cursor) = (&self.table, self.cursor);
-        let (news, cursor) = self.objects.with(|state| {
+        let (update, cursor) = self.objects.with(|state| {
             let version = state.store.version();
-            let Some(table) = state.store.table(table) else { return (News::None, cursor) };
+            let Some(table) = state.store.table(table) else { return (Update::None, cursor) };
             match cursor.map(|cursor| table.since(cursor)) {
                 Some(Ok(changes)) => {
                     let changes: Vec<Change> = changes.take(BATCH).cloned().collect();
                     match changes.last().map(|last| last.version) {
-                        Some(last) => (News::Changes(changes), Some(last)),
-                        None => (News::None, Some(version)),
+                        Some(last) => (Update::Changes(changes), Some(last)),
+                        None => (Update::None, Some(version)),
                     }
                 }
-                // What was missed is forgotten, or nothing has been read yet.
-                Some(Err(_)) | None => (News::All(table.range("", None).cloned().collect()), Some(version)),
+                // The history no longer covers the cursor, or nothing has been read yet.
+                Some(Err(_)) | None => (Update::All(table.range("", None).cloned().collect()), Some(version)),
             }
         });
         self.cursor = cursor;
-        news
+        update
     }
 
-    /// Waits until there may be news.
+    /// Waits until there may be changes.
     pub(super) async fn changed(&mut self) {
         let is_served = match &mut self.changed {
             Some(changed) => changed.changed().await.is_ok(),

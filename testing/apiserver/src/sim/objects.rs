@@ -1,36 +1,37 @@
-//! How the simulation reads and writes objects: inside the server, so that no fault that was ordered hits it.
+//! Reads and writes objects for the simulation inside the server, where injected faults do not
+//! apply.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::json::{text, text_at};
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::{DeleteOptions, Part, State, Writer, timestamp};
 use crate::server::Shared;
 use crate::status::{Result, Status};
-use crate::strategy::json::{text, text_at};
 
-/// The server's objects, for one of its simulated clients.
+/// The server's objects, as seen by one simulated client.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     shared: Arc<Shared>,
-    /// The name under which it owns fields.
+    /// The field manager.
     manager: &'static str,
 }
 
-/// One object among those of its kind.
+/// Identifies an object among those of its kind.
 #[derive(Clone, Debug)]
 pub(super) struct Identity<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
-    /// Another object of the same name is left alone.
+    /// Protects another object of the same name from being changed.
     pub(super) uid: &'a str,
 }
 
 impl<'a> Identity<'a> {
-    /// An object as JSON.
+    /// The identity of an object in JSON.
     pub(super) fn of(object: &'a Value) -> Self {
         let metadata = &object["metadata"];
         Self {
@@ -52,31 +53,31 @@ impl Objects {
         self.shared.state.lock().registry.stored(&table).cloned()
     }
 
-    /// Now, by the server's clock.
+    /// The current time of the server's clock.
     pub(super) fn now(&self) -> Timestamp {
         (self.shared.settings.clock)()
     }
 
-    /// Now, as objects have it.
+    /// The current time in the format of the API.
     pub(super) fn stamp(&self) -> String {
         timestamp(self.now())
     }
 
-    /// Does something under the lock. It must be short.
+    /// Runs a closure under the lock. It must be short.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         act(&mut self.shared.state.lock())
     }
 
-    /// Writes something under the lock. It must be short.
+    /// Runs a write under the lock. It must be short.
     pub(super) fn write<R>(&self, act: impl FnOnce(&mut Writer<'_>) -> R) -> R {
         act(&mut self.shared.writer(&mut self.shared.state.lock(), self.manager))
     }
 
-    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<StoredObject>> {
         self.with(|state| state.get(kind, namespace, name).ok().cloned())
     }
 
-    pub(super) fn create(&self, kind: &Kind, namespace: &str, object: Value) -> Result<Arc<Object>> {
+    pub(super) fn create(&self, kind: &Kind, namespace: &str, object: Value) -> Result<Arc<StoredObject>> {
         self.write(|writer| writer.create(kind, namespace, object))
     }
 
@@ -87,7 +88,7 @@ impl Objects {
         name: &Identity<'_>,
         part: Part,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         self.write(|writer| {
             writer.update(kind, name.namespace, name.name, part, |_, old| {
                 if text_at(old, "/metadata/uid") != name.uid {
@@ -100,7 +101,7 @@ impl Objects {
         })
     }
 
-    /// Deletes an object, with the grace that it has by itself or with another.
+    /// Deletes an object, with its own grace period or the given one.
     pub(super) fn delete(&self, kind: &Kind, name: &Identity<'_>, grace: Option<i64>) -> Result<()> {
         let options = DeleteOptions { grace, uid: Some(name.uid.to_owned()), ..DeleteOptions::default() };
         self.write(|writer| writer.delete(kind, name.namespace, name.name, &options)).map(drop)

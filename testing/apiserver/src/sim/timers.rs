@@ -1,11 +1,11 @@
-//! What is to be done later, in order.
+//! A queue of scheduled actions.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use tokio::time::Instant;
 
-/// Things to do, each at its time; what is due at the same time in the order in which it was set.
+/// Actions ordered by time; simultaneous ones stay in insertion order.
 #[derive(Debug)]
 pub(super) struct Timers<T> {
     heap: BinaryHeap<Timer<T>>,
@@ -29,18 +29,18 @@ impl<T> Timers<T> {
         self.heap.push(Timer { at, place: self.set, what });
     }
 
-    /// When the next is due.
+    /// The time of the next action.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|timer| timer.at)
     }
 
-    /// Takes the next if it is due.
+    /// Takes the next action if it is due.
     pub(super) fn take(&mut self, now: Instant) -> Option<T> {
         let is_due = self.next().is_some_and(|at| at <= now);
         if is_due { self.heap.pop().map(|timer| timer.what) } else { None }
     }
 
-    /// Waits until the next is due; for ever when there is none.
+    /// Waits until the next action is due; forever if there is none.
     pub(super) async fn due(&self) {
         match self.next() {
             Some(at) => tokio::time::sleep_until(at).await,
@@ -50,7 +50,7 @@ impl<T> Timers<T> {
 }
 
 impl<T> Ord for Timer<T> {
-    /// The heap gives the greatest first: that is the earliest.
+    /// Reversed, because the heap returns the greatest element first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.place).cmp(&(self.at, self.place))
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_comes_in_order_of_its_time_and_then_of_its_setting() {
+    fn actions_are_ordered_by_time_then_insertion() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut timers = Timers::new();

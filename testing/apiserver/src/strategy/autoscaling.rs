@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::checks::nulls;
-use super::json::{int, list, object_mut, present, restore, set_default, text};
 use super::path::Path;
-use super::{Strategy, names, status};
+use super::traits::Strategy;
+use super::{names, status};
+use crate::json::{int, list, object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
 /// Autoscalers.

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::json::{int, list, list_mut, present, text};
 use super::labels;
 use super::names;
 use super::path::Path;
+use crate::json::{int, list, list_mut, present, text};
 use crate::status::Cause;
 
-/// Why a number less than 0 is refused.
+/// The error for a negative number.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const IMMUTABLE: &str = "field is immutable";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
@@ -16,7 +16,7 @@ const PERCENT: &str = "a valid percent string must be a numeric string followed 
 const REASON_LENGTH: usize = 1024;
 const MESSAGE_LENGTH: usize = 32768;
 
-/// Fields that hold numbers of which none may be less than 0.
+/// Rejects negative numbers in some fields.
 pub(crate) fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
     for field in fields {
         if let Some(number) = int(object, field).filter(|number| *number < 0) {
@@ -25,7 +25,7 @@ pub(crate) fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, cau
     }
 }
 
-/// A number that may not exceed another; both count as 0 when they are not there.
+/// Rejects a number that exceeds another; a missing number counts as 0.
 pub(crate) fn not_more_than(
     object: &Value,
     field: &str,
@@ -40,7 +40,7 @@ pub(crate) fn not_more_than(
     }
 }
 
-/// A number that may not become less.
+/// Rejects the decrease of a number.
 pub(crate) fn not_decremented(
     object: &Value,
     old: &Value,
@@ -54,7 +54,7 @@ pub(crate) fn not_decremented(
     }
 }
 
-/// A field that may not change.
+/// Rejects the change of a field.
 pub(crate) fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let value = object.get(field).unwrap_or(&Value::Null);
     if !same(value, old.get(field).unwrap_or(&Value::Null)) {
@@ -62,7 +62,7 @@ pub(crate) fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_
     }
 }
 
-/// A field of the object itself that may not change.
+/// Rejects the change of a top-level field.
 pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
     let value = object.get(field).unwrap_or(&Value::Null);
     if !same(value, old.get(field).unwrap_or(&Value::Null)) {
@@ -70,7 +70,7 @@ pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &
     }
 }
 
-/// Whether two values are the same to upstream: what is empty equals what is not there.
+/// Whether upstream considers two values equal: empty equals missing.
 pub(crate) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -96,7 +96,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// One of several values. They are named in the order given.
+/// Rejects a value that is not one of the supported ones. The error lists them in the order given.
 pub(crate) fn one_of(
     object: &Value,
     field: &str,
@@ -107,7 +107,22 @@ pub(crate) fn one_of(
     one_of_here(present(object, field), supported, &path.child(field), causes);
 }
 
-/// The same for the value at a path, when there is one.
+/// The same for a field that is required.
+pub(crate) fn required_one_of(
+    object: &Value,
+    field: &str,
+    supported: &[&str],
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    match text(object, field) {
+        "" => causes.push(path.child(field).required("")),
+        value if supported.contains(&value) => {}
+        value => causes.push(path.child(field).not_supported(value, supported)),
+    }
+}
+
+/// The same for an optional value.
 pub(crate) fn one_of_here(
     value: Option<&Value>,
     supported: &[&str],
@@ -121,7 +136,7 @@ pub(crate) fn one_of_here(
     }
 }
 
-/// A number that is not negative, or a percentage.
+/// A non-negative number, or a percentage.
 pub(crate) fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     match value {
         Value::String(text) if percentage(text).is_none() => {
@@ -134,14 +149,14 @@ pub(crate) fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Ca
     }
 }
 
-/// No percentage of more than 100.
+/// A percentage must not exceed 100.
 pub(crate) fn at_most_all(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if value.as_str().and_then(percentage).is_some_and(|percent| percent > 100) {
         causes.push(path.invalid(value.clone(), "must not be greater than 100%"));
     }
 }
 
-/// The number, or the number of a percentage.
+/// The number, or the number of percents.
 pub(crate) fn number_of(value: &Value) -> i64 {
     match value {
         Value::String(text) => percentage(text).unwrap_or_else(|| text.parse().unwrap_or_default()),
@@ -155,7 +170,7 @@ fn percentage(text: &str) -> Option<i64> {
     is_number.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-/// Conditions as upstream's `metav1.Condition`.
+/// Conditions in the form of upstream's `metav1.Condition`.
 pub(crate) fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child("conditions");
     let conditions = list(object, "conditions");
@@ -200,7 +215,7 @@ fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The name of a class of some kind, when there is one.
+/// An optional name of a class.
 pub(crate) fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let name = text(object, field);
     if !name.is_empty() {
@@ -221,7 +236,8 @@ pub(crate) fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, ca
     path.invalid_all(name, names::dns1123_subdomain(&name.to_lowercase()), causes);
 }
 
-/// A cause that shows a value which is one of upstream's internal types: their fields have capitals and an order.
+/// An error that shows a value of one of upstream's internal types, whose fields are capitalised
+/// and ordered.
 pub(crate) fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid",
@@ -230,7 +246,7 @@ pub(crate) fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause
     }
 }
 
-/// The same for a value that is none of those that can be.
+/// The same for an unsupported value.
 pub(crate) fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> Cause {
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
     Cause {
@@ -240,7 +256,7 @@ pub(crate) fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&st
     }
 }
 
-/// The same for a value that is there twice.
+/// The same for a duplicate.
 pub(crate) fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
     Cause {
         reason: "FieldValueDuplicate",
@@ -249,7 +265,7 @@ pub(crate) fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
     }
 }
 
-/// A cause that shows no value.
+/// An error that shows no value.
 pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid",
@@ -258,7 +274,7 @@ pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
     }
 }
 
-/// More items than can be.
+/// An error for too many items.
 pub(crate) fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
     Cause {
         reason: "FieldValueTooMany",
@@ -267,7 +283,7 @@ pub(crate) fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
     }
 }
 
-/// An object as upstream's internal types are shown: fields in order, each under the name it has in Go.
+/// Formats an object like upstream's internal types: fields in order, under their Go names.
 pub(crate) fn shown(object: &Value, fields: &[(&str, &str, Shown)]) -> String {
     let fields: Vec<String> = fields
         .iter()
@@ -280,7 +296,7 @@ pub(crate) fn shown(object: &Value, fields: &[(&str, &str, Shown)]) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// How a field is shown that is not there.
+/// How a missing field is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shown {
     /// `null`: pointers, lists and maps.
@@ -301,7 +317,7 @@ impl Shown {
     }
 }
 
-/// Fields that upstream writes as null when they are not there, of the items of a list.
+/// Sets missing fields of list items to null, where upstream writes null.
 pub(crate) fn nulls(object: &mut Value, field: &str, fields: &[&str]) {
     for item in list_mut(object, field) {
         let Some(item) = item.as_object_mut() else { continue };
@@ -318,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_empty_equals_what_is_not_there() {
+    fn empty_equals_missing() {
         assert!(same(&json!({"a": {}, "b": 1}), &json!({"b": 1, "c": [], "d": null})));
         assert!(!same(&json!({"a": 0}), &json!({})));
         assert!(!same(&json!({"a": [1]}), &json!({"a": [2]})));
@@ -326,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_counts_by_its_number() {
+    fn percentage_counts_as_its_number() {
         assert_eq!(number_of(&json!("25%")), 25);
         assert_eq!(number_of(&json!(3)), 3);
         assert_eq!(number_of(&json!("%")), 0);

@@ -4,10 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::json::{entries, flag, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::path::Path;
 use super::pod::defaults::resource_list;
-use super::{Strategy, names, status};
+use super::traits::Strategy;
+use super::{names, status};
+use crate::json::{entries, flag, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 /// Config maps.
@@ -16,10 +17,10 @@ pub(crate) struct ConfigMap;
 /// Secrets.
 pub(crate) struct Secret;
 
-/// Limits and defaults of what a namespace's pods ask for.
+/// Limits and defaults for the resources of a namespace's pods.
 pub(crate) struct LimitRange;
 
-/// What a namespace may use in all.
+/// The total resources that a namespace may use.
 pub(crate) struct ResourceQuota;
 
 const SIZE: usize = 1024 * 1024;
@@ -138,7 +139,7 @@ fn check_immutable(object: &Value, old: &Value, fields: &[&str]) -> Vec<Cause> {
     causes
 }
 
-/// What a secret of a certain type must have.
+/// Checks the keys that a type of secret requires.
 fn check_type(secret: &Value, causes: &mut Vec<Cause>) {
     let null = Value::Null;
     let data = secret.get("data").unwrap_or(&null);
@@ -183,7 +184,8 @@ impl Strategy for LimitRange {
     }
 }
 
-/// What a container's limit is follows from the most it may be, its request from the limit or from the least.
+/// Fills in a container's default limit from the maximum, and its default request from the limit or
+/// the minimum.
 fn default_limits(limit: &mut Value) {
     let amounts = |limit: &Value, field: &str| -> Map<String, Value> {
         present(limit, field).and_then(Value::as_object).cloned().unwrap_or_default()

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::checks::{invalid_shown, one_of};
-use super::json::{flag, list, object_mut, present, restore, set_default, text, text_at, texts};
 use super::path::Path;
-use super::{Strategy, names, status};
+use super::traits::Strategy;
+use super::{names, status};
+use crate::json::{flag, list, object_mut, present, restore, set_default, text, text_at, texts};
 use crate::status::Cause;
 
 /// CustomResourceDefinitions.
@@ -111,7 +112,7 @@ impl Strategy for CustomResourceDefinition {
     }
 }
 
-/// Says of a definition that its names are accepted and that its resources are served from now on.
+/// Marks a definition as accepted and established.
 pub(crate) fn establish(definition: &mut Value, now: &str) {
     let names = definition["spec"]["names"].clone();
     object_mut(definition, "status");
@@ -150,7 +151,7 @@ fn default_names(names: &mut Value) {
     }
 }
 
-/// Each version that objects are ever stored in is remembered.
+/// Adds the storage version to the stored versions.
 fn remember_stored(definition: &mut Value) {
     let versions = list(&definition["spec"], "versions");
     let stored = versions.iter().find(|version| flag(version, "storage"));
@@ -196,7 +197,7 @@ fn check_version(version: &Value, is_only: bool, path: &Path<'_>, causes: &mut V
         let path = path.child("schema");
         causes.push(path.child("openAPIV3Schema").required(""));
     }
-    // Upstream keeps what is said of an only version with the spec.
+    // Upstream moves the fields of a sole version into the spec, so errors have that path.
     let own;
     let path = if is_only {
         &SPEC
@@ -230,7 +231,7 @@ fn check_versions(versions: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) 
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
         causes.push(invalid_shown(path, &shown, ONE_STORED));
     }
-    // The first version is also the one that the spec names.
+    // `spec.version` names the first version.
     if let Some(first) = versions.first() {
         let name = name(first);
         SPEC.child("version").invalid_all(&name, names::dns1035_label(&name), causes);
@@ -295,7 +296,7 @@ fn check_stored(definition: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Groups of upstream's own need somebody's approval.
+/// Upstream's own groups require an approval.
 fn check_approved(definition: &Value, group: &str, causes: &mut Vec<Cause>) {
     let is_protected = ["k8s.io", "kubernetes.io"]
         .iter()
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_established_definition_says_so_once() {
+    fn established_definition_is_marked_once() {
         let mut definition =
             json!({"spec": {"names": {"plural": "foos", "kind": "Foo"}}, "status": {"conditions": null}});
         establish(&mut definition, "2024-01-01T00:00:00Z");

@@ -1,20 +1,21 @@
-//! Events: those of the core group and those of `events.k8s.io` are the same objects under other names.
+//! Events. The core group and `events.k8s.io` share the same objects under different field names.
 
 use serde_json::{Map, Value, json};
 
 use super::checks::{Shown, immutable_root, invalid_shown, same, shown};
-use super::json::{int, present, set_default, text, text_at};
 use super::path::Path;
-use super::{Strategy, labels, names};
+use super::traits::Strategy;
+use super::{labels, names};
+use crate::json::{int, present, set_default, text, text_at};
 use crate::status::Cause;
 
 /// Events of the core group.
 pub(crate) struct CoreEvent;
 
-/// Events of `events.k8s.io`, by the time they have the core group's fields.
+/// Events of `events.k8s.io`, already converted to the fields of the core group.
 pub(crate) struct NewEvent;
 
-/// Fields that the two forms name differently: in the core group, in `events.k8s.io`.
+/// The fields with different names: in the core group, in `events.k8s.io`.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -29,12 +30,12 @@ const OBJECT_FIELDS: [&str; 7] =
 const SHORT: usize = 128;
 const LONG: usize = 1024;
 
-/// Turns an event of `events.k8s.io/v1` into one of the core group.
+/// Converts an event of `events.k8s.io/v1` to the core group.
 pub(crate) fn to_core(event: &mut Value) {
     rename(event, "v1", RENAMED.map(|(core, new)| (new, core)));
 }
 
-/// Turns an event of the core group into one of `events.k8s.io/v1`.
+/// Converts an event of the core group to `events.k8s.io/v1`.
 pub(crate) fn to_events_v1(event: &mut Value) {
     rename(event, "events.k8s.io/v1", RENAMED);
     default_source(event, "deprecatedSource", "regarding");
@@ -69,7 +70,7 @@ fn default(event: &mut Value) {
     }
 }
 
-/// What holds for both forms; they name one field differently.
+/// Validation for both forms, which differ in the name of one field.
 fn check(event: &Value, reporter_field: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     let namespace = text_at(event, "/metadata/namespace");
@@ -79,7 +80,7 @@ fn check(event: &Value, reporter_field: &str) -> Vec<Cause> {
     let is_at_home = if about.is_empty() {
         home_of_cluster_wide.contains(&namespace)
     } else {
-        // Upstream looks no closer at new events.
+        // Upstream does not compare the namespaces of new events.
         is_new || about == namespace
     };
     if !is_at_home {
@@ -155,7 +156,7 @@ fn check_object_unchanged(event: &Value, old: &Value, field: &str, causes: &mut 
     }
 }
 
-/// What field selectors may name, in the core group.
+/// The selectable fields in the core group.
 const SELECTABLE: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_forms_turn_into_each_other() {
+    fn both_forms_convert_to_each_other() {
         let mut event = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"},
             "regarding": {"kind": "Pod"}, "note": "n", "reportingController": "c", "deprecatedCount": 2,
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_the_reporter_when_there_is_none() {
+    fn reporter_is_the_source_if_there_is_none() {
         let event = json!({"reportingComponent": "c", "involvedObject": {"name": "p"}, "source": {}});
         assert_eq!(CoreEvent.field(&event, "source"), "c");
         assert_eq!(CoreEvent.field(&event, "involvedObject.name"), "p");

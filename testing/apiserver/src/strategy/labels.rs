@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::json::{entries, list, text, texts};
 use super::names::{self, Wrong, is_enclosed};
 use super::path::Path;
+use crate::json::{entries, list, text, texts};
 use crate::status::Cause;
 
 const PART_LENGTH: usize = 63;
@@ -33,7 +33,7 @@ const VALUE: &str = "a valid label must be an empty string or consist of alphanu
      start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
      is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// The key of a label, upstream's qualified name.
+/// The key of a label; upstream's qualified name.
 pub(crate) fn key(value: &str) -> Wrong {
     let mut wrong = Wrong::new();
     let name = match value.split_once('/') {
@@ -69,12 +69,12 @@ pub(crate) fn value(value: &str) -> Wrong {
     wrong
 }
 
-/// A label's key at a path.
+/// Checks the key of a label at a path.
 pub(crate) fn check_key(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     path.invalid_all(name, key(name), causes);
 }
 
-/// A map of labels.
+/// Checks a map of labels.
 pub(crate) fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child(field);
     for (key, label) in entries(object, field) {
@@ -84,7 +84,7 @@ pub(crate) fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes:
     }
 }
 
-/// A map of annotations: the case of their keys is not looked at.
+/// Checks a map of annotations, whose keys may contain capitals.
 pub(crate) fn check_annotations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child(field);
     let mut size = 0;
@@ -97,7 +97,7 @@ pub(crate) fn check_annotations(object: &Value, field: &str, path: &Path<'_>, ca
     }
 }
 
-/// A label selector (`matchLabels` and `matchExpressions`) at a path.
+/// Checks a label selector (`matchLabels` and `matchExpressions`) at a path.
 pub(crate) fn check_selector(selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_labels(selector, "matchLabels", path, causes);
     let expressions = path.child("matchExpressions");
@@ -126,8 +126,8 @@ fn check_requirement(expression: &Value, path: &Path<'_>, causes: &mut Vec<Cause
     }
 }
 
-/// Whether a label selector selects an object with these labels. An empty selector selects all; what cannot be understood
-/// selects nothing.
+/// Whether a label selector matches some labels. An empty selector matches everything, an invalid
+/// one nothing.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     entries(selector, "matchLabels").all(|(key, value)| labels.get(key) == Some(value))
         && list(selector, "matchExpressions").iter().all(|expression| {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_may_have_one_prefix() {
+    fn key_may_have_one_prefix() {
         for sound in ["a", "A_b.c", "example.com/a"] {
             assert!(key(sound).is_empty(), "{sound}");
         }
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_be_empty() {
+    fn value_may_be_empty() {
         assert!(value("").is_empty());
         assert_eq!(value("a b"), [VALUE]);
         assert_eq!(value(&"a".repeat(64)), ["must be no more than 63 characters"]);
     }
 
     #[test]
-    fn an_operator_says_whether_there_are_values() {
+    fn operator_determines_whether_values_are_required() {
         let selector = json!({"matchExpressions": [
             {"key": "a", "operator": "In"},
             {"key": "a", "operator": "Exists", "values": ["b"]},
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_selector_selects_all() {
+    fn empty_selector_matches_everything() {
         assert!(selects(&json!({}), &json!({"a": "b"})));
         assert!(selects(
             &json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["y"]}]}),

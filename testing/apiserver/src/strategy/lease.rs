@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::json::{int, object_mut, present, text};
+use super::labels;
 use super::path::Path;
-use super::{Strategy, labels};
+use super::traits::Strategy;
+use crate::json::{int, object_mut, present, text};
 use crate::status::Cause;
 
 /// Leases.
@@ -65,13 +66,14 @@ impl Strategy for Lease {
     }
 }
 
-/// Coordinated leader election is off unless asked for: its fields go, but where they were they stay.
+/// Coordinated leader election is disabled by default: its fields are dropped from new objects, and
+/// kept in existing ones.
 fn drop_coordinated(lease: &mut Value, old: Option<&Value>) {
     let is_used = old.is_some_and(|old| {
         present(&old["spec"], "strategy").is_some() || present(&old["spec"], "preferredHolder").is_some()
     });
     if !is_used && let Some(spec) = lease.get_mut("spec") {
-        super::json::remove(spec, "strategy");
-        super::json::remove(spec, "preferredHolder");
+        crate::json::remove(spec, "strategy");
+        crate::json::remove(spec, "preferredHolder");
     }
 }

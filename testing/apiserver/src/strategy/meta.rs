@@ -3,18 +3,21 @@
 use serde_json::Value;
 
 use super::checks::{NOT_NEGATIVE, Shown, invalid_shown, same};
-use super::json::{flag, int, list, present, text, texts};
 use super::path::Path;
-use super::{Strategy, labels, names};
+use super::traits::Strategy;
+use super::{labels, names};
+use crate::json::{flag, int, list, present, text, texts};
 use crate::status::Cause;
 
 const METADATA: Path<'static> = Path::root("metadata");
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
-/// The finalizers that need no domain.
+/// The finalizer of a foreground deletion.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of a deletion that orphans dependents.
+pub(crate) const ORPHAN: &str = "orphan";
+/// The finalizers without a domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 
-/// What is wrong with the metadata of a new object, whose name is made by now.
+/// Validates the metadata of a new object, whose name is already generated.
 pub(crate) fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -31,7 +34,7 @@ pub(crate) fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Stra
     causes
 }
 
-/// What is wrong with a change of the metadata.
+/// Validates a change of the metadata.
 pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -54,7 +57,7 @@ pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Metadata that are made up of a template's: labels and annotations, but no more.
+/// Validates the metadata in a template, which may only have labels and annotations.
 pub(crate) fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     labels::check_annotations(metadata, "annotations", path, causes);
     labels::check_labels(metadata, "labels", path, causes);
@@ -66,7 +69,8 @@ pub(crate) fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec
     }
 }
 
-/// A finalizer of the namespace's spec or of the metadata that has no domain must be one that upstream knows.
+/// A finalizer without a domain, in the metadata or in the spec of a namespace, must be a standard
+/// one.
 pub(crate) fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         causes
@@ -87,7 +91,7 @@ fn check_namespace(metadata: &Value, namespaced: bool, causes: &mut Vec<Cause>) 
     }
 }
 
-/// What holds for new objects and for changed ones.
+/// Checks for new and changed objects.
 fn check_all_times(metadata: &Value, causes: &mut Vec<Cause>) {
     if let Some(generation) = int(metadata, "generation").filter(|generation| *generation < 0) {
         causes.push(METADATA.child("generation").invalid(generation, NOT_NEGATIVE));
@@ -160,7 +164,7 @@ fn check_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Custom resources may have finalizers of any name: upstream only warns.
+/// Upstream only warns about the finalizers of custom resources.
 fn check_standard_finalizers(object: &Value, causes: &mut Vec<Cause>) {
     let group = text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group);
     if group.contains('.') && !group.ends_with(".k8s.io") {
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_goes_gets_no_more_finalizers() {
+    fn terminating_object_accepts_no_new_finalizers() {
         let old = json!({"metadata": {"name": "a", "deletionTimestamp": "t", "finalizers": ["x/a"]}});
         let mut object = old.clone();
         object["metadata"]["finalizers"] = json!(["x/a", "x/c", "x/b"]);
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_keeps_cannot_change() {
+    fn system_metadata_is_immutable() {
         let old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}});
         let object = json!({"metadata": {"name": "b", "namespace": "n", "uid": "v"}});
         assert_eq!(
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_have_finalizers_of_any_name() {
+    fn custom_resources_accept_any_finalizer_name() {
         let object =
             |version: &str| json!({"apiVersion": version, "metadata": {"name": "a", "finalizers": ["mine"]}});
         for (version, count) in [("example.com/v1", 0), ("v1", 1), ("apps/v1", 1), ("storage.k8s.io/v1", 1)] {

@@ -1,8 +1,8 @@
-//! What names may look like. Each check gives what is wrong, in upstream's words; nothing is wrong when it gives nothing.
+//! The syntax of names. Each check returns upstream's errors; a valid value has none.
 
 use std::borrow::Cow;
 
-/// What is wrong with a value.
+/// The errors of a value.
 pub(crate) type Wrong = Vec<Cow<'static, str>>;
 
 const LABEL_LENGTH: usize = 63;
@@ -24,7 +24,7 @@ const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumer
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  \
      or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// A DNS-1123 label, as the name of a container or a namespace.
+/// A DNS-1123 label, such as the name of a container or a namespace.
 pub(crate) fn dns1123_label(value: &str) -> Wrong {
     let mut wrong = at_most(LABEL_LENGTH, value);
     if !is_label(value) {
@@ -34,7 +34,7 @@ pub(crate) fn dns1123_label(value: &str) -> Wrong {
     wrong
 }
 
-/// A DNS-1123 subdomain, as the name of most objects.
+/// A DNS-1123 subdomain, such as the name of most objects.
 pub(crate) fn dns1123_subdomain(value: &str) -> Wrong {
     let mut wrong = at_most(SUBDOMAIN_LENGTH, value);
     if !is_subdomain(value) {
@@ -43,7 +43,7 @@ pub(crate) fn dns1123_subdomain(value: &str) -> Wrong {
     wrong
 }
 
-/// A DNS-1123 subdomain that may have underscores, as the search paths of a pod.
+/// A DNS-1123 subdomain that may contain underscores, such as the DNS search paths of a pod.
 pub(crate) fn dns1123_subdomain_with_underscore(value: &str) -> Wrong {
     let mut wrong = at_most(SUBDOMAIN_LENGTH, value);
     let is_part = |part: &str| {
@@ -58,7 +58,7 @@ pub(crate) fn dns1123_subdomain_with_underscore(value: &str) -> Wrong {
     wrong
 }
 
-/// A DNS-1035 label, as the name of a service.
+/// A DNS-1035 label, such as the name of a service.
 pub(crate) fn dns1035_label(value: &str) -> Wrong {
     let mut wrong = at_most(LABEL_LENGTH, value);
     if !(is_label(value) && value.starts_with(|first: char| first.is_ascii_lowercase())) {
@@ -87,7 +87,7 @@ pub(crate) fn port_name(value: &str) -> Wrong {
     wrong
 }
 
-/// A number that ports can have.
+/// A port number.
 pub(crate) fn port_number(port: i64) -> Option<&'static str> {
     (!(1..=65535).contains(&port)).then_some("must be between 1 and 65535, inclusive")
 }
@@ -122,7 +122,7 @@ pub(crate) fn env_var(value: &str) -> Wrong {
     wrong
 }
 
-/// A name that is one segment of a path, as that of an RBAC role.
+/// A single path segment, such as the name of an RBAC role.
 pub(crate) fn path_segment(value: &str) -> Wrong {
     match value {
         "." => return vec![Cow::Borrowed("may not be '.'")],
@@ -139,7 +139,7 @@ pub(crate) fn path_segment(value: &str) -> Wrong {
     wrong
 }
 
-/// What is wrong with the length of a value.
+/// Checks the length of a value.
 pub(crate) fn at_most(limit: usize, value: &str) -> Wrong {
     if value.len() > limit {
         vec![Cow::Owned(format!("must be no more than {limit} characters"))]
@@ -156,7 +156,7 @@ pub(super) fn is_subdomain(value: &str) -> bool {
     value.split('.').all(is_label)
 }
 
-/// Not empty, `edge` at both ends and `inner` all through.
+/// Not empty, `edge` characters at both ends and `inner` ones throughout.
 pub(super) fn is_enclosed(value: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
     let bytes = value.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_no_dots_and_no_capitals() {
+    fn label_has_no_dots_and_no_capitals() {
         assert!(dns1123_label("a-1").is_empty());
         assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
         assert_eq!(dns1123_label("A"), [LABEL]);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subdomain_is_labels_with_dots() {
+    fn subdomain_is_labels_with_dots() {
         for sound in ["a", "a.b-c.1", "0"] {
             assert!(dns1123_subdomain(sound).is_empty(), "{sound}");
         }
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_name_has_a_letter() {
+    fn port_name_has_a_letter() {
         assert!(port_name("http-2").is_empty());
         assert_eq!(port_name("80"), ["must contain at least one letter (a-z)"]);
         assert_eq!(port_name("-a--b").len(), 2);
     }
 
     #[test]
-    fn texts_of_several_lines_are_one_line() {
+    fn error_texts_are_single_lines() {
         for text in [LABEL, SUBDOMAIN, SUBDOMAIN_WITH_UNDERSCORE, LABEL_1035, CONFIG_KEY] {
             assert!(!text.contains('\n') && !text.contains("   "), "{text}");
         }

@@ -3,18 +3,19 @@
 use serde_json::{Value, json};
 
 use super::checks::nulls;
-use super::json::{object_mut, present, restore, set_default, text, text_at, texts};
 use super::path::Path;
-use super::{Strategy, labels, meta, names, status};
+use super::traits::Strategy;
+use super::{labels, meta, names, status};
+use crate::json::{object_mut, present, restore, set_default, text, text_at, texts};
 use crate::kinds::{Kind, built_in};
 use crate::status::{Cause, Result, Status};
 
 /// Namespaces.
 pub(crate) struct Namespace;
 
-/// The label that holds a namespace's name.
+/// The label with a namespace's name.
 pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The finalizer that stays until a namespace is empty.
+/// The finalizer that remains until a namespace is empty.
 pub(crate) const FINALIZER: &str = "kubernetes";
 /// The namespaces that cannot be deleted.
 pub(crate) const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -101,12 +102,12 @@ impl Strategy for Namespace {
     }
 }
 
-/// Restores what callers may not change through the finalize subresource: all but the spec.
+/// Restores the fields that the finalize subresource cannot change: all but the spec.
 pub(crate) fn prepare_for_finalize(namespace: &mut Value, old: &Value) {
     restore(namespace, old, "status");
 }
 
-/// What is wrong with a change through the finalize subresource.
+/// Validates a change through the finalize subresource.
 pub(crate) fn validate_finalize(namespace: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let path = FINALIZERS.child("finalizers");

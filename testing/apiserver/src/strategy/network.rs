@@ -1,25 +1,26 @@
-//! Where services lead: endpoints, ingresses, policies.
+//! Networking: endpoints, ingresses, network policies.
 
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
 use super::checks::one_of;
-use super::json::{int, list, list_mut, object_mut, present, restore, set_default, text, texts};
 use super::path::Path;
-use super::{Strategy, labels, names, status};
+use super::traits::Strategy;
+use super::{labels, names, status};
+use crate::json::{int, list, list_mut, object_mut, present, restore, set_default, text, texts};
 use crate::status::Cause;
 
-/// The addresses behind a service.
+/// The addresses of a service.
 pub(crate) struct Endpoints;
 
-/// Some of the addresses behind a service.
+/// A subset of the addresses of a service.
 pub(crate) struct EndpointSlice;
 
-/// Ways into the cluster.
+/// External access to services.
 pub(crate) struct Ingress;
 
-/// Who may talk to whom.
+/// The allowed traffic between pods.
 pub(crate) struct NetworkPolicy;
 
 const SPEC: Path<'static> = Path::root("spec");

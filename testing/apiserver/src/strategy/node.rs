@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::checks::{Shown, duplicate_shown, nulls, shown};
-use super::json::{entries, flag, list, object_mut, present, remove, restore, set_default, text, texts};
 use super::path::Path;
 use super::pod::defaults::resource_list;
-use super::{Strategy, resources, status, taints};
+use super::traits::Strategy;
+use super::{resources, status, taints};
+use crate::json::{entries, flag, list, object_mut, present, remove, restore, set_default, text, texts};
 use crate::status::Cause;
 
 /// Nodes.
@@ -17,7 +18,7 @@ pub(crate) struct Node;
 const SPEC: Path<'static> = Path::root("spec");
 const STATUS: Path<'static> = Path::root("status");
 const METADATA: Path<'static> = Path::root("metadata");
-/// What upstream's serializer writes of a node's software whether it is known or not.
+/// The fields of a node's system information, which upstream writes even if unknown.
 const SYSTEM_INFO: [&str; 10] = [
     "architecture",
     "bootID",
@@ -136,7 +137,7 @@ fn check_resources(status: &Value, causes: &mut Vec<Cause>) {
     for field in ["capacity", "allocatable"] {
         let path = STATUS.child(field);
         for (name, amount) in entries(status, field) {
-            // Here upstream writes the name as if it were a field.
+            // Here upstream uses the name as a field.
             resources::check_amount(name, amount, &path.child(name), causes);
         }
     }
@@ -159,7 +160,7 @@ fn check_cidrs(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether a range of addresses is one of IPv4; `None` when it is no range.
+/// Whether a CIDR is IPv4; `None` if it is invalid.
 fn family(cidr: &str) -> Option<bool> {
     let (address, length) = cidr.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Where in an object something is wrong. A path is built while walking down and only written out when there is something to
-//! say, so that checks of sound objects cost no allocations.
+//! The path of an invalid field. A path is built while descending and only formatted for an error,
+//! so that validating a valid object does not allocate.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::status::Cause;
 
-/// A field of an object, as `spec.containers[0].name`.
+/// The path of a field, for example `spec.containers[0].name`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -22,47 +22,47 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// A field of the object itself.
+    /// A top-level field.
     pub(crate) const fn root(name: &'a str) -> Self {
         Self { parent: None, step: Step::Child(name) }
     }
 
-    /// A field of what is here.
+    /// A field of this object.
     pub(crate) const fn child(&'a self, name: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Child(name) }
     }
 
-    /// An item of the list that is here.
+    /// An item of this list.
     pub(crate) const fn index(&'a self, index: usize) -> Self {
         Self { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// A value of the map that is here.
+    /// A value of this map.
     pub(crate) const fn key(&'a self, key: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Key(key) }
     }
 
-    /// It must be there.
+    /// The field is required.
     pub(crate) fn required(&self, detail: &str) -> Cause {
         Cause::required(self.to_string(), detail)
     }
 
-    /// It cannot be that.
+    /// The value is invalid.
     pub(crate) fn invalid(&self, value: impl Into<Value>, detail: &str) -> Cause {
         Cause::invalid(self.to_string(), &value.into(), detail)
     }
 
-    /// It is there twice.
+    /// The value is a duplicate.
     pub(crate) fn duplicate(&self, value: impl Into<Value>) -> Cause {
         Cause::duplicate(self.to_string(), &value.into())
     }
 
-    /// It must not be there, or not be changed.
+    /// The field must not be set or changed.
     pub(crate) fn forbidden(&self, detail: &str) -> Cause {
         Cause::forbidden(self.to_string(), detail)
     }
 
-    /// It refers to what is not there.
+    /// The value refers to something that does not exist.
     pub(crate) fn not_found(&self, value: impl Into<Value>, detail: &str) -> Cause {
         let (shown, colon) = (value.into(), if detail.is_empty() { "" } else { ": " });
         Cause {
@@ -72,7 +72,8 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// It is none of those that can be. They are named in the order given, as upstream does.
+    /// The value is not a supported one. As upstream, the error lists the supported values in the
+    /// order given.
     pub(crate) fn not_supported(&self, value: impl Into<Value>, supported: &[&str]) -> Cause {
         let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let message =
@@ -80,7 +81,7 @@ impl<'a> Path<'a> {
         Cause { reason: "FieldValueNotSupported", message, field: self.to_string() }
     }
 
-    /// It is longer than that, in bytes.
+    /// The value exceeds the limit in bytes.
     pub(crate) fn too_long(&self, limit: usize) -> Cause {
         Cause {
             reason: "FieldValueTooLong",
@@ -89,7 +90,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// All that is wrong with a value, each as a cause.
+    /// Adds an error for each thing that is wrong with a value.
     pub(crate) fn invalid_all<'m>(
         &self,
         value: &str,
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_reads_as_upstream_writes_it() {
+    fn path_is_formatted_as_upstream_does() {
         let spec = Path::root("spec");
         let containers = spec.child("containers");
         let first = containers.index(0);

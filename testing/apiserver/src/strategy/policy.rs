@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::checks::{
     Shown, at_most_all, check_conditions, int_or_percent, invalid_shown, not_negative, nulls, one_of, shown,
 };
-use super::json::{object_mut, present, restore, set_default};
 use super::path::Path;
-use super::{Strategy, labels, names, status};
+use super::traits::Strategy;
+use super::{labels, names, status};
+use crate::json::{object_mut, present, restore, set_default};
 use crate::status::Cause;
 
 /// Disruption budgets.

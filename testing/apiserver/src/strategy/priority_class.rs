@@ -3,19 +3,19 @@
 use serde_json::Value;
 
 use super::checks::{immutable_root, one_of_here};
-use super::json::{flag, int, set_default, text_at};
 use super::path::Path;
-use super::{Lookup, Strategy};
+use super::traits::{Lookup, Strategy};
+use crate::json::{flag, int, set_default, text_at};
 use crate::kinds::built_in;
 use crate::status::{Cause, Result, Status};
 
 /// Priority classes.
 pub(crate) struct PriorityClass;
 
-/// The highest priority that people may define.
+/// The highest priority for user-defined classes.
 pub(crate) const HIGHEST_USER_DEFINABLE: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
-/// The classes that there are without anybody defining them: name, value, description.
+/// The predefined classes: name, value, description.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-node-critical",
@@ -84,7 +84,7 @@ impl Strategy for PriorityClass {
     }
 }
 
-/// Only one class is the default.
+/// Rejects a second default class.
 fn admit_default(class: &Value, objects: &dyn Lookup, counts: impl Fn(&str) -> bool) -> Result<()> {
     if !flag(class, "globalDefault") {
         return Ok(());
@@ -104,7 +104,7 @@ fn admit_default(class: &Value, objects: &dyn Lookup, counts: impl Fn(&str) -> b
     }
 }
 
-/// Why a class is none of the system's own.
+/// Why a class with a system prefix is not a system class.
 fn not_system(name: &str, value: i64, is_default: bool) -> Option<String> {
     let Some((_, expected, _)) = SYSTEM_CLASSES.iter().find(|class| class.0 == name) else {
         return Some(format!("{name} is not a known system priority class"));

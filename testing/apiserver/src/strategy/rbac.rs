@@ -1,22 +1,23 @@
-//! Roles and who has them. They are kept, but nobody is refused anything.
+//! Roles and role bindings. They are stored but not enforced.
 
 use serde_json::Value;
 
 use super::checks::{Shown, invalid_shown, shown};
-use super::json::{list, list_mut, object_mut, present, set_default, text};
 use super::path::Path;
-use super::{Strategy, labels, names};
+use super::traits::Strategy;
+use super::{labels, names};
+use crate::json::{list, list_mut, object_mut, present, set_default, text};
 use crate::status::Cause;
 
-/// Roles, of a namespace or of the cluster.
+/// Roles and cluster roles.
 pub(crate) struct Role {
-    /// Whether the role is one of a namespace.
+    /// Whether the role is namespaced.
     pub namespaced: bool,
 }
 
-/// Who has a role, in a namespace or in the cluster.
+/// Role bindings and cluster role bindings.
 pub(crate) struct RoleBinding {
-    /// Whether the binding is one of a namespace.
+    /// Whether the binding is namespaced.
     pub namespaced: bool,
 }
 

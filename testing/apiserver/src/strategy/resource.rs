@@ -1,22 +1,23 @@
-//! Devices: classes, claims, what drivers offer.
+//! Dynamic resource allocation: device classes, claims, slices.
 
 use serde_json::{Value, json};
 
 use super::checks::{invalid_shown, same};
-use super::json::{
+use super::path::Path;
+use super::traits::Strategy;
+use super::{names, status, taints};
+use crate::json::{
     entries, flag, int, list, list_mut, object_mut, present, restore, set_default, text, texts,
 };
-use super::path::Path;
-use super::{Strategy, names, status, taints};
 use crate::status::Cause;
 
-/// Classes of devices.
+/// Device classes.
 pub(crate) struct DeviceClass;
 
-/// Claims on devices.
+/// Claims for devices.
 pub(crate) struct ResourceClaim;
 
-/// What claims are made of.
+/// Templates for claims.
 pub(crate) struct ResourceClaimTemplate;
 
 /// The devices that a driver offers.

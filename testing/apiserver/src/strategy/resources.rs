@@ -1,10 +1,10 @@
-//! Names and amounts of resources, as in requests, limits and a node's capacity.
+//! Names and amounts of resources in requests, limits and the capacity of nodes.
 
 use serde_json::Value;
 
 use super::labels;
 use super::path::Path;
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 const STANDARD: [&str; 20] = [
@@ -42,7 +42,7 @@ const COUNTED: [&str; 9] = [
 ];
 const HUGE_PAGES: &str = "hugepages-";
 
-/// The name of a resource of any object.
+/// The name of a resource.
 pub(crate) fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let wrong = labels::key(name);
     if wrong.is_empty() {
@@ -56,7 +56,7 @@ pub(crate) fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The name of a resource that a container asks for.
+/// The name of a resource in a container.
 pub(crate) fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_name(name, path, causes);
     if name.contains('/') {
@@ -79,27 +79,27 @@ pub(crate) fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &
     }
 }
 
-/// Whether it is in upstream's own namespace: without a prefix, or with one of kubernetes.io.
+/// Whether the name is native: without a prefix, or with one in kubernetes.io.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether it is somebody else's, as `example.com/gpu`.
+/// Whether the resource is extended, for example `example.com/gpu`.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && labels::key(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether it is huge pages of some size.
+/// Whether the resource is huge pages.
 pub(crate) fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-/// Whether a container may ask for less of it than its limit.
+/// Whether a container's request may be below its limit.
 pub(crate) fn may_be_overcommitted(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// Whether an amount is a number of whole huge pages.
+/// Whether an amount is a multiple of the page size.
 pub(crate) fn is_whole_pages(name: &str, amount: Quantity) -> bool {
     let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
     let size = size.filter(|size| size.is_integer()).map_or(0, Quantity::value);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_asks_for_standard_or_extended_resources() {
+    fn containers_may_use_standard_and_extended_resources() {
         for sound in ["cpu", "hugepages-2Mi", "example.com/gpu", "kubernetes.io/x"] {
             assert!(wrong(sound).is_empty(), "{sound}");
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_come_whole() {
+    fn huge_pages_must_be_whole_pages() {
         let of = |text| Quantity::parse(text).unwrap();
         assert!(is_whole_pages("hugepages-2Mi", of("4Mi")));
         assert!(!is_whole_pages("hugepages-2Mi", of("3Mi")));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_resources_are_counted() {
+    fn extended_resources_must_be_integers() {
         let mut causes = Vec::new();
         check_amount("example.com/gpu", &"1500m".into(), &Path::root("limits"), &mut causes);
         check_amount("cpu", &"-1".into(), &Path::root("limits"), &mut causes);

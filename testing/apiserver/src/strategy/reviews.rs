@@ -1,25 +1,26 @@
-//! Reviews: who somebody is and what they may do. Whoever has the token may do everything.
+//! Access and token reviews. Every caller with the token may do everything.
 
 use serde_json::{Value, json};
 
 use super::checks::{Shown, invalid_shown, shown};
-use super::json::{list, object_mut, present, set_default, text, text_at};
 use super::path::Path;
+use crate::json::{list, object_mut, present, set_default, text, text_at};
 use crate::kinds::Kind;
 use crate::status::{Cause, Result, Status};
 
-/// Who asks.
+/// An authenticated user.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
-    /// As `admin`.
+    /// For example `admin`.
     pub name: String,
-    /// As `system:masters`.
+    /// For example `system:masters`.
     pub groups: Vec<String>,
 }
 
 const SPEC: Path<'static> = Path::root("spec");
 
-/// Answers a review: the request with its status. `token` says whether a token is one that this server takes.
+/// Completes a review: the request with its status. `token` reports whether this server accepts a
+/// token.
 pub(crate) fn answer(
     kind: &Kind,
     mut review: Value,
@@ -101,7 +102,7 @@ fn check_access(kind: &Kind, review: &Value, namespace: &str) -> Result<()> {
     if causes.is_empty() {
         return Ok(());
     }
-    // Upstream forgets the kind here.
+    // Upstream's error lacks the kind here.
     Err(Status::invalid(&Kind { kind: "".into(), ..kind.clone() }, "", causes))
 }
 
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_may_do_everything() {
+    fn every_caller_is_allowed_everything() {
         let attributes = json!({"verb": "get", "resource": "pods", "namespace": "default"});
         for resource in ["selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews"] {
             let review = json!({"spec": {"resourceAttributes": attributes, "user": "u"}});
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_told() {
+    fn reviews_identify_the_caller_and_check_tokens() {
         let answered = ask("selfsubjectreviews", json!({})).unwrap();
         assert_eq!(answered["status"]["userInfo"]["username"], "admin");
         assert_eq!(answered["kind"], "SelfSubjectReview");
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_without_a_question_is_refused_as_upstream_does() {
+    fn invalid_reviews_have_upstream_errors() {
         let refused = |resource, spec| ask(resource, json!({"spec": spec})).unwrap_err();
         let attributes = json!({"verb": "get", "resource": "pods"});
         let path = json!({"path": "/x", "verb": "get"});

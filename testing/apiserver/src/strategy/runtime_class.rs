@@ -3,16 +3,17 @@
 use serde_json::Value;
 
 use super::checks::{Shown, duplicate_shown, immutable_root, shown};
-use super::json::{list, present, text};
 use super::path::Path;
 use super::pod::requirements;
-use super::{Strategy, labels, names, taints};
+use super::traits::Strategy;
+use super::{labels, names, taints};
+use crate::json::{list, present, text};
 use crate::status::Cause;
 
 /// Runtime classes.
 pub(crate) struct RuntimeClass;
 
-/// The fields of a toleration, as upstream names them.
+/// The fields of a toleration, as upstream shows them.
 const TOLERATION: [(&str, &str, Shown); 5] = [
     ("Key", "key", Shown::Text),
     ("Operator", "operator", Shown::Text),
@@ -20,7 +21,7 @@ const TOLERATION: [(&str, &str, Shown); 5] = [
     ("Effect", "effect", Shown::Text),
     ("TolerationSeconds", "tolerationSeconds", Shown::Null),
 ];
-/// What makes two tolerations one.
+/// The fields that identify a toleration.
 const TOLERATION_KEYS: [&str; 4] = ["key", "operator", "value", "effect"];
 
 impl Strategy for RuntimeClass {

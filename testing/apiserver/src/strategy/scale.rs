@@ -1,31 +1,31 @@
-//! The number of replicas of an object, as `autoscaling/v1` shows it.
+//! The scale subresource: replicas in the form of `autoscaling/v1`.
 
 use serde_json::{Map, Value, json};
 
-use super::json::{entries, int, list, present, text, texts};
 use super::path::Path;
+use crate::json::{entries, int, list, present, text, texts};
 use crate::status::{Result, Status};
 
-/// Where a kind keeps its number of replicas, as pointers.
+/// The JSON pointers to a kind's replica counts.
 #[derive(Clone, Debug)]
 pub(crate) struct ScalePaths {
-    /// How many there should be.
+    /// The desired number.
     pub spec_replicas: String,
-    /// How many there are.
+    /// The current number.
     pub status_replicas: String,
     /// The selector, as text or as a label selector; empty for none.
     pub selector: String,
 }
 
 impl ScalePaths {
-    /// Those of the built-in kinds.
+    /// The paths of built-in kinds.
     pub(crate) fn built_in() -> Self {
         let [spec_replicas, status_replicas, selector] =
             ["/spec/replicas", "/status/replicas", "/spec/selector"].map(str::to_owned);
         Self { spec_replicas, status_replicas, selector }
     }
 
-    /// Those of a version of a CustomResourceDefinition, if it has a scale.
+    /// The paths of a CustomResourceDefinition's version, if it has a scale.
     pub(crate) fn of_version(version: &Value) -> Option<Self> {
         let scale = present(&version["subresources"], "scale")?;
         Some(Self {
@@ -36,7 +36,7 @@ impl ScalePaths {
     }
 }
 
-/// `.spec.replicas` as `/spec/replicas`.
+/// Converts `.spec.replicas` to `/spec/replicas`.
 fn pointer(path: &str) -> String {
     path.replace('.', "/")
 }
@@ -62,7 +62,7 @@ pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// Gives an object the number of replicas that a scale asks for. The caller sees to the versions and writes the object.
+/// Sets the number of replicas from a scale. The caller checks the version and stores the object.
 pub(crate) fn set_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<()> {
     let replicas = scale.get("spec").and_then(|spec| int(spec, "replicas")).unwrap_or_default();
     if replicas < 0 {
@@ -85,7 +85,7 @@ pub(crate) fn set_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -
     Ok(())
 }
 
-/// A selector as clients write it: `a=b,c in (d,e),!f`.
+/// A selector in text form: `a=b,c in (d,e),!f`.
 pub(crate) fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
@@ -94,7 +94,7 @@ pub(crate) fn selector_text(selector: &Value) -> String {
         present(selector, "matchLabels").is_none() && present(selector, "matchExpressions").is_none();
     let wrapped;
     let selector = if is_labels {
-        // Replication controllers select by labels alone.
+        // The selectors of replication controllers have only labels.
         wrapped = json!({"matchLabels": selector});
         &wrapped
     } else {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_shows_what_is_asked_and_what_is() {
+    fn scale_shows_desired_and_current_replicas() {
         let deployment = json!({
             "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"}},
             "spec": {"replicas": 3, "selector": {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_is_set_where_the_definition_says() {
+    fn scale_is_set_at_the_path_of_the_definition() {
         let version = json!({"subresources": {"scale": {
             "specReplicasPath": ".spec.size.replicas", "statusReplicasPath": ".status.replicas",
         }}});

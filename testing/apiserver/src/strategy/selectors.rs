@@ -1,14 +1,14 @@
-//! Selectors of nodes.
+//! Node selectors.
 
 use serde_json::Value;
 
-use super::json::{int, list, text, texts};
 use super::labels;
 use super::names;
 use super::path::Path;
+use crate::json::{int, list, text, texts};
 use crate::status::Cause;
 
-/// A node selector: terms of which one must match. `strict` looks at the values of labels too.
+/// A node selector: at least one term must match. `strict` also validates the values of labels.
 pub(crate) fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let terms = list(selector, "nodeSelectorTerms");
     let path = path.child("nodeSelectorTerms");
@@ -20,12 +20,12 @@ pub(crate) fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_
     }
 }
 
-/// Terms with weights that nodes are preferred by.
+/// Weighted terms for preferred nodes.
 pub(crate) fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
     for (i, term) in terms.iter().enumerate() {
         let path = path.index(i);
         check_weight(term, &path, causes);
-        // Upstream never looks at the values here: other terms may still match.
+        // Upstream does not validate the values here, because other terms may still match.
         check_term(term.get("preference").unwrap_or(&Value::Null), false, &path.child("preference"), causes);
     }
 }

@@ -1,15 +1,16 @@
-//! Services, with addresses and ports that are given out.
+//! Services, with allocated addresses and ports.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
 
 use super::checks::{Shown, duplicate_shown, one_of, shown};
-use super::json::{
+use super::path::Path;
+use super::traits::{Lookup, Strategy};
+use super::{labels, names, status};
+use crate::json::{
     flag, int, list, list_mut, object_mut, present, remove, restore, set_default, text, texts,
 };
-use super::path::Path;
-use super::{Lookup, Strategy, labels, names, status};
 use crate::status::{Cause, Result};
 
 /// Services.
@@ -20,7 +21,7 @@ const NONE: &str = "None";
 const EXTERNAL_NAME: &str = "ExternalName";
 const LOAD_BALANCER: &str = "LoadBalancer";
 const TYPES: [&str; 4] = ["ClusterIP", EXTERNAL_NAME, LOAD_BALANCER, "NodePort"];
-/// Addresses are 10.0.x.y.
+/// The network of cluster IPs, 10.0.0.0/16.
 const NETWORK: u32 = 0x0a00_0000;
 const ADDRESSES: u64 = 1 << 16;
 const FIRST_PORT: u64 = 30_000;
@@ -198,7 +199,7 @@ fn is_reachable_from_outside(spec: &Value) -> bool {
     matches!(kind, "NodePort" | LOAD_BALANCER) || kind == "ClusterIP" && !list(spec, "externalIPs").is_empty()
 }
 
-/// What an update leaves out of what was given out stays.
+/// Keeps allocated fields that an update omits.
 fn keep_allocated(spec: &mut Value, old: &Value) {
     if needs_address(spec) && needs_address(old) {
         if text(spec, "clusterIP").is_empty() {
@@ -207,7 +208,7 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
         } else if spec.get("clusterIPs") == old.get("clusterIPs")
             && spec.get("clusterIP") != old.get("clusterIP")
         {
-            // Clients of old only know the first.
+            // Old clients only know the first address.
             spec["clusterIPs"] = json!([text(spec, "clusterIP")]);
         }
         for field in ["ipFamilies", "ipFamilyPolicy"] {
@@ -233,7 +234,7 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     }
 }
 
-/// What a service of another type had goes with its type, unless the update changes it.
+/// Drops allocated fields that the service's new type does not have, unless the update sets them.
 fn drop_dependent(spec: &mut Value, old: &Value) {
     type Applies = fn(&Value) -> bool;
     const GROUPS: [(Applies, &[&str]); 8] = [
@@ -265,7 +266,7 @@ fn drop_dependent(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Gives out addresses and ports.
+/// Allocates addresses and ports.
 fn allocate(service: &mut Value, objects: &dyn Lookup) {
     let seed = seed_of(service);
     let spec = &mut service["spec"];
@@ -278,7 +279,7 @@ fn allocate(service: &mut Value, objects: &dyn Lookup) {
                     .iter()
                     .any(|service| texts(&service["spec"], "clusterIPs").any(|other| other == address))
             };
-            // The first is the network, the second the API server's own.
+            // The first two are the network and the API server's own address.
             let count = ADDRESSES - 3;
             let address = (0..count)
                 .map(|step| 2 + (seed + step) % count)
@@ -345,7 +346,7 @@ fn allocate_ports(spec: &mut Value, seed: u64, objects: &dyn Lookup) {
     }
 }
 
-/// The same for the same name, so that a scenario plays out alike each time.
+/// A seed from the name, so that allocations are reproducible.
 fn seed_of(service: &Value) -> u64 {
     let metadata = &service["metadata"];
     let name = format!("{}/{}", text(metadata, "namespace"), text(metadata, "name"));

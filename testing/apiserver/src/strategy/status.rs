@@ -1,10 +1,10 @@
-//! What is kept of the old object when only the status is written, or only the rest.
+//! The fields that are restored when only the status, or only the rest of an object is written.
 
 use serde_json::Value;
 
-use super::json::{remove, restore};
+use crate::json::{remove, restore};
 
-/// All but the status and the metadata stay as they are.
+/// Restores everything except the status and the metadata.
 pub(crate) fn only_status(object: &mut Value, old: &Value) {
     let fields: Vec<String> =
         object.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
@@ -15,7 +15,7 @@ pub(crate) fn only_status(object: &mut Value, old: &Value) {
     }
 }
 
-/// What people write of the metadata stays as it is.
+/// Restores the metadata that users write.
 pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
     let fields = [
         "annotations",
@@ -32,7 +32,7 @@ pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
     }
 }
 
-/// A new object has no status yet.
+/// Clears the status of a new object.
 pub(crate) fn reset(object: &mut Value) {
     remove(object, "status");
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_is_written_alone() {
+    fn status_update_only_changes_the_status() {
         let old =
             json!({"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}, "data": 2, "status": {"y": 1}});
         let mut object =

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::json::{list, present, text};
 use super::labels;
 use super::path::Path;
+use crate::json::{list, present, text};
 use crate::status::Cause;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -66,7 +66,7 @@ fn check_toleration(toleration: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
             causes.push(operator_path.invalid(value, "value must be empty when `operator` is 'Exists'"));
         }
         "Exists" => {}
-        // Behind a gate that is off by default; upstream then names them among those supported all the same.
+        // Disabled by default, but upstream still lists them as supported.
         "Lt" | "Gt" => {
             causes.push(operator_path.not_supported(operator, &["Equal", "Exists", "Lt", "Gt"]));
         }
@@ -83,7 +83,7 @@ fn check_effect(effect: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Upstream shows the taint as its internal type, with that type's names and order.
+/// Upstream shows the taint as its internal type, with that type's field names and order.
 fn duplicate(taint: &Value, path: &Path<'_>) -> Cause {
     let shown = |field| taint.get(field).unwrap_or(&Value::Null).to_string();
     let text = |field| Value::from(text(taint, field)).to_string();
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taint_is_there_once_by_key_and_effect() {
+    fn taints_are_unique_by_key_and_effect() {
         let spec = json!({"taints": [
             {"key": "a", "effect": "NoSchedule", "value": "b"},
             {"key": "a", "effect": "NoExecute"},
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_without_a_key_tolerates_all() {
+    fn toleration_without_a_key_tolerates_everything() {
         let wrong = |toleration: Value| {
             let mut causes = Vec::new();
             check_tolerations(&json!({"t": [toleration]}), "t", &Path::root("spec"), &mut causes);

@@ -1,16 +1,12 @@
-//! Reading fields that may not be there, as Go's zero values.
+//! Reads fields by JSON pointer; missing fields read as Go's zero values.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::duration::human_duration;
+pub(super) use crate::json::text_at as text;
 
-/// The text at a JSON pointer; empty without one.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The text at a JSON pointer; without one, or when it is empty, something else.
+/// The text at a JSON pointer, or a default if missing or empty.
 pub(super) fn text_or<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) -> &'a str {
     match text(object, pointer) {
         "" => otherwise,
@@ -18,27 +14,27 @@ pub(super) fn text_or<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) 
     }
 }
 
-/// The text at a JSON pointer; something else only where there is none.
+/// The text at a JSON pointer, or a default only if missing.
 pub(super) fn present_or<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or(otherwise)
 }
 
-/// The number at a JSON pointer; 0 without one.
+/// The number at a JSON pointer; 0 if missing.
 pub(super) fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// What is true or false at a JSON pointer; something else where there is nothing.
+/// The boolean at a JSON pointer, or a default if missing.
 pub(super) fn flag_or(object: &Value, pointer: &str, otherwise: bool) -> bool {
     object.pointer(pointer).and_then(Value::as_bool).unwrap_or(otherwise)
 }
 
-/// Whether there is something other than null at a JSON pointer.
+/// Whether a JSON pointer leads to a value other than null.
 pub(super) fn has(object: &Value, pointer: &str) -> bool {
     object.pointer(pointer).is_some_and(|value| !value.is_null())
 }
 
-/// The list at a JSON pointer; empty without one.
+/// The list at a JSON pointer; empty if missing.
 pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -48,7 +44,7 @@ pub(super) fn map<'a>(object: &'a Value, pointer: &str) -> Option<&'a Map<String
     object.pointer(pointer).and_then(Value::as_object)
 }
 
-/// How many entries a map has.
+/// The number of entries of a map.
 pub(super) fn entries(object: &Value, pointer: &str) -> usize {
     map(object, pointer).map_or(0, Map::len)
 }
@@ -59,7 +55,7 @@ pub(super) fn joined(object: &Value, pointer: &str) -> String {
     texts.join(",")
 }
 
-/// Whether the object is on its way out.
+/// Whether the object is terminating.
 pub(super) fn is_deleted(object: &Value) -> bool {
     has(object, "/metadata/deletionTimestamp")
 }
@@ -79,12 +75,12 @@ pub(super) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
-/// How long ago a time was, for people.
+/// The human-readable time since a timestamp.
 pub(super) fn since(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map_or_else(|| "<unknown>".to_owned(), |then| human_duration(now.duration_since(then)))
 }
 
-/// The name, the first cell of most.
+/// The name, usually the first cell.
 pub(super) fn name(object: &Value) -> Value {
     text(object, "/metadata/name").into()
 }

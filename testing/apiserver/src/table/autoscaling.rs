@@ -20,7 +20,7 @@ pub(super) static HORIZONTAL_POD_AUTOSCALERS: Layout = Layout {
     cells,
 };
 
-/// How many metrics a cell shows.
+/// The maximum number of metrics in a cell.
 const SHOWN: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 

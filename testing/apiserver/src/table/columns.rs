@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// A column, as upstream's `metav1.TableColumnDefinition`. There are no descriptions: nothing prints them.
+/// A column; upstream's `metav1.TableColumnDefinition`. There are no descriptions, because nothing
+/// prints them.
 #[derive(Debug)]
 pub(super) struct Column {
     name: &'static str,
@@ -30,7 +31,7 @@ pub(super) const fn date(name: &'static str) -> Column {
     Column { name, kind: "date", format: "", priority: 0 }
 }
 
-/// Printed by `-o wide` only.
+/// Only printed by `-o wide`.
 pub(super) const fn wide(name: &'static str) -> Column {
     text(name).wide()
 }
@@ -41,7 +42,7 @@ impl Column {
         self
     }
 
-    /// Its values are names of objects.
+    /// Marks the column's values as object names.
     pub(super) const fn of_names(mut self) -> Self {
         self.format = "name";
         self

@@ -1,5 +1,5 @@
-//! Columns that a CustomResourceDefinition asks for, with as much of JSONPath as their paths use: fields, indices, slices,
-//! `*` and filters that compare.
+//! The printer columns of CustomResourceDefinitions, with the subset of JSONPath that they use:
+//! fields, indices, slices, `*` and comparing filters.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ enum Comparison {
 }
 
 impl PrinterColumn {
-    /// Reads one; `None` when its path is none.
+    /// Parses a column; `None` if its path is invalid.
     pub(crate) fn parse(column: &Value) -> Option<Self> {
         let path = text(column, "/jsonPath");
         let own = text(column, "/description");
@@ -55,7 +55,8 @@ impl PrinterColumn {
         })
     }
 
-    /// Those of a version; the age where it names none. As upstream, what follows a path that is none is left out.
+    /// The columns of a version; the age by default. As upstream, columns after an invalid path are
+    /// dropped.
     pub(super) fn parse_all(columns: Option<&Value>) -> Vec<Self> {
         match columns.and_then(Value::as_array) {
             Some(columns) if !columns.is_empty() => columns.iter().map_while(Self::parse).collect(),
@@ -106,7 +107,7 @@ pub(super) fn cells(columns: &[PrinterColumn], object: &Value, now: Timestamp) -
     std::iter::once(name(object)).chain(columns.iter().map(|column| column.cell(object, now))).collect()
 }
 
-/// Everything that the path leads to.
+/// All values at a path.
 fn find<'a>(path: &[Step], value: &'a Value, root: &'a Value) -> Vec<&'a Value> {
     path.iter().fold(vec![value], |found, step| {
         found.into_iter().flat_map(|value| step.follow(value, root)).collect()
@@ -142,7 +143,7 @@ impl Step {
     }
 }
 
-/// Where an index is in a list; negative ones count from the end.
+/// The position of an index in a list; negative indices count from the end.
 fn position(index: i64, length: usize) -> Option<usize> {
     usize::try_from(if index < 0 { index + length as i64 } else { index }).ok()
 }
@@ -166,11 +167,11 @@ impl Comparison {
 
 struct Parser<'a> {
     rest: &'a str,
-    /// How many filters deep.
+    /// The nesting depth of filters.
     depth: u8,
 }
 
-/// Filters in filters are not followed deeper than this: the path is a stranger's.
+/// The maximum nesting depth of filters, because paths are untrusted.
 const DEEPEST: u8 = 8;
 
 impl<'a> Parser<'a> {
@@ -184,7 +185,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// All of the text, as a path.
+    /// Parses the whole text as a path.
     fn path(mut self) -> Option<Vec<Step>> {
         if self.rest.is_empty() {
             return None;
@@ -194,7 +195,7 @@ impl<'a> Parser<'a> {
         self.rest.is_empty().then_some(steps)
     }
 
-    /// As many steps as there are.
+    /// Parses as many steps as possible.
     fn steps(&mut self) -> Option<Vec<Step>> {
         let mut steps = Vec::new();
         loop {
@@ -215,7 +216,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name up to the next step; a backslash takes a character as it is.
+    /// A name up to the next step; a backslash escapes a character.
     fn field(&mut self) -> Cow<'a, str> {
         let mut escaped = false;
         let end = self.rest.find(|character: char| {
@@ -230,7 +231,7 @@ impl<'a> Parser<'a> {
         if field.contains('\\') { field.replace('\\', "").into() } else { field.into() }
     }
 
-    /// What stands in brackets, after the opening one.
+    /// The content of brackets, after the opening one.
     fn bracket(&mut self) -> Option<Step> {
         if self.take("?(") {
             let step = self.filter()?;
@@ -285,7 +286,7 @@ impl<'a> Parser<'a> {
         Some(Step::Filter { path, comparison, value })
     }
 
-    /// A number or a truth value in a filter.
+    /// A number or boolean in a filter.
     fn field_of_literal(&mut self) -> String {
         let end = self.rest.find([')', ' ']).unwrap_or(self.rest.len());
         let (literal, rest) = self.rest.split_at(end);
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_after_a_path_that_is_none_are_left_out() {
+    fn columns_after_an_invalid_path_are_dropped() {
         let columns = json!([
             {"name": "A", "type": "string", "jsonPath": ".a"},
             {"name": "B", "type": "string", "jsonPath": ".b["},

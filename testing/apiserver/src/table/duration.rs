@@ -1,4 +1,4 @@
-//! Durations for people: two units at most, and only one where the second says little.
+//! Human-readable durations: at most two units, and only one where the second is insignificant.
 
 use jiff::SignedDuration;
 
@@ -7,7 +7,7 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// As `3d4h`; what lies up to two seconds in the future is now, for the sake of clocks that differ.
+/// For example `3d4h`. Up to two seconds in the future is now, to tolerate clock skew.
 pub(crate) fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Events, in the words of the core group and of `events.k8s.io`.
+//! Events of the core group and of `events.k8s.io`.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Services and what else concerns the network.
+//! Services and other networking kinds.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(super) static INGRESSES: Layout = Layout {
 pub(super) static NETWORK_POLICIES: Layout =
     Layout { columns: &[NAME, column("Pod-Selector"), AGE], cells: network_policy };
 
-/// How many of a list a cell shows.
+/// The maximum number of list items in a cell.
 const SHOWN: usize = 3;
 
 fn service(service: &Value, now: Timestamp) -> Vec<Value> {
@@ -83,7 +83,7 @@ fn external_ip(service: &Value) -> String {
     }
 }
 
-/// The addresses that a load balancer has given.
+/// The addresses that a load balancer has assigned.
 fn load_balancer(object: &Value) -> String {
     let addresses: BTreeSet<&str> = items(object, "/status/loadBalancer/ingress")
         .iter()
@@ -120,7 +120,7 @@ fn addresses(subsets: &[Value]) -> String {
     shorten(&all)
 }
 
-/// The first few, and how many more there are.
+/// The first items, and the number of the others.
 fn shorten(all: &[String]) -> String {
     match all.len().checked_sub(SHOWN) {
         Some(more @ 1..) => format!("{} + {more} more...", all[..SHOWN].join(",")),
@@ -181,7 +181,7 @@ fn hosts(rules: &[Value]) -> String {
     }
     match hosts.join(",") {
         none if none.is_empty() => "*".to_owned(),
-        // Upstream counts rules here, with a host or without.
+        // Upstream counts rules here, including those without a host.
         hosts if more => format!("{hosts} + {} more...", rules.len() - SHOWN),
         hosts => hosts,
     }

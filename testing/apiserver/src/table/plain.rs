@@ -1,4 +1,4 @@
-//! Kinds whose rows need little thought.
+//! Kinds with simple rows.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::access::{
 };
 use super::columns::{AGE, NAME, boolean, date, integer, text as column, wide};
 
-/// For kinds that upstream prints in no way of their own.
+/// The layout of kinds that upstream prints without columns of their own.
 pub(super) static DEFAULT: Layout = Layout { columns: &[NAME, date("Created At")], cells: by_default };
 
 pub(super) static NAME_AND_AGE: Layout = Layout { columns: &[NAME, AGE], cells: name_and_age };

@@ -42,7 +42,7 @@ fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Row conditions that let clients tell pods that are done from the others.
+/// Row conditions that mark completed pods for clients.
 pub(super) fn conditions(pod: &Value) -> Option<Value> {
     let (reason, message) = match text(pod, "/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -61,7 +61,7 @@ fn readiness_gates(pod: &Value) -> String {
     format!("{open}/{}", gates.len())
 }
 
-/// How often containers were started again, and when last.
+/// The number of container restarts, and the time of the last one.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -82,7 +82,7 @@ impl Restarts {
     }
 }
 
-/// What the containers' states come down to.
+/// The summary of all container states.
 struct Summary {
     status: String,
     ready: usize,
@@ -114,8 +114,8 @@ impl Summary {
         summary
     }
 
-    /// Up to the first init container that is not through, which gives the status. When the containers proper count,
-    /// the answer is the restarts of the sidecars, which count with theirs.
+    /// Adds the init containers up to the first unfinished one, which determines the status. If the
+    /// main containers count, returns the restarts of the sidecars, which are added to theirs.
     fn add_init_containers(&mut self, pod: &Value) -> Option<Restarts> {
         let specs = items(pod, "/spec/initContainers");
         let mut sidecars = Restarts::default();
@@ -151,7 +151,7 @@ impl Summary {
     fn add_containers(&mut self, pod: &Value) {
         let mut some_run = false;
         let mut failure = None;
-        // From the last to the first, so that the first has the last word.
+        // In reverse, so that the first container determines the status.
         for container in items(pod, "/status/containerStatuses").iter().rev() {
             self.restarts.add(container);
             let waiting = text(container, "/state/waiting/reason");
@@ -167,7 +167,7 @@ impl Summary {
                 self.ready += 1;
             }
         }
-        // One container that is through does not make the pod so.
+        // The pod is not completed while another container is running.
         if self.status == "Completed" {
             let ready = items(pod, "/status/conditions")
                 .iter()
@@ -183,14 +183,14 @@ impl Summary {
     }
 }
 
-/// What the pod says of itself, before its containers are looked at.
+/// The status of the pod itself, before its containers are considered.
 fn own_status(pod: &Value) -> &str {
     let gated = condition(pod, "PodScheduled")
         .is_some_and(|condition| text(condition, "/reason") == "SchedulingGated");
     if gated { "SchedulingGated" } else { text_or(pod, "/status/reason", text(pod, "/status/phase")) }
 }
 
-/// Why a container ended: its reason, or else the signal or the exit code.
+/// Why a container terminated: its reason, or its signal or exit code.
 fn termination(container: &Value) -> String {
     match text(container, "/state/terminated/reason") {
         "" => match number(container, "/state/terminated/signal") {
@@ -201,7 +201,7 @@ fn termination(container: &Value) -> String {
     }
 }
 
-/// Whether an init container stays beside the others.
+/// Whether an init container keeps running beside the main containers.
 fn is_sidecar(container: &Value) -> bool {
     text(container, "/restartPolicy") == "Always"
 }

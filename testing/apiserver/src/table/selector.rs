@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::access::{items, map, text};
 
-/// As `app=web,tier=front`; `<none>` for no labels.
+/// For example `app=web,tier=front`; `<none>` without labels.
 pub(super) fn labels(object: &Value, pointer: &str) -> String {
     let mut pairs: Vec<(&str, &str)> = map(object, pointer)
         .into_iter()
@@ -19,7 +19,7 @@ pub(super) fn labels(object: &Value, pointer: &str) -> String {
     pairs.join(",")
 }
 
-/// A label selector as `app=web,tier in (back,front),!old`; `None` when it is none.
+/// Formats a label selector as `app=web,tier in (back,front),!old`; `None` if it is invalid.
 pub(super) fn label_selector(object: &Value, pointer: &str) -> Option<String> {
     let Some(selector) = object.pointer(pointer) else { return Some(String::new()) };
     let mut requirements: Vec<(&str, String)> = map(selector, "/matchLabels")
@@ -46,7 +46,7 @@ pub(super) fn label_selector(object: &Value, pointer: &str) -> Option<String> {
     Some(requirements.join(","))
 }
 
-/// The same for a cell: `<none>` when it selects everything or nothing, `<error>` when it is no selector.
+/// The same for a cell: `<none>` if it selects everything or nothing, `<error>` if it is invalid.
 pub(super) fn label_selector_cell(object: &Value, pointer: &str) -> String {
     match label_selector(object, pointer) {
         None => "<error>".to_owned(),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_are_ordered_by_key_and_their_values_by_the_alphabet() {
+    fn selectors_are_sorted_by_key_and_value() {
         let object = json!({"selector": {
         "matchLabels": {"tier": "front", "app": "web"},
         "matchExpressions": [
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_ordered() {
+    fn labels_are_sorted() {
         let object = json!({"labels": {"b": "2", "a": "1"}, "none": {}});
         assert_eq!(labels(&object, "/labels"), "a=1,b=2");
         assert_eq!(labels(&object, "/none"), "<none>");

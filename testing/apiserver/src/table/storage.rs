@@ -1,4 +1,4 @@
-//! Volumes, their claims, classes and drivers.
+//! Volumes, claims, storage classes and drivers.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn phase(object: &Value) -> &str {
     if is_deleted(object) { "Terminating" } else { text(object, "/status/phase") }
 }
 
-/// In an order of their own, each once.
+/// In a fixed order, without duplicates.
 fn access_modes(object: &Value, pointer: &str) -> String {
     let modes = items(object, pointer);
     let known = [
@@ -95,7 +95,7 @@ fn access_modes(object: &Value, pointer: &str) -> String {
     short.join(",")
 }
 
-/// An old annotation goes before the field.
+/// The legacy annotation has precedence over the field.
 fn class(object: &Value) -> &str {
     let annotation = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
     present_or(object, annotation, text(object, "/spec/storageClassName"))

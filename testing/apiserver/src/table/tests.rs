@@ -1,5 +1,4 @@
-//! Tables beside those of kube-apiserver v1.36.3, for the same objects: `upstream.json` holds what it was asked and
-//! answered.
+//! Compares tables with those of kube-apiserver v1.36.3, recorded in `upstream.json`.
 
 use serde_json::{Value, json};
 
@@ -21,7 +20,7 @@ impl Upstream {
         self.answers["rows"].as_array().unwrap().iter()
     }
 
-    /// The columns that the definition asks for, of a version of `widgets.example.com`.
+    /// The printer columns in a version of the definition of `widgets.example.com`.
     fn widget_columns(&self, version: &str) -> Option<&Value> {
         let definition = self
             .rows()
@@ -40,14 +39,14 @@ impl Upstream {
                 built_in()
                     .iter()
                     .find(|kind| kind.api_version() == api_version && object["kind"] == *kind.kind)
-                    .unwrap_or_else(|| panic!("{} of {api_version} is no kind of ours", object["kind"])),
+                    .unwrap_or_else(|| panic!("{} of {api_version} is not a built-in kind", object["kind"])),
             ),
         }
     }
 }
 
 #[test]
-fn cells_are_those_of_kube_apiserver() {
+fn cells_equal_the_recorded_ones() {
     let upstream = Upstream::read();
     let mut different = Vec::new();
     for row in upstream.rows() {
@@ -63,7 +62,7 @@ fn cells_are_those_of_kube_apiserver() {
 }
 
 #[test]
-fn columns_are_those_of_kube_apiserver() {
+fn columns_equal_the_recorded_ones() {
     let upstream = Upstream::read();
     for (kind, theirs) in upstream.answers["columns"].as_object().unwrap() {
         let object = upstream
@@ -90,7 +89,7 @@ fn columns_are_those_of_kube_apiserver() {
 }
 
 #[test]
-fn every_built_in_kind_has_been_compared() {
+fn every_built_in_kind_has_a_recorded_table() {
     let upstream = Upstream::read();
     let compared = upstream.answers["columns"].as_object().unwrap();
     for kind in built_in().iter().filter(|kind| kind.verbs == crate::kinds::Verbs::All) {
@@ -104,7 +103,7 @@ fn printer_of(resource: &str) -> Printer {
 }
 
 #[test]
-fn a_row_comes_with_as_much_of_the_object_as_is_asked_for() {
+fn include_object_controls_what_rows_contain() {
     let now = "2026-01-01T00:00:30Z".parse().unwrap();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
         "metadata": {"name": "one", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}});
@@ -139,7 +138,7 @@ fn only_the_first_table_of_a_watch_has_headers() {
 }
 
 #[test]
-fn the_bookmark_that_ends_the_initial_events_keeps_its_metadata() {
+fn bookmark_that_ends_the_initial_events_keeps_its_metadata() {
     let now = "2026-01-01T00:00:30Z".parse().unwrap();
     let mut bookmark =
         json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "600"}});
@@ -153,7 +152,7 @@ fn the_bookmark_that_ends_the_initial_events_keeps_its_metadata() {
 }
 
 #[test]
-fn include_object_is_one_of_three() {
+fn include_object_has_three_values() {
     assert_eq!(IncludeObject::parse(""), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse("Object"), Ok(IncludeObject::Object));
     assert_eq!(

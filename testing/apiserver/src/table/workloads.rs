@@ -1,4 +1,4 @@
-//! Deployments and what else stands for a number of pods.
+//! Deployments and other workloads.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -68,7 +68,7 @@ const REPLICAS: &[super::Column] = &[
     wide("Selector"),
 ];
 
-/// The names and the images of the containers at a JSON pointer.
+/// The names and images of the containers at a JSON pointer.
 pub(super) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
     ["/name", "/image"].map(|field| {
         let texts: Vec<&str> =
@@ -154,7 +154,7 @@ fn controller_revision(revision: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(revision), controller.into(), number(revision, "/revision").into(), age(revision, now)]
 }
 
-/// As `statefulset.apps/web`.
+/// For example `statefulset.apps/web`.
 fn owner(owner: &Value) -> String {
     let kind = text(owner, "/kind");
     let kind = match text(owner, "/apiVersion").split_once('/') {

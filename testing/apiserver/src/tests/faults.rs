@@ -1,4 +1,4 @@
-//! What goes wrong by order.
+//! Fault injection.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn create(client: &Client, name: &str) -> Result<StatusCode, Disconnect> {
 }
 
 #[tokio::test]
-async fn requests_fail_before_or_after_they_take_effect() {
+async fn faults_strike_before_or_after_the_effect() {
     let client = Client::new();
     let timeout = Status::timeout("too slow");
     for (name, fault, expected, takes_effect) in [
@@ -41,7 +41,7 @@ async fn requests_fail_before_or_after_they_take_effect() {
 }
 
 #[tokio::test]
-async fn who_is_too_fast_is_told_when_to_come_back() {
+async fn too_many_requests_sets_retry_after() {
     let client = Client::new();
     let busy = Fault::Answer(Status::too_many_requests("busy", 3));
     client.server.faults().add(Rule::new(Matcher::default(), busy));
@@ -50,7 +50,7 @@ async fn who_is_too_fast_is_told_when_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_or_are_never_answered() {
+async fn delays_wait_and_drops_never_respond() {
     let client = Client::new();
     client.server.faults().add(Rule::new(creates(), Fault::Delay(Duration::from_secs(7))).times(1));
     let before = tokio::time::Instant::now();
@@ -63,7 +63,7 @@ async fn requests_wait_or_are_never_answered() {
 }
 
 #[tokio::test]
-async fn a_watch_is_cut_in_order_or_in_the_middle_of_an_event() {
+async fn watch_is_cut_cleanly_or_in_the_middle_of_an_event() {
     let client = Client::new();
     for mid_frame in [false, true] {
         client.server.faults().add(Rule::new(watches(), Fault::CutWatch { after: 1, mid_frame }).times(1));
@@ -79,7 +79,7 @@ async fn a_watch_is_cut_in_order_or_in_the_middle_of_an_event() {
 }
 
 #[tokio::test]
-async fn watches_at_work_are_cut() {
+async fn cut_watches_ends_running_watches() {
     let client = Client::new();
     let mut config_maps = client.watch("/api/v1/configmaps?watch=1&resourceVersion=1").await;
     let mut secrets = client.watch("/api/v1/secrets?watch=1&resourceVersion=1").await;
@@ -91,7 +91,7 @@ async fn watches_at_work_are_cut() {
 }
 
 #[tokio::test]
-async fn a_restart_ends_watches_and_may_lose_the_past() {
+async fn restart_ends_watches_and_may_drop_the_history() {
     for keep_history in [true, false] {
         let client = Client::new();
         create(&client, "a").await.unwrap();
@@ -107,7 +107,7 @@ async fn a_restart_ends_watches_and_may_lose_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_are_held_back() {
+async fn bookmarks_can_be_suppressed() {
     let client = Client::new();
     client.server.faults().add(Rule::new(watches(), Fault::HoldBookmarks));
     let path = "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=1";
@@ -115,7 +115,7 @@ async fn bookmarks_are_held_back() {
 }
 
 #[tokio::test]
-async fn a_restart_ends_what_waits() {
+async fn restart_ends_pending_requests() {
     let client = Client::new();
     for fault in [Fault::Drop, Fault::Delay(Duration::from_hours(1))] {
         client.server.faults().add(Rule::new(creates(), fault).times(1));

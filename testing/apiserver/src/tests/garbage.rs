@@ -1,4 +1,4 @@
-//! What goes with what.
+//! Garbage collection and namespace deletion.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn secrets(client: &Client) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn dependents_go_with_their_owner_or_are_let_go() {
+async fn dependents_are_deleted_or_orphaned_with_their_owner() {
     for (policy, left) in [("Background", 0), ("Foreground", 0), ("Orphan", 2)] {
         let client = Client::new();
         let owner = client.create(CONFIG_MAPS, &config_map("owner")).await;
@@ -37,7 +37,7 @@ async fn dependents_go_with_their_owner_or_are_let_go() {
 }
 
 #[tokio::test]
-async fn in_the_foreground_the_owner_waits() {
+async fn foreground_deletion_waits_for_dependents() {
     let client = Client::new();
     let owner = client.create(CONFIG_MAPS, &config_map("owner")).await;
     owned(&client, "a", &owner).await;
@@ -51,7 +51,7 @@ async fn in_the_foreground_the_owner_waits() {
 }
 
 #[tokio::test]
-async fn what_is_in_a_namespace_goes_with_it() {
+async fn deleting_a_namespace_deletes_its_content() {
     let client = Client::new();
     client.create("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
     client.create("/api/v1/namespaces/n/configmaps", &config_map("a")).await;
@@ -62,7 +62,7 @@ async fn what_is_in_a_namespace_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_long_chain_of_owners_goes_as_a_whole() {
+async fn long_chain_of_owners_is_deleted_completely() {
     for policy in ["Background", "Foreground"] {
         let client = Client::new();
         let first = client.create(CONFIG_MAPS, &config_map("c0")).await;
@@ -78,7 +78,7 @@ async fn a_long_chain_of_owners_goes_as_a_whole() {
 }
 
 #[tokio::test]
-async fn owners_in_a_circle_go_together() {
+async fn cycle_of_owners_is_deleted() {
     for policy in ["Background", "Foreground"] {
         let client = Client::new();
         let one = client.create(CONFIG_MAPS, &config_map("a")).await;
@@ -93,19 +93,19 @@ async fn owners_in_a_circle_go_together() {
 }
 
 #[tokio::test]
-async fn an_owner_that_waited_is_deleted_once() {
+async fn owner_in_foreground_deletion_is_removed_once() {
     let client = Client::new();
     let owner = client.create(CONFIG_MAPS, &config_map("owner")).await;
     owned(&client, "a", &owner).await;
     let before = client.server.resource_version();
     let options = json!({"propagationPolicy": "Foreground"});
     client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/owner"), &options).await;
-    // The owner is marked, the dependent goes, the owner goes.
+    // Three changes: the owner is marked, the dependent removed, the owner removed.
     assert_eq!(client.server.resource_version(), before + 3);
 }
 
 #[tokio::test]
-async fn a_dependent_stays_for_another_owner_only_as_long_as_that_is_there() {
+async fn dependent_stays_only_while_another_owner_exists() {
     let client = Client::new();
     let one = client.create(CONFIG_MAPS, &config_map("one")).await;
     let two = client.create(CONFIG_MAPS, &config_map("two")).await;
@@ -122,7 +122,7 @@ async fn a_dependent_stays_for_another_owner_only_as_long_as_that_is_there() {
 }
 
 #[tokio::test]
-async fn a_collection_goes_though_some_of_it_goes_with_the_rest() {
+async fn deletecollection_tolerates_cascaded_deletions() {
     let client = Client::new();
     let owner = client.create(CONFIG_MAPS, &config_map("a")).await;
     let metadata = json!({"name": "b", "ownerReferences": [owned_by(&owner)]});
@@ -134,7 +134,7 @@ async fn a_collection_goes_though_some_of_it_goes_with_the_rest() {
 }
 
 #[tokio::test]
-async fn the_pods_of_a_job_stay_unless_somebody_says_otherwise() {
+async fn jobs_orphan_their_pods_by_default() {
     const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
     for (options, left) in [(Value::Null, 1), (json!({"propagationPolicy": "Background"}), 0)] {
         let client = Client::new();
@@ -154,7 +154,7 @@ async fn the_pods_of_a_job_stay_unless_somebody_says_otherwise() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_waits_is_terminating() {
+async fn terminating_namespace_has_the_phase_terminating() {
     let client = Client::new();
     client.create("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
     let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}});

@@ -1,4 +1,4 @@
-//! Lists: pages, versions, selectors.
+//! Lists: pagination, versions, selectors.
 
 use super::*;
 
@@ -13,13 +13,13 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pages_are_of_one_version_and_leave_nothing_out() {
+async fn pages_have_one_version_and_omit_nothing() {
     let client = Client::new();
     fill(&client, &["a", "b", "c", "d", "e"]).await;
     let first = client.get(&format!("{CONFIG_MAPS}?limit=2")).await.1;
     assert_eq!(names(&first), ["a", "b"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 3);
-    // What comes later is on no page of this list.
+    // Objects created later appear on no page of this list.
     fill(&client, &["bb"]).await;
     client.ok(Method::DELETE, &format!("{CONFIG_MAPS}/d"), &Value::Null).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
@@ -33,7 +33,7 @@ async fn pages_are_of_one_version_and_leave_nothing_out() {
 }
 
 #[tokio::test]
-async fn a_token_whose_version_is_forgotten_is_refused_with_one_that_goes_on() {
+async fn expired_token_is_rejected_with_an_inconsistent_one() {
     let client = Client::new();
     fill(&client, &["a", "b", "c"]).await;
     let first = client.get(&format!("{CONFIG_MAPS}?limit=1")).await.1;
@@ -48,7 +48,7 @@ async fn a_token_whose_version_is_forgotten_is_refused_with_one_that_goes_on() {
 }
 
 #[tokio::test]
-async fn versions_are_kept_as_asked() {
+async fn version_match_is_respected() {
     let client = Client::new();
     fill(&client, &["a"]).await;
     let version = client.server.resource_version();
@@ -65,7 +65,7 @@ async fn versions_are_kept_as_asked() {
 }
 
 #[tokio::test]
-async fn selectors_choose() {
+async fn selectors_filter_lists() {
     let client = Client::new();
     client.create(CONFIG_MAPS, &labelled("a", "web")).await;
     client.create(CONFIG_MAPS, &labelled("b", "api")).await;

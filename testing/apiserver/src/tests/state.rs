@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_saved_is_loaded_as_it_was() {
+async fn saved_state_loads_unchanged() {
     let client = Client::new();
     client.create(CONFIG_MAPS, &config_map("a")).await;
     client.create("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
@@ -24,7 +24,7 @@ async fn what_is_saved_is_loaded_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_kubectl_prints_is_loaded_with_the_namespaces_it_needs() {
+async fn kubectl_output_loads_and_creates_namespaces() {
     let client = Client::new();
     let list = "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n\
         - {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: elsewhere, uid: u, resourceVersion: '99'}}\n\
@@ -39,19 +39,19 @@ async fn what_kubectl_prints_is_loaded_with_the_namespaces_it_needs() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_loaded_is_named() {
+async fn objects_that_cannot_be_loaded_are_named() {
     let client = Client::new();
     let load = |text: &str| client.server.load(text).unwrap_err().to_string();
     assert_eq!(
         load("kind: Thing\napiVersion: example.com/v1\nmetadata: {name: x}"),
-        "object 1 (Thing x): no Thing in \"example.com/v1\" is served here"
+        "object 1 (Thing x): kind \"Thing\" in \"example.com/v1\" is not served"
     );
-    assert_eq!(load("kind: Node\napiVersion: v1"), "object 1 (Node ): it has no metadata.name");
+    assert_eq!(load("kind: Node\napiVersion: v1"), "object 1 (Node ): metadata.name is missing");
     assert!(load("a: [").contains("line"), "{}", load("a: ["));
 }
 
 #[tokio::test]
-async fn uids_made_up_before_a_save_are_not_made_up_again_after_a_load() {
+async fn uids_generated_after_a_load_differ_from_saved_ones() {
     let client = Client::new();
     for at in 0..20 {
         client.create(CONFIG_MAPS, &config_map(&format!("gone-{at}"))).await;
@@ -69,7 +69,7 @@ async fn uids_made_up_before_a_save_are_not_made_up_again_after_a_load() {
 }
 
 #[tokio::test]
-async fn texts_that_look_like_something_else_in_yaml_stay_texts() {
+async fn strings_that_look_like_other_yaml_types_stay_strings() {
     let client = Client::new();
     let odd = [
         "",
@@ -174,7 +174,7 @@ async fn texts_that_look_like_something_else_in_yaml_stay_texts() {
 }
 
 #[tokio::test]
-async fn what_an_object_leaves_empty_is_filled_in() {
+async fn loading_fills_in_missing_metadata_and_defaults() {
     let client = Client::new();
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: '', uid: '', creationTimestamp: null}\n";
     client.server.load(text).unwrap();

@@ -1,9 +1,9 @@
-//! Watches: what they tell, from where on, and how they end.
+//! Watches: their events, start and end.
 
 use super::*;
 
 #[tokio::test]
-async fn a_watch_tells_what_is_there_and_then_what_happens() {
+async fn watch_sends_existing_objects_then_changes() {
     let client = Client::new();
     client.create(CONFIG_MAPS, &config_map("a")).await;
     let mut events = client.watch("/api/v1/configmaps?watch=1").await;
@@ -16,7 +16,7 @@ async fn a_watch_tells_what_is_there_and_then_what_happens() {
 }
 
 #[tokio::test]
-async fn a_watch_from_a_version_tells_all_that_came_after() {
+async fn watch_from_a_version_sends_all_later_changes() {
     let client = Client::new();
     let first = client.create(CONFIG_MAPS, &config_map("a")).await;
     client.create(CONFIG_MAPS, &config_map("b")).await;
@@ -26,7 +26,7 @@ async fn a_watch_from_a_version_tells_all_that_came_after() {
 }
 
 #[tokio::test]
-async fn what_begins_or_ends_to_match_is_added_or_deleted() {
+async fn objects_that_start_or_stop_matching_are_added_or_deleted() {
     let client = Client::new();
     let mut events = client.watch("/api/v1/configmaps?watch=1&labelSelector=app%3Dweb").await;
     client.create(CONFIG_MAPS, &labelled("a", "api")).await;
@@ -37,13 +37,13 @@ async fn what_begins_or_ends_to_match_is_added_or_deleted() {
     let gone = client.ok(Method::PATCH, &path, &label("api")).await;
     let event = events.next().await.unwrap();
     assert_eq!(event["type"], "DELETED");
-    // As it last matched, as of the change.
+    // The last matching state, with the version of the change.
     assert_eq!(event["object"]["metadata"]["labels"]["app"], "web");
     assert_eq!(version_of(&event["object"]), version_of(&gone));
 }
 
 #[tokio::test]
-async fn initial_events_end_with_a_mark() {
+async fn initial_events_end_with_a_bookmark() {
     let client = Client::new();
     client.create(CONFIG_MAPS, &config_map("a")).await;
     let path = "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -56,7 +56,7 @@ async fn initial_events_end_with_a_mark() {
 }
 
 #[tokio::test]
-async fn who_comes_too_late_is_told() {
+async fn watch_from_a_compacted_version_gets_an_error() {
     let client = Client::new();
     client.create(CONFIG_MAPS, &config_map("a")).await;
     client.create(CONFIG_MAPS, &config_map("b")).await;
@@ -69,20 +69,20 @@ async fn who_comes_too_late_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_and_time_runs_out() {
+async fn watch_sends_bookmarks_and_times_out() {
     let client = Client::new();
     let path = "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=1";
     let mut events = client.watch(path).await;
     client.create("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})).await;
     let (event, _, version) = events.brief().await.unwrap();
     assert_eq!((event.as_str(), version), ("BOOKMARK", client.server.resource_version()));
-    // One more shortly before the end, so that the next watch begins as late as can be.
+    // A last bookmark shortly before the end lets the next watch start as late as possible.
     assert_eq!(events.brief().await.unwrap().0, "BOOKMARK");
     assert_eq!(events.next().await, None);
 }
 
 #[tokio::test]
-async fn a_compaction_takes_nothing_from_who_is_up_to_date() {
+async fn compaction_does_not_affect_up_to_date_watches() {
     let client = Client::new();
     let mut events = client.watch("/api/v1/configmaps?watch=1&resourceVersion=1").await;
     client.create(CONFIG_MAPS, &config_map("a")).await;
@@ -96,7 +96,7 @@ async fn a_compaction_takes_nothing_from_who_is_up_to_date() {
 }
 
 #[tokio::test]
-async fn a_pod_that_goes_at_once_is_seen_marked_before() {
+async fn pod_deleted_at_once_is_first_seen_terminating() {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     let client = Client::new();
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -111,23 +111,14 @@ async fn a_pod_that_goes_at_once_is_seen_marked_before() {
 }
 
 #[tokio::test]
-async fn what_goes_with_its_definition_is_told_before_the_watch_ends() {
-    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+async fn deletions_by_a_definition_are_sent_before_the_watch_ends() {
     let client = Client::new();
-    let definition = json!({
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        },
-    });
     let thing = json!({
         "apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "t", "finalizers": ["example.com/hold"]},
     });
     for _ in 0..2 {
-        client.create(DEFINITIONS, &definition).await;
+        client.create(DEFINITIONS, &things_definition()).await;
         client.create(THINGS, &thing).await;
         let version = client.server.resource_version();
         let mut events = client.watch(&format!("{THINGS}?watch=1&resourceVersion={version}")).await;
@@ -139,7 +130,7 @@ async fn what_goes_with_its_definition_is_told_before_the_watch_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_in_time_though_something_always_happens() {
+async fn busy_watch_times_out() {
     let client = Client::new();
     let mut events = client.watch("/api/v1/configmaps?watch=1&timeoutSeconds=5&resourceVersion=1").await;
     let mut count = 0;
@@ -150,12 +141,12 @@ async fn a_watch_ends_in_time_though_something_always_happens() {
             break;
         }
         count += 1;
-        assert!(count < 10, "it goes on");
+        assert!(count < 10, "the watch does not end");
     }
 }
 
 #[tokio::test]
-async fn a_watch_can_begin_now_and_be_wished_to_last_for_ever() {
+async fn watch_can_start_now_with_a_huge_timeout() {
     let client = Client::new();
     client.create(CONFIG_MAPS, &config_map("a")).await;
     let path = "/api/v1/configmaps?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";

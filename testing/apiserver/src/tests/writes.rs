@@ -1,9 +1,9 @@
-//! Creation, update, patch, deletion.
+//! Create, update, patch and delete.
 
 use super::*;
 
 #[tokio::test]
-async fn what_is_created_is_there_with_what_the_system_adds() {
+async fn created_object_has_system_metadata() {
     let client = Client::new();
     let created = client.create(CONFIG_MAPS, &config_map("a")).await;
     assert_eq!(created["kind"], "ConfigMap");
@@ -17,7 +17,7 @@ async fn what_is_created_is_there_with_what_the_system_adds() {
 }
 
 #[tokio::test]
-async fn names_are_generated_and_differ() {
+async fn generated_names_are_unique() {
     let client = Client::new();
     let body = json!({"metadata": {"generateName": "a-"}});
     let one = client.create(CONFIG_MAPS, &body).await;
@@ -27,7 +27,7 @@ async fn names_are_generated_and_differ() {
 }
 
 #[tokio::test]
-async fn nothing_is_created_where_there_is_no_namespace() {
+async fn create_in_a_missing_namespace_is_rejected() {
     let client = Client::new();
     let (status, answer) =
         client.request(Method::POST, "/api/v1/namespaces/none/configmaps", &config_map("a")).await;
@@ -36,7 +36,7 @@ async fn nothing_is_created_where_there_is_no_namespace() {
 }
 
 #[tokio::test]
-async fn an_update_of_a_stale_object_is_a_conflict() {
+async fn update_of_a_stale_version_is_a_conflict() {
     let client = Client::new();
     let first = client.create(CONFIG_MAPS, &config_map("a")).await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -49,7 +49,7 @@ async fn an_update_of_a_stale_object_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_change_that_changes_nothing_is_no_change() {
+async fn update_without_change_keeps_the_version() {
     let client = Client::new();
     let first = client.create(CONFIG_MAPS, &config_map("a")).await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -59,13 +59,13 @@ async fn a_change_that_changes_nothing_is_no_change() {
 }
 
 #[tokio::test]
-async fn a_dry_run_keeps_nothing() {
+async fn dry_run_stores_nothing() {
     let client = Client::new();
     let before = client.server.resource_version();
     client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a")).await;
     assert_eq!(client.get(&format!("{CONFIG_MAPS}/a")).await.0, StatusCode::NOT_FOUND);
     assert_eq!(client.server.resource_version(), before);
-    // What comes after is as if it had never been.
+    // Later writes are as if the dry run had not happened.
     let body = json!({"metadata": {"generateName": "a-"}});
     let dry = client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &body).await;
     let real = client.create(CONFIG_MAPS, &body).await;
@@ -77,7 +77,7 @@ async fn a_dry_run_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn finalizers_keep_an_object_until_the_last_is_gone() {
+async fn finalizers_keep_an_object_until_the_last_is_removed() {
     let client = Client::new();
     let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}});
     client.create(CONFIG_MAPS, &body).await;
@@ -89,7 +89,7 @@ async fn finalizers_keep_an_object_until_the_last_is_gone() {
 }
 
 #[tokio::test]
-async fn a_deletion_can_demand_a_version_and_a_uid() {
+async fn deletion_checks_version_and_uid_preconditions() {
     let client = Client::new();
     let created = client.create(CONFIG_MAPS, &config_map("a")).await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -107,7 +107,7 @@ async fn a_deletion_can_demand_a_version_and_a_uid() {
 }
 
 #[tokio::test]
-async fn a_bound_pod_gets_the_zone_of_its_node() {
+async fn bound_pod_gets_the_zone_of_its_node() {
     let client = Client::new();
     let zone = json!({"topology.kubernetes.io/zone": "a", "kubernetes.io/os": "linux"});
     client.create("/api/v1/nodes", &json!({"metadata": {"name": "n", "labels": zone}})).await;
@@ -122,7 +122,7 @@ async fn a_bound_pod_gets_the_zone_of_its_node() {
 }
 
 #[tokio::test]
-async fn nothing_is_created_in_a_namespace_that_is_going() {
+async fn create_in_a_terminating_namespace_is_rejected() {
     let client = Client::new();
     let finalizers = json!(["example.com/later"]);
     client.create("/api/v1/namespaces", &json!({"metadata": {"name": "n", "finalizers": finalizers}})).await;
@@ -134,7 +134,7 @@ async fn nothing_is_created_in_a_namespace_that_is_going() {
 }
 
 #[tokio::test]
-async fn an_event_of_the_new_group_is_one_of_the_core_group_too() {
+async fn events_are_shared_between_their_two_groups() {
     const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
     let client = Client::new();
     let event = json!({
@@ -155,19 +155,10 @@ async fn an_event_of_the_new_group_is_one_of_the_core_group_too() {
     assert_eq!(core["series"]["count"], 2);
 }
 
-const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
-
 /// A client of a server with a custom resource.
 async fn with_things() -> Client {
     let client = Client::new();
-    let definition = json!({
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        },
-    });
-    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    client.create(DEFINITIONS, &things_definition()).await;
     client
 }
 
@@ -180,7 +171,7 @@ fn nested(levels: usize) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_too_deep_to_be_read_again_is_refused() {
+async fn too_deeply_nested_objects_are_rejected() {
     let client = with_things().await;
     let (status, _) = client.request(Method::POST, THINGS, &thing("a", nested(110))).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
@@ -197,7 +188,7 @@ async fn what_is_too_deep_to_be_read_again_is_refused() {
 }
 
 #[tokio::test]
-async fn copies_of_copies_end() {
+async fn repeated_json_patch_copies_are_limited() {
     let client = with_things().await;
     client.create(THINGS, &thing("a", json!({"x": "x".repeat(1000)}))).await;
     let grow: Vec<Value> =
@@ -207,7 +198,7 @@ async fn copies_of_copies_end() {
 }
 
 #[tokio::test]
-async fn custom_objects_have_the_metadata_of_all_objects() {
+async fn custom_objects_have_standard_metadata() {
     let client = with_things().await;
     let mut odd = thing("a", json!({}));
     odd["metadata"]["labels"] = json!({"a": 1});
@@ -223,7 +214,7 @@ async fn custom_objects_have_the_metadata_of_all_objects() {
 }
 
 #[tokio::test]
-async fn connections_to_pods_and_nodes_say_that_they_are_left_out() {
+async fn unimplemented_connect_subresources_return_not_implemented() {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     let client = Client::new();
     client.create("/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
@@ -236,7 +227,7 @@ async fn connections_to_pods_and_nodes_say_that_they_are_left_out() {
     ] {
         let (status, answer) = client.request(method, &path, &Value::Null).await;
         assert_eq!((status, &answer["reason"]), (StatusCode::NOT_IMPLEMENTED, &json!("NotImplemented")));
-        assert_eq!(answer["message"], format!("{what}: the API server in memory does not do this"));
+        assert_eq!(answer["message"], format!("{what}: not implemented by the API server in memory"));
     }
     let (status, answer) = client.get(&format!("{PODS}/none/log")).await;
     assert_eq!((status, &answer["message"]), (StatusCode::NOT_FOUND, &json!("pods \"none\" not found")));

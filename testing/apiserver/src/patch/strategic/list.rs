@@ -7,11 +7,12 @@ use super::{
     BAD_ORDER, DIRECTIVE, SET_ORDER, directed, list_of_lists, merge_object, no_merge_key, not_a_list,
     not_an_object, unknown_directive, without_directives,
 };
+use crate::patch::errors::unknown;
 use crate::patch::golang::Shown;
-use crate::patch::unknown;
 use crate::status::{Result, Status};
 
-/// Merges the lists that the patch gives an order. Returns the names of the fields that are done.
+/// Merges the lists for which the patch sets an order. Returns the names of the fields it has
+/// handled.
 pub(super) fn merge_ordered<'p>(
     object: &mut Map<String, Value>,
     patch: &'p Map<String, Value>,
@@ -57,7 +58,7 @@ fn merge_before_order(
     }
 }
 
-/// Merges a list that its type says is merged.
+/// Merges a list whose type has the patch strategy `merge`.
 pub(super) fn merge(current: Vec<Value>, change: &[Value], field: ListField) -> Result<Vec<Value>> {
     match uniform_or_empty(&current, change)? {
         None => Ok(current),
@@ -124,8 +125,8 @@ fn merge_objects(current: Vec<Value>, change: &[Value], key: &str, field: ListFi
     in_order(merged, &changed, &server, Some(key))
 }
 
-/// Puts what `order` names in its order, what it does not name in the server's, and joins the two so that an item of the
-/// server's stands before those that follow it there.
+/// Arranges the items in `order` accordingly and the others in the server's order, and merges the
+/// two so that a server item comes before those that follow it there.
 fn in_order(
     merged: Vec<Value>,
     order: &[Value],
@@ -162,7 +163,7 @@ fn in_order(
     }
 }
 
-/// That the patch's items are all in the order, and in this order.
+/// Checks that the order contains the patch's items, in the same sequence.
 fn check_order(change: &[Value], order: &[Value], key: Option<&str>) -> Result<()> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -198,7 +199,8 @@ fn same(one: &Value, other: &Value, key: Option<&str>) -> bool {
     }
 }
 
-/// The first item of lists that are all of one type, and of no lists; `None` for empty lists.
+/// The first item of two lists whose items all have one type other than list; `None` if both are
+/// empty.
 fn uniform_or_empty<'a>(current: &'a [Value], change: &'a [Value]) -> Result<Option<&'a Value>> {
     if current.is_empty() && change.is_empty() { Ok(None) } else { uniform(current, change).map(Some) }
 }

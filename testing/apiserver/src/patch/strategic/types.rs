@@ -1,34 +1,34 @@
-//! What the schema says of a field that is to be merged, and how upstream words that it says nothing.
+//! The schema's information about a field to merge, and upstream's errors if there is none.
 
 use crate::schema::{Field, Schema, Shape, TypeId};
 use crate::status::{Result, Status};
 
-use super::super::unknown;
+use super::super::errors::unknown;
 
-/// The fields of what is being merged.
+/// The fields of a value to merge.
 #[derive(Clone, Copy)]
 pub(super) enum Fields {
-    /// Those of a type.
+    /// The fields of a type.
     Typed(TypeId),
-    /// Those of arbitrary JSON.
+    /// The fields of arbitrary JSON.
     Any,
-    /// Those of a map, or of no object at all; the word is Go's for what it is instead.
+    /// A map, or no object at all; the text is Go's word for its type.
     Not(&'static str),
 }
 
 /// A field that holds an object.
 pub(super) struct ObjectField {
     pub(super) fields: Fields,
-    /// Whether the patch's object takes the place of the current one.
+    /// Whether the patch replaces the current object.
     pub(super) replaced: bool,
 }
 
 /// A field that holds a list.
 #[derive(Clone, Copy)]
 pub(super) struct ListField {
-    /// The fields of its items.
+    /// The fields of the items.
     pub(super) fields: Fields,
-    /// Whether the patch's items join the current ones.
+    /// Whether the patch's items are merged with the current ones.
     pub(super) merged: bool,
     pub(super) key: Option<&'static str>,
 }
@@ -50,7 +50,7 @@ impl Fields {
 
     pub(super) fn object(self, name: &str) -> Result<ObjectField> {
         let field = self.field(name)?;
-        // The one field that upstream tags so, and the table has no word for it.
+        // The only field with this tag upstream; the table cannot express it.
         let replaced = name == "selector" && self.is("io.k8s.api.policy.v1.PodDisruptionBudgetSpec");
         Ok(ObjectField { fields: Self::of_shape(&field.shape), replaced })
     }

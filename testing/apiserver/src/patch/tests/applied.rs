@@ -1,5 +1,5 @@
-//! The requests of `applied.json` leave the fields with the owners that kube-apiserver v1.36.3 left them with, and are
-//! refused as it refused them: the file was recorded from it.
+//! Compares field owners and errors of apply requests with those of kube-apiserver v1.36.3,
+//! recorded in `applied.json`.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -24,10 +24,10 @@ struct Recorded {
     subresource: String,
     kind: String,
     api_version: String,
-    /// Whether there is no object before it.
+    /// Whether the object does not exist before the request.
     #[serde(default)]
     starts: bool,
-    /// The object before it, where it is not what the last request left.
+    /// The object before the request, if it differs from the result of the previous one.
     before: Option<Value>,
     #[serde(default)]
     body: Value,
@@ -64,7 +64,7 @@ impl Recorded {
             return apply(&self.manager(), &self.kind, self.before.as_ref(), &config, self.force);
         }
         let mut new = self.after.clone().unwrap();
-        // The object that came to be, with the managed fields that the request left in it.
+        // The created object, with the managed fields that the request left.
         let before = self.before.as_ref().map(|before| before["metadata"]["managedFields"].clone());
         new["metadata"]["managedFields"] = self.given.clone().or(before).unwrap_or_default();
         record_update(&self.manager(), self.before.as_ref(), &mut new);
@@ -93,7 +93,7 @@ impl Recorded {
     }
 }
 
-/// The real server lists the managers in any order.
+/// The real server lists the managers in random order.
 fn sorted(mut causes: Vec<(String, String)>) -> Vec<(String, String)> {
     causes.sort();
     causes
@@ -104,18 +104,19 @@ fn owners(object: &Value) -> Vec<Value> {
     for entry in &mut entries {
         entry.as_object_mut().unwrap().remove("time");
     }
-    // The order is that of the times, which are not the recorded ones.
+    // Sorting replaces the order by time, as times differ from the recorded ones.
     entries.sort_by_key(ToString::to_string);
     entries
 }
 
-/// Most fields are left out when they are empty.
+/// Most fields are omitted when empty.
 fn is_empty(value: &Value) -> bool {
     let value = decoded(value.clone());
     value == json!({}) || value == json!([])
 }
 
-/// Whether all that is in the object is in the real server's, which has defaults beside it; lists are as long.
+/// Whether the real server's object contains our object. It also has defaults; lists must have the
+/// same length.
 fn contains(real: &Value, ours: &Value) -> bool {
     match (real, ours) {
         (Value::Object(real), Value::Object(ours)) => ours.iter().all(|(name, ours)| {
@@ -130,7 +131,7 @@ fn contains(real: &Value, ours: &Value) -> bool {
     }
 }
 
-/// Whether what the real server kept is kept.
+/// Whether our object kept what the real server kept.
 fn keeps(before: &Value, real: &Value, ours: &Value) -> bool {
     match (before, real) {
         (Value::Object(before), Value::Object(real)) => before.iter().all(|(name, before)| {
@@ -145,7 +146,7 @@ fn keeps(before: &Value, real: &Value, ours: &Value) -> bool {
 }
 
 #[test]
-fn fields_are_owned_as_on_the_real_server() {
+fn field_owners_equal_the_recorded_ones() {
     let mut recorded: Vec<Recorded> = serde_json::from_str(include_str!("applied.json")).unwrap();
     let mut wrong = Vec::new();
     let mut current = None;

@@ -31,7 +31,7 @@ fn config(body: &str) -> Value {
 }
 
 #[test]
-fn a_configuration_is_yaml_or_json() {
+fn apply_configuration_may_be_yaml_or_json() {
     let expected = json!({"kind": "Pod", "spec": {"a": [1, "b", true, null], "c": 2.5}});
     let yaml = "kind: Pod\nspec:\n  a: [1, b, true, null]\n  c: 2.5\n";
     assert_eq!(config(yaml), expected);
@@ -42,7 +42,7 @@ fn a_configuration_is_yaml_or_json() {
 }
 
 #[test]
-fn a_configuration_that_is_no_object_is_refused() {
+fn apply_configuration_must_be_an_object() {
     let refusal = |body: &str| parse(APPLY, body.as_bytes(), false).unwrap_err();
     let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: \
                    json: cannot unmarshal array into Go value of type map[string]interface {}";
@@ -52,7 +52,7 @@ fn a_configuration_that_is_no_object_is_refused() {
 }
 
 #[test]
-fn only_apply_needs_a_manager_and_can_be_forced() {
+fn only_apply_requires_a_manager_and_can_be_forced() {
     let apply = Patch::Apply(json!({}));
     assert!(check_options(&apply, "m", Some(true)).is_ok());
     let status = check_options(&apply, "", None).unwrap_err();
@@ -73,7 +73,7 @@ fn only_apply_needs_a_manager_and_can_be_forced() {
 }
 
 #[test]
-fn a_manager_is_named_after_the_user_agent() {
+fn manager_is_named_after_the_user_agent() {
     assert_eq!(manager_name("m", "kubectl/v1.36"), "m");
     assert_eq!(manager_name("", "kubectl/v1.36 (linux/amd64)"), "kubectl");
     assert_eq!(manager_name("", "a\u{1}b"), "ab");
@@ -82,7 +82,7 @@ fn a_manager_is_named_after_the_user_agent() {
 }
 
 #[test]
-fn what_is_not_tracked_stays_untracked() {
+fn untracked_objects_stay_untracked() {
     let old = config_map(&[("a", "1")]);
     let mut new = config_map(&[("a", "2")]);
     record_update(&manager("m", 0), Some(&old), &mut new);
@@ -90,7 +90,7 @@ fn what_is_not_tracked_stays_untracked() {
 }
 
 #[test]
-fn a_manager_without_a_name_is_unknown() {
+fn manager_without_a_name_is_unknown() {
     let mut new = config_map(&[("a", "1")]);
     record_update(&manager("", 0), None, &mut new);
     assert_eq!(new["metadata"]["managedFields"][0]["manager"], "unknown");
@@ -98,7 +98,7 @@ fn a_manager_without_a_name_is_unknown() {
 }
 
 #[test]
-fn garbled_managed_fields_are_those_of_before() {
+fn corrupted_managed_fields_are_restored() {
     let mut old = config_map(&[("a", "1")]);
     record_update(&manager("m", 0), None, &mut old);
     let entry = |field: &str, value: Value| {
@@ -122,7 +122,7 @@ fn garbled_managed_fields_are_those_of_before() {
         new["metadata"]["managedFields"] = garbled.clone();
         record_update(&manager("n", 1), Some(&old), &mut new);
         assert_eq!(new, old, "{garbled}");
-        // Stored so, they are none for updates and an error for apply.
+        // Stored this way, updates ignore them and apply fails.
         let mut stored = old.clone();
         stored["metadata"]["managedFields"] = garbled.clone();
         if garbled.is_array() {
@@ -133,7 +133,7 @@ fn garbled_managed_fields_are_those_of_before() {
 }
 
 #[test]
-fn a_request_that_changes_nothing_keeps_the_times() {
+fn request_without_changes_keeps_the_times() {
     let old = apply(&manager("m", 0), "ConfigMap", None, &config_map(&[("a", "1")]), false).unwrap();
     let mut new = apply(&manager("m", 9), "ConfigMap", None, &config_map(&[("a", "1")]), false).unwrap();
     assert_ne!(new, old);
@@ -171,7 +171,7 @@ fn apply_deployment(name: &str, current: Option<&Value>, containers: &[(String, 
 
 fn containers(object: &Value) -> Vec<(String, u8)> {
     let items = object["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
-    // An item that others own by its name alone has lost its image with the manager that took it over.
+    // An item that others own only by name loses its image with the manager that took it over.
     let image = |item: &Value| item["image"].as_str().map_or(u8::MAX, |image| image.parse().unwrap());
     items.iter().map(|item| (item["name"].as_str().unwrap().to_owned(), image(item))).collect()
 }
@@ -182,10 +182,10 @@ fn shuffled() -> impl Strategy<Value = Vec<(String, u8)>> {
 
 proptest! {
     #[test]
-    fn what_is_applied_is_there_in_its_order_and_applying_it_again_is_nothing(
+    fn apply_keeps_the_order_and_is_idempotent(
         others in shuffled(),
         before in shuffled(),
-        mine in shuffled().prop_filter("whoever owns nothing is no manager", |mine| !mine.is_empty()),
+        mine in shuffled().prop_filter("a manager owns something", |mine| !mine.is_empty()),
     ) {
         let object = apply_deployment("other", None, &others);
         let object = apply_deployment("me", Some(&object), &before);
@@ -194,7 +194,7 @@ proptest! {
             containers(&object).into_iter().filter(|(name, _)| mine.iter().any(|(other, _)| other == name)).collect();
         prop_assert_eq!(named, mine.clone());
         prop_assert_eq!(apply_deployment("me", Some(&object), &mine), object.clone());
-        // What is left beside it is the others', unless it was taken from them.
+        // Other items belong to other managers, unless the fields were taken over.
         for (name, _) in containers(&object) {
             let names = |containers: &[(String, u8)]| containers.iter().any(|(other, _)| *other == name);
             prop_assert!(names(&mine) || names(&others));
@@ -202,13 +202,13 @@ proptest! {
     }
 
     #[test]
-    fn one_alone_has_what_it_applied_last(before in shuffled(), after in shuffled()) {
+    fn sole_manager_has_exactly_its_last_configuration(before in shuffled(), after in shuffled()) {
         let object = apply_deployment("me", None, &before);
         prop_assert_eq!(containers(&apply_deployment("me", Some(&object), &after)), after);
     }
 
     #[test]
-    fn every_field_that_is_tracked_has_one_owner_by_update(first in any_data(), second in any_data(), third in any_data()) {
+    fn every_tracked_field_has_one_update_owner(first in any_data(), second in any_data(), third in any_data()) {
         let object = |data: &Data| {
             let data: Vec<_> = data.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
             config_map(&data.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>())
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn no_configuration_panics(
+    fn apply_of_any_configuration_does_not_panic(
         current in super::properties::any_json(),
         spec in super::properties::any_json(),
         metadata in super::properties::any_json(),

@@ -21,7 +21,7 @@ fn any_object() -> impl Strategy<Value = Value> {
     btree_map("[a-c]", any_json(), 0..4).prop_map(|fields| fields.into_iter().collect())
 }
 
-/// The merge patch that makes one object from another; neither has nulls in objects.
+/// The merge patch between two objects without null fields.
 fn difference(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
     let gone = from.keys().filter(|name| !to.contains_key(*name)).map(|name| (name.clone(), Value::Null));
@@ -31,8 +31,8 @@ fn difference(from: &Value, to: &Value) -> Value {
     gone.chain(changed).collect()
 }
 
-/// Upstream's library leaves nulls in a list that takes the place of an object, and drops them when the list takes the
-/// place of a list: no such lists.
+/// Upstream's library keeps nulls in a list that replaces an object, and drops them in one that
+/// replaces a list, so lists contain no nulls.
 fn without_nulls_in_lists(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -59,7 +59,8 @@ fn deployment(containers: &[(&String, &u8)]) -> Value {
     json!({"kind": "Deployment", "apiVersion": "apps/v1", "spec": {"template": {"spec": {"containers": items}}}})
 }
 
-/// As kubectl makes it: what is changed or new, what goes, and the order of what is left.
+/// As kubectl computes it: changed and new items, removed items, and the order of the remaining
+/// ones.
 fn strategic_difference(from: &Named, to: &[(&String, &u8)]) -> Value {
     let mut items: Vec<Value> = to
         .iter()
@@ -74,34 +75,34 @@ fn strategic_difference(from: &Named, to: &[(&String, &u8)]) -> Value {
 
 proptest! {
     #[test]
-    fn a_merge_patch_twice_is_a_merge_patch_once(object in any_object(), patch in any_object()) {
+    fn merge_patch_is_idempotent(object in any_object(), patch in any_object()) {
         let patch = Patch::Merge(without_nulls_in_lists(patch).as_object().unwrap().clone());
         let once = apply_to(&patch, &object, None).unwrap();
         prop_assert_eq!(apply_to(&patch, &once, None).unwrap(), once);
     }
 
     #[test]
-    fn the_difference_as_merge_patch_makes_one_of_the_other(from in any_object(), to in any_object()) {
+    fn merge_patch_of_the_difference_gives_the_target(from in any_object(), to in any_object()) {
         let (from, to) = (plain(from), plain(to));
         let patch = Patch::Merge(difference(&from, &to).as_object().unwrap().clone());
         prop_assert_eq!(apply_to(&patch, &from, None).unwrap(), to);
     }
 
     #[test]
-    fn the_difference_as_strategic_patch_makes_one_of_the_other(
+    fn strategic_patch_of_the_difference_gives_the_target(
         from in named(),
         to in named().prop_map(|to| to.into_iter().collect::<Vec<_>>()).prop_shuffle(),
     ) {
         let to: Vec<_> = to.iter().map(|(name, image)| (name, image)).collect();
         let object = deployment(&from.iter().collect::<Vec<_>>());
         let patch = strategic_difference(&from, &to);
-        // kubectl sends no order for a list that is emptied.
+        // kubectl sends no order for an emptied list.
         prop_assume!(!to.is_empty());
         prop_assert_eq!(super::patched(STRATEGIC, &object, &patch).unwrap(), deployment(&to));
     }
 
     #[test]
-    fn no_patch_panics(content_type in prop::sample::select(vec![JSON, MERGE, STRATEGIC]), patch in any_json(), object in any_object()) {
+    fn any_patch_does_not_panic(content_type in prop::sample::select(vec![JSON, MERGE, STRATEGIC]), patch in any_json(), object in any_object()) {
         let mut object = object;
         object["kind"] = "Pod".into();
         object["apiVersion"] = "v1".into();

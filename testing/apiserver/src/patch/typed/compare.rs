@@ -1,13 +1,13 @@
-//! What is different between two objects, field by field.
+//! Compares two objects field by field.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Atom, ListType, MapType, Relation, TypeRef};
+use super::types::{Atom, ListType, MapType, Relation, TypeRef};
 use crate::patch::fields::{Set, Step};
 
-/// The fields that are different.
+/// The differences between two objects.
 #[derive(Debug, Default)]
 pub(in crate::patch) struct Comparison {
     pub(in crate::patch) added: Set,
@@ -15,7 +15,7 @@ pub(in crate::patch) struct Comparison {
     pub(in crate::patch) modified: Set,
 }
 
-/// What changes from the one to the other.
+/// Compares an old object with a new one.
 pub(in crate::patch) fn compare(old: &Value, new: &Value, type_ref: TypeRef) -> Comparison {
     let mut comparison = Comparison::default();
     comparison.compare(Some(old), Some(new), type_ref, &mut Vec::new());
@@ -23,7 +23,7 @@ pub(in crate::patch) fn compare(old: &Value, new: &Value, type_ref: TypeRef) -> 
 }
 
 impl Comparison {
-    /// The same, without these fields and what is below them.
+    /// The comparison without these fields and those below them.
     pub(in crate::patch) fn without(&self, ignored: &Set) -> Self {
         Self {
             added: self.added.without(ignored),
@@ -35,7 +35,7 @@ impl Comparison {
     fn compare(&mut self, old: Option<&Value>, new: Option<&Value>, type_ref: TypeRef, path: &mut Vec<Step>) {
         let atom = type_ref.atom(new.or(old));
         let old_atom = type_ref.atom(old.or(new));
-        // What has become something else is compared as both.
+        // A value whose type changed is compared as both types.
         let leaf = if std::mem::discriminant(&atom) == std::mem::discriminant(&old_atom) {
             self.compare_as(atom, old, new, path)
         } else {
@@ -51,7 +51,7 @@ impl Comparison {
         }
     }
 
-    /// Whether it is one field.
+    /// Compares values as one type. Returns whether they are a single field.
     fn compare_as(
         &mut self,
         atom: Atom,
@@ -128,7 +128,7 @@ impl Comparison {
         }
         for (step, (old, new)) in all {
             path.push(step);
-            // Items that are there twice are compared as a whole.
+            // Duplicate items are compared as a whole.
             match (old.as_slice(), new.as_slice()) {
                 (old @ ([] | [_]), new @ ([] | [_])) => {
                     self.compare(old.first().copied(), new.first().copied(), list.element, path);

@@ -1,13 +1,13 @@
-//! The fields of an object as a set, and an object without the fields of a set.
+//! The set of an object's fields, and the removal of a set of fields.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Atom, ListType, MapType, Relation, TypeRef};
+use super::types::{Atom, ListType, MapType, Relation, TypeRef};
 use crate::patch::fields::{Set, Step};
 
-/// Every field that an object has.
+/// Every field of an object.
 pub(in crate::patch) fn field_set(value: &Value, type_ref: TypeRef) -> Set {
     let mut set = Set::default();
     collect(value, type_ref, &mut Vec::new(), &mut set);
@@ -42,7 +42,7 @@ fn collect_items(items: &[Value], list: ListType, path: &mut Vec<Step>, set: &mu
         *times.entry(step.clone()).or_default() += 1;
     }
     for (step, item) in steps {
-        // What is there twice is one field.
+        // Duplicate items are one field.
         let once = times.get(&step) == Some(&1);
         path.push(step);
         if once {
@@ -53,7 +53,7 @@ fn collect_items(items: &[Value], list: ListType, path: &mut Vec<Step>, set: &mu
     }
 }
 
-/// An object without these fields.
+/// Removes a set of fields from an object.
 pub(in crate::patch) fn remove(value: &Value, gone: &Set, type_ref: TypeRef) -> Value {
     match (type_ref.atom(Some(value)), value) {
         (Atom::List(list), Value::Array(items)) if !matches!(list.relation, Relation::Atomic) => {
@@ -91,7 +91,7 @@ fn remove_step(step: &Step, value: &Value, gone: &Set, type_ref: TypeRef) -> Opt
     })
 }
 
-/// The set, and every declared field that it has something below of.
+/// Adds every declared field that has a descendant in the set.
 pub(in crate::patch) fn with_named_fields(set: &Set, type_ref: TypeRef) -> Set {
     let mut all = Set::default();
     for member in set.members() {

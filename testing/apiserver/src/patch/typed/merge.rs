@@ -1,13 +1,14 @@
-//! One object laid over another: its fields win, its lists are joined with those that are there.
+//! Merges an applied configuration into an object: its fields win, and associative lists are
+//! joined.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Map, Value};
 
-use super::{Atom, ListType, MapType, Relation, TypeRef};
+use super::types::{Atom, ListType, MapType, Relation, TypeRef};
 use crate::patch::fields::Step;
 
-/// Lays `config` over `live`. Both have been checked.
+/// Merges `config` into `live`. Both must be valid.
 pub(in crate::patch) fn merge(live: &Value, config: &Value, type_ref: TypeRef) -> Value {
     merge_values(Some(live), Some(config), type_ref).unwrap_or(Value::Null)
 }
@@ -51,12 +52,13 @@ fn merge_fields(
     (!merged.is_empty()).then_some(Value::Object(merged))
 }
 
-/// The items of both: in the config's order where it names them, with the others of the live list where they stood.
+/// Joins the items: those of the config in its order, the others at their positions in the live
+/// list.
 fn merge_items(live: &[Value], config: &[Value], list: ListType) -> Option<Value> {
     let (live, config) = (with_steps(live, list), with_steps(config, list));
     let mut in_live: BTreeMap<&Step, &Value> = BTreeMap::new();
     for (step, item) in &live {
-        // What is there twice has no value of its own to merge with.
+        // A duplicate item has no single value to merge with.
         in_live.entry(step).and_modify(|item| *item = &Value::Null).or_insert(item);
     }
     let in_config: BTreeSet<&Step> = config.iter().map(|(step, _)| step).collect();
@@ -75,7 +77,7 @@ fn merge_items(live: &[Value], config: &[Value], list: ListType) -> Option<Value
             && in_config.contains(step)
             && next_shared.is_some_and(|next| next != step)
         {
-            // Its turn comes when the config names it.
+            // It is merged when the config reaches it.
             i += 1;
             continue;
         }

@@ -1,14 +1,14 @@
-//! Whether a value is of its type, in upstream's words where it is not.
+//! Validates the types of values, with upstream's errors.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Atom, ListType, Relation, ScalarKind, TypeRef};
+use super::types::{Atom, ListType, Relation, ScalarKind, TypeRef};
 use crate::patch::fields::Step;
 use crate::patch::golang::{Shown, go_syntax, type_name};
 
-/// Checks an object. All errors are in one text.
+/// Validates an object. The error text contains all errors.
 pub(in crate::patch) fn validate(value: &Value, type_ref: TypeRef) -> Result<(), String> {
     let mut errors = Vec::new();
     check(value, type_ref, "", &mut errors);

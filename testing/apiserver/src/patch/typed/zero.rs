@@ -1,10 +1,11 @@
-//! The object that a new one is compared with: Go's zero value, with the fields that Go writes even when they are empty.
+//! The baseline for comparing a new object: Go's zero value, with the fields that Go writes even
+//! when empty.
 
 use serde_json::{Value, json};
 
 use crate::schema::{Schema, Shape, TypeId};
 
-/// An object of a type with nothing in it, or for custom resources nothing.
+/// An empty object of a type; for custom resources, an empty map.
 pub(in crate::patch) fn zero(type_id: Option<TypeId>) -> Value {
     type_id.map_or_else(|| json!({}), object)
 }

@@ -1,29 +1,29 @@
-//! Addresses that are made up: each node has one and a range for its pods.
+//! Allocates addresses: each node has one, and a range for its pods.
 
 use std::net::Ipv4Addr;
 
 use rustc_hash::FxHashSet;
 
-/// Nodes have the addresses from here on.
+/// The first address of nodes.
 const NODES: u32 = u32::from_be_bytes([172, 18, 0, 2]);
-/// Their pods have those from here on, 256 for each node.
+/// The first address of pod ranges, which have 256 addresses each.
 const PODS: u32 = u32::from_be_bytes([10, 0, 0, 0]);
 const RANGES: u32 = 1 << 16;
-/// Where a range is full, these are given out.
+/// The first of the addresses for pods on nodes with a full range.
 const SPARE: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 const SPARE_COUNT: u32 = 1 << 22;
 
-/// Gives out ranges and addresses.
+/// Allocates ranges and addresses.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// The beginnings of the ranges in use.
+    /// The first addresses of the allocated ranges.
     ranges: FxHashSet<u32>,
     next_range: u32,
     next_node: u32,
     next_spare: u32,
 }
 
-/// The addresses of the pods on a node.
+/// The pod addresses of a node.
 #[derive(Debug)]
 pub(super) struct Range {
     first: u32,
@@ -33,13 +33,13 @@ pub(super) struct Range {
 }
 
 impl Addresses {
-    /// The address of a new node.
+    /// Allocates the address of a node.
     pub(super) fn node(&mut self) -> Ipv4Addr {
         self.next_node += 1;
         Ipv4Addr::from(NODES.wrapping_add(self.next_node - 1))
     }
 
-    /// The range of a node that says which, or else a new one.
+    /// The range that a node specifies, or a new one.
     pub(super) fn range(&mut self, cidr: &str) -> Range {
         let (first, size) = parse(cidr).unwrap_or_else(|| (self.free_range(), 256));
         self.ranges.insert(first);
@@ -57,14 +57,14 @@ impl Addresses {
         PODS
     }
 
-    /// Takes back the range of a node that is gone.
+    /// Releases the range of a removed node.
     pub(super) fn release(&mut self, range: &Range) {
         self.ranges.remove(&range.first);
     }
 
-    /// An address for a pod, from the node's range as long as there is one.
+    /// Allocates an address for a pod, from the range of the node unless that is full.
     pub(super) fn pod(&mut self, range: &mut Range) -> Ipv4Addr {
-        // The first is the network's, the last that of all.
+        // The first and the last address are reserved for network and broadcast.
         for _ in 0..range.size.saturating_sub(2) {
             let address = range.first + 1 + range.next % (range.size - 2);
             range.next += 1;
@@ -78,12 +78,12 @@ impl Addresses {
 }
 
 impl Range {
-    /// As `10.0.3.0/24`.
+    /// For example `10.0.3.0/24`.
     pub(super) fn cidr(&self) -> String {
         format!("{}/{}", Ipv4Addr::from(self.first), 32 - self.size.ilog2())
     }
 
-    /// A pod has this address already.
+    /// Marks an address that a pod already has.
     pub(super) fn claim(&mut self, address: Ipv4Addr) {
         self.used.insert(address.into());
     }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_have_ranges_of_their_own() {
+    fn nodes_have_distinct_ranges() {
         let mut addresses = Addresses::default();
         assert_eq!(addresses.range("10.0.0.0/24").cidr(), "10.0.0.0/24");
         let range = addresses.range("");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_pods_have_the_same_address_however_many_there_are() {
+    fn pods_have_distinct_addresses_even_in_a_full_range() {
         let mut addresses = Addresses::default();
         let mut range = addresses.range("10.1.0.0/29");
         range.claim(Ipv4Addr::new(10, 1, 0, 2));

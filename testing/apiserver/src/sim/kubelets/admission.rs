@@ -1,15 +1,16 @@
-//! What a kubelet checks before it runs a pod: whether the pod still fits, since two schedulers may have bound at once.
+//! The kubelet's admission check: whether a pod still fits, since two schedulers may have bound
+//! pods concurrently.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use crate::json::{entries, int, list, present, text};
+use crate::quantity::Quantity;
 use crate::sim::affinity;
-use crate::strategy::json::{entries, int, list, present, text};
 use crate::strategy::pod::requests::{Amount, is_pod_level, of_containers};
-use crate::strategy::quantity::Quantity;
 use crate::strategy::resources::is_extended;
 
-/// What a node has and what of it is taken.
+/// The capacity and the load of a node.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     allocatable: FxHashMap<Box<str>, i64>,
@@ -20,7 +21,7 @@ pub(super) struct Room {
     labels: Value,
 }
 
-/// What a pod takes.
+/// The load of a pod.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Load {
     amounts: Vec<(Box<str>, i64)>,
@@ -34,7 +35,7 @@ struct Port {
     number: i64,
 }
 
-/// Why a pod is not run.
+/// Why a pod is rejected.
 #[derive(Debug, PartialEq)]
 pub(super) struct Rejection {
     pub(super) reason: String,
@@ -58,7 +59,7 @@ impl Load {
 }
 
 impl Room {
-    /// Takes over what a node says of itself.
+    /// Updates the capacity and other facts from the node.
     pub(super) fn update(&mut self, node: &Value) {
         let status = node.get("status").unwrap_or(&Value::Null);
         let allocatable = entries(status, "allocatable");
@@ -68,7 +69,7 @@ impl Room {
         self.labels = node.pointer("/metadata/labels").cloned().unwrap_or_default();
     }
 
-    /// Whether a pod can run here.
+    /// Whether a pod fits the node.
     pub(super) fn check(&self, node: &str, spec: &Value, load: &Load) -> Result<(), Rejection> {
         self.check_amounts(load)?;
         if !affinity::matches(spec, node, &self.labels) {
@@ -91,7 +92,7 @@ impl Room {
             return Err(insufficient("pods", 1, self.pods, most));
         }
         let lacks = |name: &str, requested: i64| {
-            // Resources that no node has by itself are none of the kubelet's business.
+            // The kubelet ignores resources that the node does not have.
             let capacity = match capacity(name) {
                 None if is_extended(name) => return None,
                 capacity => capacity.unwrap_or_default(),
@@ -108,7 +109,7 @@ impl Room {
         all.find_map(|(name, amount)| lacks(name, amount)).map_or(Ok(()), Err)
     }
 
-    /// A pod is here now.
+    /// Adds the load of a pod.
     pub(super) fn add(&mut self, load: &Load) {
         self.pods += 1;
         for (name, amount) in &load.amounts {
@@ -117,7 +118,7 @@ impl Room {
         self.ports.extend_from_slice(&load.ports);
     }
 
-    /// A pod is no longer here.
+    /// Removes the load of a pod.
     pub(super) fn remove(&mut self, load: &Load) {
         self.pods -= 1;
         for (name, amount) in &load.amounts {
@@ -142,7 +143,7 @@ impl Port {
     }
 }
 
-/// Processors are counted in thousandths, all else in ones.
+/// CPU is counted in thousandths, everything else in units.
 fn counted(name: &str, amount: Quantity) -> i64 {
     if name == "cpu" { amount.milli_value() } else { amount.value() }
 }
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_does_not_fit_is_told_why_in_upstreams_words() {
+    fn pods_that_do_not_fit_have_upstream_reasons() {
         let mut room = room();
         let first = Load::of(&pod("3", 80));
         room.add(&first);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_memory_selectors_and_taints_count_too() {
+    fn admission_checks_memory_selectors_and_taints() {
         let mut room = room();
         let mut selects = pod("1", 0);
         selects["nodeSelector"] = json!({"zone": "b"});
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_own_requests_and_its_overhead_count() {
+    fn load_includes_pod_level_requests_and_overhead() {
         let mut spec = pod("1", 0);
         spec["resources"] = json!({"requests": {"cpu": "2"}});
         spec["overhead"] = json!({"cpu": "250m"});

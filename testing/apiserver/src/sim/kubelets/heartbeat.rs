@@ -1,4 +1,4 @@
-//! Heartbeats: each node's lease is renewed from time to time.
+//! Renews the leases of nodes periodically.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::server::Shared;
-use crate::sim::feed::{Feed, News};
+use crate::sim::feed::{Feed, Update};
 use crate::sim::objects::Objects;
-use crate::store::ChangeType;
+use crate::store::EventType;
 
 const NAMESPACE: &str = "kube-node-lease";
 const LEASE_SECONDS: i64 = 40;
-/// So many leases are renewed before others may do something.
+/// The number of renewals before yielding to other tasks.
 const AT_ONCE: usize = 64;
 
 /// Renews the leases of all nodes.
@@ -28,13 +28,13 @@ pub(in crate::sim) struct Heartbeats {
     leases: Arc<Kind>,
     kind: Arc<Kind>,
     nodes: Feed,
-    /// The nodes that there are, by name, with their UIDs.
+    /// The existing nodes, with their UIDs.
     known: BTreeMap<Box<str>, Box<str>>,
     period: Duration,
 }
 
 impl Heartbeats {
-    /// `None` where there are no leases.
+    /// `None` if leases are not served or disabled.
     pub(in crate::sim) fn new(shared: &Arc<Shared>, period: Duration) -> Option<Self> {
         let objects = Objects::new(shared, "kubelet");
         let leases = objects.kind("coordination.k8s.io", "leases")?;
@@ -59,21 +59,21 @@ impl Heartbeats {
         }
     }
 
-    /// Takes in all news; gives the nodes that are new.
+    /// Reads all changes. Returns the new nodes.
     fn read(&mut self) -> Vec<(Box<str>, Box<str>)> {
         let mut new = Vec::new();
         loop {
             match self.nodes.read() {
-                News::None => return new,
-                News::All(objects) => {
+                Update::None => return new,
+                Update::All(objects) => {
                     self.known.clear();
                     for object in objects {
                         self.add(&object, &mut new);
                     }
                 }
-                News::Changes(changes) => {
+                Update::Changes(changes) => {
                     for change in changes {
-                        if change.what == ChangeType::Deleted {
+                        if change.event == EventType::Deleted {
                             self.known.remove(&change.object.name);
                         } else {
                             self.add(&change.object, &mut new);
@@ -84,7 +84,7 @@ impl Heartbeats {
         }
     }
 
-    fn add(&mut self, node: &Object, new: &mut Vec<(Box<str>, Box<str>)>) {
+    fn add(&mut self, node: &StoredObject, new: &mut Vec<(Box<str>, Box<str>)>) {
         let before = self.known.insert(node.name.clone(), node.uid.clone());
         if before.as_ref() != Some(&node.uid) {
             new.push((node.name.clone(), node.uid.clone()));
@@ -100,7 +100,7 @@ impl Heartbeats {
         }
     }
 
-    /// Renews a node's lease; makes it if it is not there.
+    /// Renews the lease of a node, or creates it.
     fn renew(&self, node: &str, uid: &str) {
         let now = micros(self.objects.now());
         let renewed = self.objects.write(|writer| {
@@ -118,7 +118,7 @@ impl Heartbeats {
                 "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
             });
             if let Err(status) = self.objects.create(&self.leases, NAMESPACE, lease) {
-                tracing::debug!(node, message = status.message, "no lease for a node");
+                tracing::debug!(node, message = status.message, "cannot renew the lease of a node");
             }
         }
     }
@@ -128,7 +128,7 @@ fn owner(node: &str, uid: &str) -> Value {
     json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}])
 }
 
-/// A time to the microsecond, as leases have it.
+/// A time in microseconds, the format of leases.
 fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

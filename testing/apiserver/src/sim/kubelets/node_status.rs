@@ -1,12 +1,12 @@
-//! What a kubelet says of its node, and what the node lifecycle controller makes of that.
+//! The status of a node, and the taints that the node lifecycle controller derives from it.
 
 use serde_json::{Value, json};
 
 use super::script::SIMULATE;
+use crate::json::{entries, flag, list, object_mut, set_default, text, text_at};
 use crate::sim::conditions::{self, Condition};
-use crate::strategy::json::{entries, flag, list, object_mut, set_default, text, text_at};
 
-/// What is made up for a node.
+/// The generated properties of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) address: String,
@@ -15,16 +15,16 @@ pub(super) struct Facts {
 
 const TIMES: [&str; 2] = ["lastHeartbeatTime", "lastTransitionTime"];
 const VERSION: &str = "v1.36.3";
-/// What a node is said to have that says nothing of it.
+/// The default capacity of a node.
 const CAPACITY: [(&str, &str); 4] =
     [("cpu", "32"), ("ephemeral-storage", "1Ti"), ("memory", "256Gi"), ("pods", "110")];
-/// The pressures: condition, reason and message while there is none.
+/// The pressure conditions: type, and reason and message without pressure.
 const PRESSURES: [(&str, &str, &str); 3] = [
     ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 ];
-/// Which taint follows from which status of which condition.
+/// The taint for each status of a condition.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -35,20 +35,20 @@ const TAINTS: [(&str, &str, &str); 6] = [
 ];
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Whether a node is to be ready.
+/// Whether the simulation makes a node ready.
 pub(super) fn is_ready(node: &Value) -> bool {
     let annotations = node.pointer("/metadata/annotations").unwrap_or(&Value::Null);
     text(annotations, SIMULATE) != "not-ready"
 }
 
-/// The address that a node says it has.
+/// The address in a node's status.
 pub(super) fn address(node: &Value) -> &str {
     let addresses = node.get("status").map_or(&[][..], |status| list(status, "addresses"));
     let own = addresses.iter().find(|address| text(address, "type") == "InternalIP");
     own.map_or("", |address| text(address, "address"))
 }
 
-/// Sets what belongs to the status. What a node says of itself stays, but for its being ready.
+/// Sets the status. Existing values are kept, except for the readiness.
 pub(super) fn set_status(node: &mut Value, facts: &Facts, now: &str) {
     let name = text_at(node, "/metadata/name").to_owned();
     let uid = text_at(node, "/metadata/uid").to_owned();
@@ -112,8 +112,8 @@ fn set_conditions(node: &mut Value, now: &str) {
     conditions::set(node, Condition::new("Ready", is_ready).because(reason, message), &TIMES, now);
 }
 
-/// Sets what belongs to the rest: the labels that a kubelet registers with, the range of the pods' addresses, and the taints
-/// that follow from the status.
+/// Sets the other fields: the labels that a kubelet registers, the pod range, and the taints
+/// derived from the status.
 pub(super) fn set_main(node: &mut Value, facts: &Facts, now: &str) {
     let name = text_at(node, "/metadata/name").to_owned();
     object_mut(&mut node["metadata"], "labels");
@@ -162,7 +162,7 @@ fn set_taints(node: &mut Value, now: &str) {
         return;
     }
     if taints.is_empty() {
-        crate::strategy::json::remove(&mut node["spec"], "taints");
+        crate::json::remove(&mut node["spec"], "taints");
     } else {
         node["spec"]["taints"] = taints.into();
     }

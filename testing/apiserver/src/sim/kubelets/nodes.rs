@@ -1,4 +1,4 @@
-//! What happens to nodes.
+//! The lifecycle of nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 use super::node_status::{self, Facts};
 use super::{Action, Kubelets, Node, NodeName, Stage, Uid};
-use crate::object::Object;
+use crate::json::text_at;
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
-use crate::strategy::json::text_at;
 
-/// For how long pods outlive their node, as upstream's pod garbage collector has it.
+/// How long pods outlive their node, as with upstream's pod garbage collector.
 pub(super) const QUARANTINE: Duration = Duration::from_secs(40);
 
 impl Kubelets {
-    pub(super) fn node_changed(&mut self, object: &Object) {
+    pub(super) fn node_changed(&mut self, object: &StoredObject) {
         let value = object.value(&self.node_kind);
         let name: NodeName = object.name.as_ref().into();
         let facts = self.node_facts(&name, &value);
@@ -34,7 +34,7 @@ impl Kubelets {
         }
     }
 
-    /// What is made up for a node, when it is first seen.
+    /// The generated properties of a node, created when it is first seen.
     fn node_facts(&mut self, name: &str, value: &Value) -> Facts {
         let (addresses, known) = (&mut self.addresses, self.nodes.get_mut(name));
         let cidr = text_at(value, "/spec/podCIDR");
@@ -55,8 +55,8 @@ impl Kubelets {
         }
     }
 
-    /// Writes the node as it is to be, if it is not so.
-    fn write_node(&self, object: &Object, value: Value, facts: &Facts) {
+    /// Writes the desired state of the node, if it differs.
+    fn write_node(&self, object: &StoredObject, value: Value, facts: &Facts) {
         let now = self.objects.stamp();
         let name = Identity { namespace: "", name: &object.name, uid: &object.uid };
         let mut new = value.clone();
@@ -98,7 +98,7 @@ impl Kubelets {
         self.forget_empty(&name);
     }
 
-    /// Forgets a node that is gone when no pods are left of it.
+    /// Forgets a removed node once it has no pods.
     pub(super) fn forget_empty(&mut self, name: &str) {
         let is_empty = self.nodes.get(name).is_some_and(|node| node.uid.is_none() && node.pods.is_empty());
         if is_empty && let Some(node) = self.nodes.remove(name) {
@@ -106,7 +106,7 @@ impl Kubelets {
         }
     }
 
-    /// Deletes the pods of a node that is still gone.
+    /// Deletes the pods of a node that is still missing.
     pub(super) fn delete_orphans(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name).filter(|node| node.uid.is_none()) else { return };
         let orphans: Vec<Uid> = node.pods.iter().map(Arc::clone).collect();

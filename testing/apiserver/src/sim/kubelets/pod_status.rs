@@ -1,16 +1,16 @@
-//! The status of a pod through its life. Each of these may be repeated: what is so already stays as it is.
+//! The status of a pod through its lifecycle. Each change is idempotent.
 
 use std::hash::BuildHasher as _;
 
 use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
+use crate::json::{int, list, object_mut, present, text, text_at};
 use crate::random::Random;
 use crate::sim::conditions::{self, Condition};
-use crate::strategy::json::{int, list, object_mut, present, text, text_at};
 use crate::strategy::pod::requests::is_sidecar;
 
-/// Where a pod runs.
+/// The node and addresses of a running pod.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) host: String,
@@ -20,7 +20,7 @@ pub(super) struct Place {
 const READY: [&str; 2] = ["Ready", "ContainersReady"];
 const TIMES: [&str; 1] = ["lastTransitionTime"];
 
-/// All containers run, those that had crashed again.
+/// Starts all containers, and restarts those that crashed.
 pub(super) fn run(pod: &mut Value, place: &Place, now: &str) {
     set_containers(pod, |container, known, pod| {
         let restarts = known.and_then(|known| int(known, "restartCount")).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn run(pod: &mut Value, place: &Place, now: &str) {
     set_condition(pod, Condition::new("ContainersReady", true), now);
 }
 
-/// All containers have exited, and the pod is over.
+/// Terminates all containers and ends the pod.
 pub(super) fn end(pod: &mut Value, exit_code: i64, now: &str) {
     let has_run = !list(&pod["status"], "containerStatuses").is_empty();
     if has_run {
@@ -64,7 +64,7 @@ pub(super) fn end(pod: &mut Value, exit_code: i64, now: &str) {
     }
 }
 
-/// The pod is over before it began.
+/// Fails the pod before it starts.
 pub(super) fn reject(pod: &mut Value, reason: &str, message: &str, now: &str) {
     set_fields(pod, &[("phase", "Failed"), ("reason", reason), ("message", message)], now);
     for kind in READY {
@@ -72,7 +72,7 @@ pub(super) fn reject(pod: &mut Value, reason: &str, message: &str, now: &str) {
     }
 }
 
-/// All containers have crashed and wait to be started again.
+/// Crashes all containers, which wait to be restarted.
 pub(super) fn crash(pod: &mut Value, exit_code: i64, pause: u64, now: &str) {
     let whose = format!(
         "pod={}_{}({})",
@@ -98,7 +98,7 @@ pub(super) fn crash(pod: &mut Value, exit_code: i64, pause: u64, now: &str) {
     }
 }
 
-/// How often the containers have been started again.
+/// The restart count of the containers.
 pub(super) fn restarts(pod: &Value) -> i64 {
     let statuses = list(&pod["status"], "containerStatuses");
     statuses.iter().filter_map(|status| int(status, "restartCount")).max().unwrap_or_default()
@@ -133,7 +133,7 @@ fn set_condition(pod: &mut Value, condition: Condition<'_>, now: &str) {
     }
 }
 
-/// What keeps a pod from being ready whose containers are.
+/// The readiness gates that keep a pod with ready containers from being ready.
 fn unready_gates(pod: &Value) -> String {
     let gates = pod.get("spec").map_or(&[][..], |spec| list(spec, "readinessGates"));
     let why = |gate: &Value| {
@@ -151,7 +151,8 @@ fn unready_gates(pod: &Value) -> String {
     gates.iter().filter_map(why).collect::<Vec<_>>().join(", ")
 }
 
-/// Gives each container the status that `status` makes of it, what is known of it, and the pod.
+/// Sets the status of each container to the result of `status` for the container, its previous
+/// status and the pod.
 fn set_containers(pod: &mut Value, status: impl Fn(&Value, Option<&Value>, &Value) -> Value) {
     set_statuses(pod, "containers", "containerStatuses", status);
 }
@@ -232,7 +233,7 @@ fn container_status(
     status
 }
 
-/// A container that ran has exited; one that had exited before stays as it is.
+/// A running container exits; one that has already exited is unchanged.
 fn exited(container: &Value, known: Option<&Value>, pod: &Value, exit_code: i64, now: &str) -> Value {
     let restarts = known.and_then(|known| int(known, "restartCount")).unwrap_or_default();
     let started = known.map_or("", |known| text_at(known, "/state/running/startedAt"));
@@ -264,7 +265,7 @@ fn image_id(image: &str) -> String {
     format!("{name}@sha256:{}", digest(&image))
 }
 
-/// 64 digits that look like a digest.
+/// 64 hexadecimal digits that resemble a digest.
 fn digest(of: &impl std::hash::Hash) -> String {
     let mut random = Random::new(FxBuildHasher.hash_one(of));
     let parts: [u64; 4] = std::array::from_fn(|_| random.next());

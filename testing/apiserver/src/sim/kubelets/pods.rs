@@ -1,4 +1,4 @@
-//! What happens to pods that have a node.
+//! The lifecycle of bound pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 use super::admission::Load;
 use super::pod_status::{self, Place};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
-use crate::object::Object;
+use crate::json::{flag, int, text_at};
+use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
-use crate::strategy::json::{flag, int, text_at};
 
-/// How long crashed containers wait at first, and at most.
+/// The first and the maximum delay before a crashed container restarts.
 const FIRST_PAUSE: u64 = 10;
 const LONGEST_PAUSE: u64 = 300;
 
 impl Kubelets {
-    pub(super) fn pod_changed(&mut self, object: &Object) {
+    pub(super) fn pod_changed(&mut self, object: &StoredObject) {
         let node = object.field("spec.nodeName");
         if node.is_empty() {
             return;
@@ -31,14 +31,14 @@ impl Kubelets {
         }
     }
 
-    fn pod_appeared(&mut self, object: &Object, node: &str) {
+    fn pod_appeared(&mut self, object: &StoredObject, node: &str) {
         let uid: Uid = object.uid.as_ref().into();
         let value = object.value(&self.pod_kind);
         let is_new = !self.nodes.contains_key(node);
         let known = self.nodes.entry(node.into()).or_default();
         known.pods.insert(Arc::clone(&uid));
         if is_new {
-            // No node of this name has been seen; nor may there ever be one.
+            // No node of this name has been seen, and there may never be one.
             let at = Instant::now() + super::nodes::QUARANTINE;
             self.timers.set(at, Action::DeleteOrphans(node.into()));
         }
@@ -65,7 +65,7 @@ impl Kubelets {
         }
     }
 
-    /// A pod ran already when the simulation began.
+    /// Continues with a pod that was already running when the simulation started.
     fn resume(&mut self, uid: &Uid, value: &Value) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let load = Load::of(&value["spec"]);
@@ -81,7 +81,8 @@ impl Kubelets {
         self.set_script(uid);
     }
 
-    /// Admits a pod and sets its start, or rejects it; lets it wait when its node is not ready.
+    /// Admits a pod and schedules its start, or rejects it. The pod waits while its node is not
+    /// ready.
     pub(super) fn begin(&mut self, uid: &Uid, value: &Value) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let Some(node) = self.nodes.get_mut(&pod.node).filter(|node| node.is_ready) else { return };
@@ -98,7 +99,7 @@ impl Kubelets {
         self.timers.set(Instant::now() + self.options.start_delay, Action::Run(Arc::clone(uid)));
     }
 
-    /// Runs a pod's containers, or lets it wait when its node is not ready any more.
+    /// Starts a pod's containers. The pod waits if its node is no longer ready.
     pub(super) fn start(&mut self, uid: &Uid) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if !matches!(pod.stage, Stage::Starting | Stage::Crashed) || pod.stops {
@@ -123,7 +124,7 @@ impl Kubelets {
         }
     }
 
-    /// Where a pod runs: those on their host's network share its address.
+    /// The node and addresses of a pod. Pods on the host network share its address.
     fn place(&mut self, uid: &Uid) -> impl Fn(&Value) -> Place + use<> {
         let (mut host, mut own) = (String::new(), None);
         if let Some(pod) = self.pods.get_mut(uid)
@@ -176,14 +177,14 @@ impl Kubelets {
         }
         let now = self.objects.stamp();
         self.write(uid, Stage::Over, |pod| {
-            // As of processes that are killed.
+            // The exit code of killed processes.
             pod_status::end(pod, 137, &now);
             pod["status"]["reason"] = "DeadlineExceeded".into();
             pod["status"]["message"] = "Pod was active on the node longer than the specified deadline".into();
         });
     }
 
-    fn pod_changed_by_others(&mut self, uid: &Uid, object: &Object) {
+    fn pod_changed_by_others(&mut self, uid: &Uid, object: &StoredObject) {
         let is_over = matches!(object.field("status.phase"), "Succeeded" | "Failed");
         if is_over {
             self.release(uid);
@@ -207,7 +208,7 @@ impl Kubelets {
         }
     }
 
-    /// A running pod may be given other amounts; it gets them at once.
+    /// Applies changed resources to a running pod at once.
     fn resize(&mut self, uid: &Uid, value: &Value) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let load = Load::of(&value["spec"]);
@@ -221,7 +222,7 @@ impl Kubelets {
         pod.load = Some(load);
     }
 
-    /// Sets when a pod that is being deleted ends: its containers need no longer than they may.
+    /// Schedules the end of a pod that is being deleted, within its grace period.
     fn set_end(&mut self, uid: &Uid, value: &Value) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let grace = int(&value["metadata"], "deletionGracePeriodSeconds").unwrap_or_default();
@@ -233,7 +234,7 @@ impl Kubelets {
         self.timers.set(Instant::now() + delay, Action::Stop(Arc::clone(uid)));
     }
 
-    /// Ends a pod and deletes it for good; only finalizers can keep it then.
+    /// Ends a pod and deletes it without grace; only finalizers can keep it.
     pub(super) fn stop(&mut self, uid: &Uid) {
         let Some(pod) = self.pods.get(uid) else { return };
         if pod.stage != Stage::Over {
@@ -243,11 +244,11 @@ impl Kubelets {
         let Some(pod) = self.pods.get(uid) else { return };
         let name = Identity { namespace: &pod.namespace, name: &pod.name, uid };
         if let Err(status) = self.objects.delete(&self.pod_kind, &name, Some(0)) {
-            tracing::debug!(message = status.message, "not deleted");
+            tracing::debug!(message = status.message, "cannot delete a pod");
         }
     }
 
-    /// Writes a pod's status, and takes it to a stage.
+    /// Writes a pod's status and sets its stage.
     fn write(&mut self, uid: &Uid, stage: Stage, change: impl FnOnce(&mut Value)) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let name = Identity { namespace: &pod.namespace, name: &pod.name, uid };
@@ -267,7 +268,7 @@ impl Kubelets {
         }
     }
 
-    /// Gives back what a pod takes of its node.
+    /// Removes a pod's load from its node.
     fn release(&mut self, uid: &Uid) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let Some(node) = self.nodes.get_mut(&pod.node) else { return };
@@ -291,7 +292,7 @@ impl Kubelets {
     }
 }
 
-/// How long containers wait that have been started again so many times.
+/// The delay before the next restart, in seconds.
 fn pause_after(restarts: i64) -> u64 {
     let doubled = u32::try_from(restarts).ok().and_then(|restarts| FIRST_PAUSE.checked_shl(restarts));
     doubled.filter(|_| restarts < 6).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE)
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_five_minutes() {
+    fn restart_delay_doubles_up_to_five_minutes() {
         let pauses: Vec<u64> = [0, 1, 4, 5, 100].into_iter().map(pause_after).collect();
         assert_eq!(pauses, [10, 20, 160, 300, 300]);
     }

@@ -1,31 +1,34 @@
-//! What becomes of a pod: annotations say so, on it or on the template that it is made of.
+//! The annotations, on pods or their templates, that control how pods behave.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::strategy::json::{flag, list, text, text_at};
+use crate::json::{flag, list, text, text_at};
 
-/// What is simulated: of pods `run`, `complete`, `fail` or `crash-loop`, of nodes `not-ready`.
+/// The simulated behaviour: `run`, `complete`, `fail` or `crash-loop` for pods, `not-ready` for
+/// nodes.
 pub const SIMULATE: &str = "supercargo.dev/simulate";
-/// For how long a pod runs until it completes, fails or crashes, as `90s`, `1m30s` or `500ms`.
+/// How long a pod runs before it completes, fails or crashes, for example `90s`, `1m30s` or
+/// `500ms`.
 pub const SIMULATE_AFTER: &str = "supercargo.dev/simulate-after";
-/// With which code the containers of a pod that fails or crashes exit; 1 if it does not say.
+/// The exit code of a failing or crashing pod's containers; 1 by default.
 pub const SIMULATE_EXIT_CODE: &str = "supercargo.dev/simulate-exit-code";
 
-/// What becomes of a pod once it runs.
+/// The behaviour of a running pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
-    /// It goes on.
+    /// It keeps running.
     Run,
-    /// It is over after a while, whatever its restart policy is.
+    /// It ends after a while, whatever its restart policy is.
     End { after: Duration, exit_code: i64 },
-    /// Its containers exit again and again, and are started again with growing pauses.
+    /// Its containers exit repeatedly, and restart with growing delays.
     CrashLoop { after: Duration, exit_code: i64 },
 }
 
 impl Script {
-    /// Reads what is to become of a pod; what does not say so runs for `usual` if it is a job's, and else for ever.
+    /// The script of a pod. By default a pod of a job completes after `usual`, and other pods keep
+    /// running.
     pub(super) fn of(pod: &Value, usual: Duration) -> Self {
         let annotations = pod.pointer("/metadata/annotations").unwrap_or(&Value::Null);
         let after = parse_duration(text(annotations, SIMULATE_AFTER)).unwrap_or(usual);
@@ -48,7 +51,7 @@ fn is_of_job(pod: &Value) -> bool {
         && owners.iter().any(|owner| text(owner, "kind") == "Job" && flag(owner, "controller"))
 }
 
-/// Reads a duration as Go writes it.
+/// Parses a duration in Go's format.
 fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut seconds = 0.0;
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn durations_are_parsed_in_the_format_of_go() {
         for (text, expected) in [
             ("5s", Some(5_000)),
             ("1m30s", Some(90_000)),
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_run_unless_an_annotation_or_a_job_says_otherwise() {
+    fn pods_keep_running_without_annotation_or_job() {
         let usual = Duration::from_secs(5);
         let after = |seconds| Duration::from_secs(seconds);
         let of = |annotations: Value, owner: &str, policy: &str| {

@@ -14,7 +14,7 @@ fn deployment(name: &str, replicas: i64, strategy: Value) -> Value {
     }})
 }
 
-/// As `kubectl rollout status` sees it.
+/// The condition of `kubectl rollout status`.
 fn is_rolled_out(deployment: &Value) -> bool {
     let replicas = deployment["spec"]["replicas"].as_i64().unwrap();
     number(deployment, "observedGeneration") >= deployment["metadata"]["generation"].as_i64().unwrap()
@@ -30,7 +30,7 @@ async fn set_image(world: &World, name: &str, image: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_has_a_replica_set_that_has_pods() {
+async fn deployment_creates_a_replica_set_with_pods() {
     let (world, _scheduler) = World::scheduled(2).await;
     world.client.create(DEPLOYMENTS, &deployment("web", 3, Value::Null)).await;
     let done = world.until(DEPLOYMENTS, "web", |found| {
@@ -60,7 +60,7 @@ fn text_of<'a>(object: &'a Value, kind: &str, field: &str) -> &'a str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_is_scaled_and_deleted() {
+async fn deployment_is_scaled_and_deleted() {
     let (world, _scheduler) = World::scheduled(2).await;
     world.client.create(DEPLOYMENTS, &deployment("web", 2, Value::Null)).await;
     world.until(DEPLOYMENTS, "web", is_rolled_out).await;
@@ -78,7 +78,7 @@ async fn a_deployment_is_scaled_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_deleted_or_fails_is_made_anew() {
+async fn deleted_and_failed_pods_are_replaced() {
     let (world, _scheduler) = World::scheduled(1).await;
     world.client.create(DEPLOYMENTS, &deployment("web", 2, Value::Null)).await;
     world.until(DEPLOYMENTS, "web", is_rolled_out).await;
@@ -97,7 +97,7 @@ async fn a_pod_that_is_deleted_or_fails_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_rolls_within_its_bounds_and_back() {
+async fn rolling_update_respects_its_bounds_and_can_be_undone() {
     let (world, _scheduler) = World::scheduled(3).await;
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}});
     world.client.create(DEPLOYMENTS, &deployment("web", 6, strategy)).await;
@@ -132,7 +132,7 @@ async fn an_update_rolls_within_its_bounds_and_back() {
     assert_eq!(sets.len(), 2);
     let old = sets.iter().find(|set| set["metadata"]["uid"] == before[0]["metadata"]["uid"]).unwrap();
     assert_eq!(old["spec"]["replicas"], 0);
-    // And back, as `kubectl rollout undo` does it.
+    // As `kubectl rollout undo` does.
     set_image(&world, "web", "app:1").await;
     let done = world.until(DEPLOYMENTS, "web", |found| {
         is_rolled_out(found) && found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
@@ -144,7 +144,7 @@ async fn an_update_rolls_within_its_bounds_and_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_recreate_is_to_have_no_two_templates_at_once() {
+async fn recreate_never_runs_two_templates_at_once() {
     let (world, _scheduler) = World::scheduled(1).await;
     world.client.create(DEPLOYMENTS, &deployment("web", 3, json!({"type": "Recreate"}))).await;
     world.until(DEPLOYMENTS, "web", is_rolled_out).await;
@@ -173,7 +173,7 @@ async fn to_recreate_is_to_have_no_two_templates_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_that_cannot_be_scheduled_is_not_available() {
+async fn unschedulable_deployment_is_not_available() {
     let world = World::new();
     world.client.create(DEPLOYMENTS, &deployment("web", 2, Value::Null)).await;
     let found = world.until(DEPLOYMENTS, "web", |found| number(found, "replicas") == 2).await;
@@ -183,7 +183,7 @@ async fn a_deployment_that_cannot_be_scheduled_is_not_available() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_set_and_a_replication_controller_keep_as_many_pods_as_they_say() {
+async fn replica_sets_and_replication_controllers_keep_their_replicas() {
     const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
     let (world, _scheduler) = World::scheduled(1).await;
     let set = json!({"metadata": {"name": "set"}, "spec": {

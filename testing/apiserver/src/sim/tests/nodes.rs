@@ -10,7 +10,7 @@ fn taints(node: &Value) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_becomes_ready() {
+async fn node_becomes_ready() {
     let world = World::new();
     world.client.create(NODES, &json!({"metadata": {"name": "n"}})).await;
     let node = world.until(NODES, "n", |node| node["spec"]["podCIDR"] == "10.0.0.0/24").await;
@@ -28,7 +28,7 @@ async fn a_node_becomes_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_says_of_itself_stays() {
+async fn existing_node_status_is_kept() {
     let world = World::new();
     let node = json!({
         "metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "host", "kubernetes.io/arch": "arm64"}},
@@ -48,7 +48,7 @@ async fn what_a_node_says_of_itself_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_makes_a_node_not_ready_and_its_pods_wait() {
+async fn pods_wait_on_a_node_annotated_not_ready() {
     let world = World::new();
     world.node("n").await;
     world.until(NODES, "n", |node| condition(node, "Ready") == "True").await;
@@ -68,7 +68,7 @@ async fn an_annotation_makes_a_node_not_ready_and_its_pods_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cordoned_node_is_tainted() {
+async fn cordoned_node_is_tainted() {
     let world = World::new();
     world.node("n").await;
     let path = format!("{NODES}/n");
@@ -80,7 +80,7 @@ async fn a_cordoned_node_is_tainted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pressure_that_somebody_reports_is_a_taint() {
+async fn reported_pressure_taints_the_node() {
     let world = World::new();
     world.node("n").await;
     let node = world.until(NODES, "n", |node| condition(node, "Ready") == "True").await;
@@ -92,7 +92,7 @@ async fn a_pressure_that_somebody_reports_is_a_taint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_are_renewed_and_go_with_their_nodes() {
+async fn leases_are_renewed_and_deleted_with_their_nodes() {
     let options = Options { heartbeat_period: Duration::from_secs(7), ..Options::default() };
     let world = World::with(&options);
     let node = world.node("n").await;

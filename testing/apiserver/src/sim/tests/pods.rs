@@ -1,4 +1,4 @@
-//! Pods that have a node.
+//! Bound pods.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn annotated(simulate: &str, after: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_pod_runs_and_is_ready() {
+async fn bound_pod_runs_and_is_ready() {
     let world = World::new();
     world.node("n").await;
     let pod = json!({"spec": {"initContainers": [
@@ -36,7 +36,7 @@ async fn a_bound_pod_runs_and_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_have_addresses_of_their_own_but_on_their_hosts_network() {
+async fn pods_have_distinct_addresses_except_on_the_host_network() {
     let world = World::new();
     world.node("n").await;
     world.bound("a", "n", json!({})).await;
@@ -52,7 +52,7 @@ async fn pods_have_addresses_of_their_own_but_on_their_hosts_network() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_say_what_becomes_of_a_pod() {
+async fn annotations_control_how_pods_end() {
     let world = World::new();
     world.node("n").await;
     let started = tokio::time::Instant::now();
@@ -67,7 +67,7 @@ async fn annotations_say_what_becomes_of_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_pod_can_be_told_to_complete() {
+async fn running_pod_can_be_annotated_to_complete() {
     let world = World::new();
     world.node("n").await;
     world.bound("p", "n", json!({})).await;
@@ -77,7 +77,7 @@ async fn a_running_pod_can_be_told_to_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn containers_crash_and_are_started_again() {
+async fn crashed_containers_restart() {
     let world = World::new();
     world.node("n").await;
     world.bound("p", "n", annotated("crash-loop", "1s")).await;
@@ -92,7 +92,7 @@ async fn containers_crash_and_are_started_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_ends_and_goes() {
+async fn deleted_pod_ends_and_is_removed() {
     let world = World::new();
     world.node("n").await;
     world.bound("p", "n", json!({})).await;
@@ -106,7 +106,7 @@ async fn a_deleted_pod_ends_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_keeps_a_pod_that_has_ended() {
+async fn finalizer_keeps_a_pod_that_has_ended() {
     let world = World::new();
     world.node("n").await;
     let pod = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -120,7 +120,7 @@ async fn a_finalizer_keeps_a_pod_that_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_does_not_fit_any_more_is_rejected_until_there_is_room() {
+async fn pod_that_does_not_fit_is_rejected_until_there_is_room() {
     let world = World::new();
     world.node("n").await;
     for name in ["a", "b", "c", "d"] {
@@ -141,7 +141,7 @@ async fn a_pod_that_does_not_fit_any_more_is_rejected_until_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_readiness_gate_is_waited_for() {
+async fn readiness_gates_delay_readiness() {
     let world = World::new();
     world.node("n").await;
     let gates = json!({"spec": {"readinessGates": [{"conditionType": "example.com/ready"}]}});
@@ -155,7 +155,7 @@ async fn a_readiness_gate_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_runs_for_too_long_fails() {
+async fn pod_that_exceeds_its_active_deadline_fails() {
     let world = World::new();
     world.node("n").await;
     world.bound("p", "n", json!({"spec": {"activeDeadlineSeconds": 3}})).await;
@@ -164,7 +164,7 @@ async fn a_pod_that_runs_for_too_long_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_for_its_node_and_does_not_outlive_it() {
+async fn pod_waits_for_its_node_and_is_deleted_after_it() {
     let world = World::new();
     world.bound("p", "n", json!({})).await;
     let path = format!("{PODS}/p");
@@ -179,7 +179,7 @@ async fn a_pod_waits_for_its_node_and_does_not_outlive_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_simulation_takes_over_what_another_began() {
+async fn simulation_resumes_the_state_of_a_previous_one() {
     let mut world = World::new();
     world.node("n").await;
     world.bound("a", "n", json!({})).await;
@@ -194,7 +194,7 @@ async fn a_simulation_takes_over_what_another_began() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_while_history_was_forgotten_is_made_up_for() {
+async fn simulation_relists_after_a_compaction() {
     let world = World::new();
     world.node("n").await;
     world.bound("a", "n", json!({})).await;

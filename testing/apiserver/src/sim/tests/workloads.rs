@@ -23,7 +23,7 @@ fn image(name: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": name}]}}}})
 }
 
-/// As `kubectl rollout status` sees it.
+/// The condition of `kubectl rollout status`.
 fn is_updated(set: &Value) -> bool {
     number(set, "observedGeneration") >= set["metadata"]["generation"].as_i64().unwrap()
         && Some(number(set, "readyReplicas")) == set["spec"]["replicas"].as_i64()
@@ -31,7 +31,7 @@ fn is_updated(set: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_begins_and_ends_its_pods_in_order() {
+async fn stateful_set_starts_and_stops_pods_in_order() {
     let (world, _scheduler) = World::scheduled(2).await;
     let mut events = world.client.watch(&format!("{PODS}?watch=true")).await;
     world.client.create(STATEFUL_SETS, &stateful_set("OrderedReady")).await;
@@ -72,7 +72,7 @@ async fn a_stateful_set_begins_and_ends_its_pods_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_is_updated_from_its_last_pod_on() {
+async fn stateful_set_is_updated_from_its_last_pod() {
     let (world, _scheduler) = World::scheduled(2).await;
     world.client.create(STATEFUL_SETS, &stateful_set("Parallel")).await;
     world.until(STATEFUL_SETS, "db", is_updated).await;
@@ -94,7 +94,7 @@ async fn a_stateful_set_is_updated_from_its_last_pod_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_replaces_a_failed_pod_under_its_name() {
+async fn stateful_set_replaces_a_failed_pod_under_its_name() {
     let (world, _scheduler) = World::scheduled(1).await;
     world.client.create(STATEFUL_SETS, &stateful_set("OrderedReady")).await;
     world.until(STATEFUL_SETS, "db", is_updated).await;
@@ -108,7 +108,7 @@ async fn a_stateful_set_replaces_a_failed_pod_under_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_set_has_a_pod_on_each_node_that_takes_it() {
+async fn daemon_set_has_a_pod_on_each_eligible_node() {
     let (world, _scheduler) = World::scheduled(3).await;
     let taint = json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
     world.patch(&format!("{NODES}/n1"), taint).await;
@@ -157,7 +157,7 @@ fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_completes_with_its_pods() {
+async fn job_completes_with_its_pods() {
     let (world, _scheduler) = World::scheduled(2).await;
     let spec = json!({"parallelism": 2, "completions": 5});
     world.client.create(JOBS, &job("sum", &spec, &Value::Null)).await;
@@ -178,7 +178,7 @@ async fn a_job_completes_with_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_fails_after_so_many_attempts() {
+async fn job_fails_after_its_backoff_limit() {
     let (world, _scheduler) = World::scheduled(1).await;
     let annotations = json!({"supercargo.dev/simulate": "fail", "supercargo.dev/simulate-after": "1s"});
     world.client.create(JOBS, &job("bad", &json!({"backoffLimit": 2}), &annotations)).await;
@@ -188,7 +188,7 @@ async fn a_job_fails_after_so_many_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_indexed_job_has_a_pod_for_each_index_and_a_suspended_one_has_none() {
+async fn indexed_job_has_a_pod_per_index_and_a_suspended_one_none() {
     let (world, _scheduler) = World::scheduled(1).await;
     let spec = json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed", "suspend": true});
     world.client.create(JOBS, &job("index", &spec, &Value::Null)).await;
@@ -206,7 +206,7 @@ async fn an_indexed_job_has_a_pod_for_each_index_and_a_suspended_one_has_none() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_says_how_many_pods_may_go() {
+async fn budget_reports_the_allowed_disruptions() {
     let (world, _scheduler) = World::scheduled(1).await;
     let budget = json!({"metadata": {"name": "db"}, "spec": {
         "maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}},

@@ -6,20 +6,20 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{BUDGET_PAUSE, Key, Workloads};
-use crate::object::Object;
-use crate::strategy::json::int;
+use crate::json::int;
+use crate::object::StoredObject;
 use crate::strategy::labels;
 use crate::strategy::pod::pdb;
 
 impl Workloads {
-    pub(super) fn budget_changed(&mut self, key: &Key, object: &Object) {
+    pub(super) fn budget_changed(&mut self, key: &Key, object: &StoredObject) {
         let value = object.value(self.kind(key.managed));
         let selector = value["spec"]["selector"].clone();
         self.budgets.entry(key.namespace.clone()).or_default().insert(key.name.clone(), selector);
     }
 
-    /// Looks at the budgets of a pod again, soon.
-    pub(super) fn pod_concerns_budgets(&mut self, pod: &Object) {
+    /// Schedules the budgets of a pod to be reconciled soon.
+    pub(super) fn pod_concerns_budgets(&mut self, pod: &StoredObject) {
         let Some(budgets) = self.budgets.get(&pod.namespace).filter(|budgets| !budgets.is_empty()) else {
             return;
         };
@@ -40,9 +40,9 @@ impl Workloads {
 
     pub(super) fn reconcile_budget(&mut self, key: &Key, budget: &Value) {
         let selector = &budget["spec"]["selector"];
-        let table = self.pod_kind.table();
-        let covered = |pod: &&Arc<Object>| selects(selector, &labels_of(pod));
-        let pods: Vec<Arc<Object>> = self.objects.with(|state| {
+        let table = self.pod_kind.resource_key();
+        let covered = |pod: &&Arc<StoredObject>| selects(selector, &labels_of(pod));
+        let pods: Vec<Arc<StoredObject>> = self.objects.with(|state| {
             let pods = state.store.table(&table).map(|table| table.range(&key.namespace, None));
             pods.into_iter().flatten().filter(covered).cloned().collect()
         });
@@ -54,12 +54,12 @@ impl Workloads {
     }
 }
 
-fn labels_of(object: &Object) -> Value {
+fn labels_of(object: &StoredObject) -> Value {
     let labels = object.labels.iter().map(|(key, value)| (key.to_string(), Value::from(&**value)));
     Value::Object(labels.collect::<Map<String, Value>>())
 }
 
-/// A budget without a selector is about nothing.
+/// A budget without a selector covers no pods.
 fn selects(selector: &Value, labels: &Value) -> bool {
     selector.is_object() && labels::selects(selector, labels)
 }

@@ -1,4 +1,4 @@
-//! Daemon sets: one pod for each node that it may be on.
+//! Daemon sets: one pod on each eligible node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::pods::Pod;
 use super::{BURST, Key, Workloads, min_ready, scaled, set_counts, template};
-use crate::object::Object;
-use crate::strategy::json::{flag, int, list, object_mut, text, text_at};
+use crate::json::{flag, int, list, object_mut, text, text_at};
+use crate::object::StoredObject;
 
 const REVISION: &str = "controller-revision-hash";
 const GENERATION: &str = "pod-template-generation";
@@ -59,7 +59,7 @@ impl Workloads {
         for (name, node) in self.nodes.iter() {
             let pods = by_node.remove(name).unwrap_or_default();
             let (starts, stays) = node.takes(name, &pod["spec"]);
-            // Those that are over are made anew; of several the newest go.
+            // Finished pods are replaced; of several pods on a node the oldest stays.
             doomed.extend(pods.iter().filter(|pod| pod.is_over()).map(|pod| Arc::clone(&pod.object)));
             let mut here: Vec<&Pod> = pods.into_iter().filter(|pod| !pod.is_over()).collect();
             here.sort_by_key(|pod| std::cmp::Reverse(pod.rank()));
@@ -77,7 +77,7 @@ impl Workloads {
                 _ => {}
             }
         }
-        // What is left is for nodes that are gone.
+        // The remaining pods are for removed nodes.
         doomed.extend(by_node.values().flatten().map(|pod| Arc::clone(&pod.object)));
         doomed.extend(replaced(set, &tally, &old));
         let more = missing.len() > BURST;
@@ -132,8 +132,8 @@ impl Tally {
     }
 }
 
-/// The pods of an old template that may go now: so many are unavailable at a time.
-fn replaced(set: &Value, tally: &Tally, old: &[&Pod]) -> Vec<Arc<Object>> {
+/// The pods of an old template that may be deleted now, within `maxUnavailable`.
+fn replaced(set: &Value, tally: &Tally, old: &[&Pod]) -> Vec<Arc<StoredObject>> {
     let strategy = &set["spec"]["updateStrategy"];
     if text(strategy, "type") == "OnDelete" {
         return Vec::new();
@@ -142,7 +142,7 @@ fn replaced(set: &Value, tally: &Tally, old: &[&Pod]) -> Vec<Arc<Object>> {
     let mut room = most - (tally.desired - tally.available);
     let mut replaced = Vec::new();
     for pod in old.iter().filter(|pod| !pod.object.deleting) {
-        // Who does not work is not missed.
+        // Deleting an unready pod does not reduce the availability.
         if pod.is_ready() {
             if room <= 0 {
                 continue;
@@ -166,7 +166,7 @@ fn tolerate(spec: &mut Value) {
     spec["tolerations"] = tolerations.into();
 }
 
-/// Has a pod ask for a node by its name, in place of what its template asks for.
+/// Requires the node by name, replacing the affinity of the template.
 fn for_node(mut pod: Value, node: &str) -> Value {
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let spec = &mut pod["spec"];

@@ -1,4 +1,4 @@
-//! Deployments: one replica set for each template that they have had.
+//! Deployments: one replica set for each revision of the template.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::rollout::{self, Set};
 use super::{Key, Managed, Workloads, controls, set_counts, template};
+use crate::json::{entries, flag, int, remove, text, text_at};
 use crate::kinds::Kind;
 use crate::rest::Part;
 use crate::sim::conditions::{self, Condition};
 use crate::sim::objects::Identity;
-use crate::strategy::json::{entries, flag, int, remove, text, text_at};
 
 const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -52,7 +52,7 @@ impl Workloads {
     fn replica_sets(&self, deployment: &Value) -> Vec<Set> {
         let uid = text_at(deployment, "/metadata/uid");
         let kind = self.kind(Managed::ReplicaSet);
-        let table = kind.table();
+        let table = kind.resource_key();
         let objects = self.objects.with(|state| {
             let keys = state.store.dependents(uid).filter(|(own, _)| *own == table);
             let table = state.store.table(&table);
@@ -71,7 +71,7 @@ impl Workloads {
         self.old_pods_are_gone_but(sets, None)
     }
 
-    /// Whether no pod is left of other replica sets than the newest, not even one that is going.
+    /// Whether all pods of replica sets other than the newest are gone, including terminating ones.
     fn old_pods_are_gone_but(&self, sets: &[Set], newest: Option<usize>) -> bool {
         let mut old = sets.iter().enumerate().filter(|(at, _)| Some(*at) != newest);
         old.all(|(_, set)| {
@@ -87,7 +87,7 @@ impl Workloads {
         let mut template = deployment["spec"]["template"].clone();
         template::set_label(&mut template, HASH, &hash);
         let mut selector = deployment["spec"]["selector"].clone();
-        if let Some(labels) = crate::strategy::json::object_mut(&mut selector, "matchLabels") {
+        if let Some(labels) = crate::json::object_mut(&mut selector, "matchLabels") {
             labels.insert(HASH.to_owned(), hash.as_str().into());
         }
         let annotations: serde_json::Map<String, Value> = entries(metadata, "annotations")
@@ -125,13 +125,13 @@ impl Workloads {
                 });
             }
             Err(status) => {
-                tracing::debug!(message = status.message, "replica set not created");
+                tracing::debug!(message = status.message, "cannot create a replica set");
                 self.retry(key);
             }
         }
     }
 
-    /// The newest replica set has the highest revision, and so has the deployment.
+    /// Sets the highest revision on the newest replica set and on the deployment.
     fn set_revision(&mut self, key: &Key, deployment: &Value, sets: &mut [Set], newest: usize) {
         let revision = next_revision(sets, Some(newest)).max(sets[newest].revision());
         let text = revision.to_string();
@@ -158,11 +158,11 @@ impl Workloads {
 
     fn update(&self, kind: &Kind, object: &Value, change: impl FnOnce(&mut Value)) {
         if let Err(status) = self.objects.update(kind, &Identity::of(object), Part::Main, change) {
-            tracing::debug!(message = status.message, "not written");
+            tracing::debug!(message = status.message, "cannot update an object");
         }
     }
 
-    /// Deletes the oldest replica sets that nobody needs to go back to.
+    /// Deletes the oldest replica sets beyond the revision history limit.
     fn delete_oldest(&self, deployment: &Value, sets: &[Set], newest: usize) {
         let limit = int(&deployment["spec"], "revisionHistoryLimit").unwrap_or(10);
         let old =
@@ -227,11 +227,11 @@ impl Workloads {
 }
 
 struct Progress<'a> {
-    /// The newest replica set's name.
+    /// The name of the newest replica set.
     set: &'a str,
     is_paused: bool,
     is_complete: bool,
-    /// Whether there are no other pods than the newest.
+    /// Whether only pods of the newest replica set exist.
     is_updated: bool,
 }
 
@@ -255,7 +255,7 @@ fn set_progress(deployment: &mut Value, progress: &Progress<'_>, now: &str) {
     conditions::set(deployment, condition, &TIMES, now);
 }
 
-/// Which replica set is of the deployment's template; the oldest if several are.
+/// The replica set with the deployment's template; the oldest if there are several.
 fn newest(deployment: &Value, sets: &[Set]) -> Option<usize> {
     let wanted = &deployment["spec"]["template"];
     sets.iter().position(|set| {
@@ -269,7 +269,7 @@ fn newest(deployment: &Value, sets: &[Set]) -> Option<usize> {
     })
 }
 
-/// The revision after those of all replica sets but one.
+/// The revision after those of all replica sets except `but`.
 fn next_revision(sets: &[Set], but: Option<usize>) -> i64 {
     let others = sets.iter().enumerate().filter(|(at, _)| Some(*at) != but);
     others.map(|(_, set)| set.revision()).max().unwrap_or_default() + 1

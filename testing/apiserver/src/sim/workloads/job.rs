@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::pods::{Pod, Uid};
 use super::{BURST, Key, Managed, Workloads, set_counts, template};
-use crate::object::Object;
+use crate::json::{flag, int, list, list_mut, object_mut, text, text_at};
+use crate::object::StoredObject;
 use crate::sim::conditions::{self, Condition};
-use crate::strategy::json::{flag, int, list, list_mut, object_mut, text, text_at};
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const TIMES: [&str; 2] = ["lastProbeTime", "lastTransitionTime"];
 
-/// The pods of a job that are over, whether they are still there or not.
+/// The finished pods of a job, including those that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     succeeded: FxHashSet<Uid>,
@@ -94,13 +94,13 @@ impl Workloads {
             let surplus = usize::try_from(count - wanted).unwrap_or_default();
             let mut doomed = active.clone();
             doomed.sort_by_cached_key(|pod| pod.rank());
-            let doomed: Vec<Arc<Object>> =
+            let doomed: Vec<Arc<StoredObject>> =
                 doomed[..surplus].iter().map(|pod| Arc::clone(&pod.object)).collect();
             for pod in &doomed {
                 self.delete_pod(pod);
             }
         } else if count < wanted {
-            // Pods that go are replaced once they have gone.
+            // Terminating pods are replaced only after they are gone.
             let missing = wanted - count - i64::try_from(terminating).unwrap_or_default();
             let missing = usize::try_from(missing).unwrap_or_default().min(BURST);
             let taken: BTreeSet<i64> = pods.iter().filter(|pod| !pod.is_over()).filter_map(index).collect();
@@ -114,7 +114,7 @@ impl Workloads {
                 template::generate_name(&mut pod, job);
                 std::iter::repeat_n(pod, missing).collect()
             };
-            // So many will be there in a moment.
+            // The new pods will be active in a moment.
             status.active += i64::try_from(new.len()).unwrap_or_default();
             self.create_pods(key, new);
         }
@@ -217,7 +217,7 @@ fn indexed_pod(kind: &crate::kinds::Kind, job: &Value, index: i64) -> Value {
     pod
 }
 
-/// As jobs write indexes: `0-3,5`. Two that follow each other are no interval.
+/// Job indexes in the form `0-3,5`. Two consecutive indexes are not an interval.
 fn intervals(indexes: &BTreeSet<i64>) -> String {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for index in indexes {
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_written_as_intervals() {
+    fn indexes_are_formatted_as_intervals() {
         assert_eq!(intervals(&BTreeSet::from([0, 1, 2, 4, 6, 7])), "0-2,4,6,7");
         assert_eq!(intervals(&BTreeSet::new()), "");
     }

@@ -1,14 +1,14 @@
-//! The nodes, as daemon sets see them.
+//! The properties of nodes that daemon sets use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::json::list;
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::sim::affinity;
-use crate::strategy::json::list;
 
 /// All nodes by name.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Nodes {
     nodes: BTreeMap<Box<str>, Node>,
 }
 
-/// What of a node matters to daemon sets.
+/// The properties of a node that daemon sets use.
 #[derive(Debug, PartialEq)]
 pub(super) struct Node {
     labels: Value,
@@ -29,8 +29,8 @@ impl Nodes {
         Self { kind, nodes: BTreeMap::new() }
     }
 
-    /// Takes in a node as it is now; whether anything that matters is different.
-    pub(super) fn put(&mut self, object: &Object) -> bool {
+    /// Updates a node. Returns whether any of these properties changed.
+    pub(super) fn put(&mut self, object: &StoredObject) -> bool {
         let value = object.value(&self.kind);
         let node = Node {
             labels: value["metadata"]["labels"].clone(),
@@ -55,7 +55,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// Whether a pod may be made for this node, and whether one that is there may stay.
+    /// Whether a pod may be created for this node, and whether an existing one may stay.
     pub(super) fn takes(&self, name: &str, spec: &Value) -> (bool, bool) {
         if !affinity::matches(spec, name, &self.labels) {
             return (false, false);

@@ -1,4 +1,4 @@
-//! The pods of each workload, kept so that a change of one costs no look at the others.
+//! An index of pods by workload, so that a change of one pod does not require reading the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::object::Object;
-use crate::strategy::json::text;
+use crate::json::text;
+use crate::object::StoredObject;
 
 /// The UID of a workload.
 pub(super) type Uid = Box<str>;
@@ -22,14 +22,14 @@ pub(super) struct Pods {
     controllers: FxHashMap<Uid, Uid>,
 }
 
-/// What of a pod matters to its workload.
+/// The properties of a pod that its workload uses.
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
-    pub(super) object: Arc<Object>,
-    /// The version at which it was first seen.
+    pub(super) object: Arc<StoredObject>,
+    /// The version at which the pod was first seen.
     born: u64,
     ready_since: Option<Instant>,
-    /// The node that it is on, or is meant for.
+    /// The node that the pod is bound to or targets.
     pub(super) node: Box<str>,
 }
 
@@ -69,8 +69,8 @@ struct Status {
 }
 
 impl Pods {
-    /// Takes in a pod as it is now. Gives the workloads that this concerns.
-    pub(super) fn put(&mut self, object: &Arc<Object>, now: Instant) -> Vec<Uid> {
+    /// Updates a pod. Returns the affected workloads.
+    pub(super) fn put(&mut self, object: &Arc<StoredObject>, now: Instant) -> Vec<Uid> {
         if object.owners.is_empty() {
             return self.remove(object);
         }
@@ -83,7 +83,7 @@ impl Pods {
         let before = self.controllers.insert(object.uid.clone(), owner.uid.clone());
         let mut known = before.as_ref().and_then(|before| self.of.get_mut(before)?.remove(&object.name));
         concerned.extend(before.filter(|before| *before != owner.uid));
-        // Another pod of the same name.
+        // A pod of the same name with another UID is a different pod.
         known = known.filter(|known| known.object.uid == object.uid);
         let is_ready = seen
             .status
@@ -105,8 +105,8 @@ impl Pods {
         concerned
     }
 
-    /// Forgets a pod. Gives the workload that this concerns.
-    pub(super) fn remove(&mut self, object: &Object) -> Vec<Uid> {
+    /// Removes a pod. Returns the affected workloads.
+    pub(super) fn remove(&mut self, object: &StoredObject) -> Vec<Uid> {
         let Some(owner) = self.controllers.remove(&object.uid) else { return Vec::new() };
         if let Some(pods) = self.of.get_mut(&owner) {
             if pods.get(&object.name).is_some_and(|pod| pod.object.uid == object.uid) {
@@ -129,7 +129,7 @@ impl Pods {
     }
 }
 
-/// The node that the pod of a daemon set asks for by name.
+/// The node that the pod of a daemon set requires by name.
 fn target(affinity: &Value) -> &str {
     let path = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
     affinity.pointer(path).and_then(Value::as_str).unwrap_or_default()
@@ -144,7 +144,7 @@ impl Pod {
         matches!(self.phase(), "Succeeded" | "Failed")
     }
 
-    /// Whether it counts: it is neither over nor being deleted.
+    /// Whether it is active: neither finished nor being deleted.
     pub(super) fn is_active(&self) -> bool {
         !self.is_over() && !self.object.deleting
     }
@@ -157,7 +157,8 @@ impl Pod {
         self.ready_since.is_some()
     }
 
-    /// Whether it has been ready for long enough; if it is only ready, when that will be.
+    /// Whether it has been ready for long enough. For a ready pod that has not, also the time when
+    /// it will be.
     pub(super) fn is_available(&self, long_enough: Duration, now: Instant) -> Result<bool, Instant> {
         match self.ready_since {
             None => Ok(false),
@@ -171,7 +172,7 @@ impl Pod {
         labels.iter().find(|(own, _)| **own == *key).map_or("", |(_, value)| value)
     }
 
-    /// Which goes first when there are too many: the least is the most dispensable.
+    /// The order of deletion when there are too many pods; the least is deleted first.
     pub(super) fn rank(&self) -> (bool, u8, bool, std::cmp::Reverse<u64>) {
         let phase = match self.phase() {
             "Pending" => 0,
@@ -183,14 +184,14 @@ impl Pod {
     }
 }
 
-/// How many of some pods there are.
+/// The counts of some pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) active: i64,
     pub(super) ready: i64,
     pub(super) available: i64,
     pub(super) terminating: i64,
-    /// When the next becomes available by itself.
+    /// The time when the next ready pod becomes available.
     pub(super) next: Option<Instant>,
 }
 

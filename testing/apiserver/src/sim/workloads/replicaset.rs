@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::pods::{Counts, Pod};
 use super::{BURST, Key, Workloads, min_ready, set_counts, template};
-use crate::strategy::json::{int, text_at};
+use crate::json::{int, text_at};
 
 impl Workloads {
     pub(super) fn reconcile_replica_set(&mut self, key: &Key, set: &Value) {

@@ -1,17 +1,17 @@
-//! How a deployment goes from one replica set to the next.
+//! The progress of a deployment from one replica set to the next.
 
 use serde_json::Value;
 
 use super::scaled;
-use crate::strategy::json::{int, text_at};
+use crate::json::{int, text_at};
 
 /// A replica set.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub(super) value: Value,
-    /// How many pods it is to have.
+    /// The desired number of pods.
     pub(super) replicas: i64,
-    /// How many it has.
+    /// The current number of pods.
     pub(super) actual: i64,
     pub(super) ready: i64,
     pub(super) available: i64,
@@ -37,13 +37,13 @@ impl Set {
     }
 }
 
-/// How many pods there may be at least and at most.
+/// The minimum and maximum number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) replicas: i64,
     pub(super) max_surge: i64,
     pub(super) max_unavailable: i64,
-    /// Whether new pods come before the old ones are gone.
+    /// Whether new pods are created before the old ones are gone.
     pub(super) surges: bool,
     observes: bool,
 }
@@ -57,7 +57,7 @@ impl Plan {
         let (surge, unavailable) = if surges {
             let surge = scaled(&rolling["maxSurge"], replicas, true);
             let unavailable = scaled(&rolling["maxUnavailable"], replicas, false);
-            // Both may come to nothing by rounding; then nothing could ever change.
+            // If both round down to zero, the rollout could not progress.
             (surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable })
         } else {
             (0, 0)
@@ -67,7 +67,7 @@ impl Plan {
         Self { replicas, max_surge: surge, max_unavailable: unavailable.min(replicas), surges, observes }
     }
 
-    /// With how many pods a replica set begins when there are so many of others.
+    /// The initial number of replicas of a new replica set, given those of the others.
     pub(super) fn first_replicas(&self, others: i64) -> i64 {
         if self.surges {
             (self.replicas + self.max_surge - others).clamp(0, self.replicas)
@@ -84,7 +84,7 @@ impl Plan {
             && sum(|set| set.available) == self.replicas
     }
 
-    /// Which replica sets are to have how many pods now.
+    /// The target replicas of each replica set.
     pub(super) fn targets(
         &self,
         sets: &[Set],
@@ -94,7 +94,7 @@ impl Plan {
     ) -> Vec<(usize, i64)> {
         let mut targets: Vec<i64> = sets.iter().map(|set| set.replicas).collect();
         if is_paused {
-            // Nothing is rolled out, but the one that is there is scaled.
+            // Nothing to roll out; only the active replica set is scaled.
             let active: Vec<usize> = (0..sets.len()).filter(|at| sets[*at].replicas > 0).collect();
             let only = match active.as_slice() {
                 [] => newest,
@@ -127,7 +127,7 @@ impl Plan {
             targets[newest] = self.replicas;
             return;
         }
-        // Those that a replica set has yet to delete take room too.
+        // Pods that a replica set has yet to delete still count.
         let there: i64 = sets.iter().map(|set| set.replicas.max(set.actual)).sum();
         let room = self.replicas + self.max_surge - there;
         if set.replicas < self.replicas && room > 0 {
@@ -140,13 +140,13 @@ impl Plan {
             return;
         }
         let old: Vec<usize> = (0..sets.len()).filter(|at| *at != newest).collect();
-        // Those that are of no use go first.
+        // Unavailable pods are deleted first.
         for at in &old {
             let unavailable = (targets[*at] - sets[*at].available).clamp(0, surplus);
             targets[*at] -= unavailable;
             surplus -= unavailable;
         }
-        // Those that a replica set has yet to delete are as good as gone.
+        // Pods that a replica set has yet to delete count as gone.
         let available: i64 = sets.iter().map(|set| set.available.min(set.replicas)).sum();
         let mut surplus = (available - least).max(0);
         for at in &old {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn old_pods_go_only_as_new_ones_become_available() {
+    fn old_pods_are_deleted_as_new_ones_become_available() {
         let plan = plan("RollingUpdate", 10, json!("25%"), json!("25%"));
         assert_eq!((plan.max_surge, plan.max_unavailable), (3, 2));
         let targets = |old: Set, new: Set| plan.targets(&[old, new], Some(1), false, false);
@@ -187,16 +187,16 @@ mod tests {
         assert_eq!(targets(set(8, 8), set(5, 0)), []);
         assert_eq!(targets(set(8, 8), set(5, 3)), [(0, 5)]);
         assert_eq!(targets(set(0, 0), set(10, 10)), []);
-        // What the status says of pods that are to go counts for nothing, and yet they take room.
+        // Pods that are yet to be deleted do not count as available, but still count as existing.
         let stale = Set { actual: 8, ..set(7, 8) };
         assert_eq!(targets(stale.clone(), set(5, 4)), [(0, 4)]);
         assert_eq!(targets(stale, set(5, 2)), [(0, 6)]);
-        // Those that are of no use are not waited for.
+        // Unavailable pods need not be waited for.
         assert_eq!(targets(set(8, 3), set(5, 5)), [(0, 3)]);
     }
 
     #[test]
-    fn a_rollout_goes_on_when_both_bounds_come_to_nothing() {
+    fn rollout_progresses_when_both_bounds_round_to_zero() {
         let plan = plan("RollingUpdate", 1, json!(0), json!("25%"));
         assert_eq!(plan.max_unavailable, 1);
         assert_eq!(plan.first_replicas(1), 0);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn to_recreate_is_to_wait_until_the_old_are_gone() {
+    fn recreate_waits_until_old_pods_are_gone() {
         let plan = plan("Recreate", 2, Value::Null, Value::Null);
         assert_eq!(plan.targets(&[set(2, 2)], None, false, false), [(0, 0)]);
         let sets = [set(0, 0), set(0, 0)];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_deployment_is_scaled_all_the_same() {
+    fn paused_deployment_can_be_scaled() {
         let plan = plan("RollingUpdate", 5, json!(1), json!(0));
         assert_eq!(plan.targets(&[set(2, 2)], None, true, false), [(0, 5)]);
         assert_eq!(plan.targets(&[set(2, 2), set(1, 0)], Some(1), true, false), []);

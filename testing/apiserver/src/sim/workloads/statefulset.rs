@@ -8,19 +8,19 @@ use tokio::time::Instant;
 
 use super::pods::{Counts, Pod};
 use super::{BURST, Key, Workloads, min_ready, set_counts, template};
-use crate::strategy::json::{int, list, object_mut, text, text_at};
+use crate::json::{int, list, object_mut, text, text_at};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX: &str = "apps.kubernetes.io/pod-index";
 const REVISION: &str = "controller-revision-hash";
 
-/// What of a stateful set says which pods it has.
+/// The fields of a stateful set that determine its pods.
 struct Wanted {
     first: i64,
     replicas: i64,
-    /// Whether one pod waits for those before it.
+    /// Whether each pod waits for the ones before it.
     is_ordered: bool,
-    /// Pods before this one are not replaced.
+    /// Pods with ordinals below the partition are not replaced.
     partition: i64,
     replaces: bool,
     revision: String,
@@ -68,7 +68,7 @@ impl Workloads {
                     }
                 }
                 None => return self.retry(key),
-                // It is made anew once it has gone.
+                // The pod is created again once it is gone.
                 Some(pod) if pod.is_over() && !pod.object.deleting => self.delete_pod(&pod.object),
                 Some(pod) if wanted.is_ordered && !is_available(pod) => {
                     self.replace_broken(&wanted, at, pod);
@@ -94,7 +94,7 @@ impl Workloads {
         }
     }
 
-    /// A pod that never became available does not stand in the way of its successor.
+    /// Replaces an unready pod of an old template, so that it does not block the rollout.
     fn replace_broken(&self, wanted: &Wanted, at: i64, pod: &Pod) {
         let is_old = pod.label(REVISION) != wanted.revision && at >= wanted.partition;
         if is_old && wanted.replaces && !pod.is_ready() && !pod.object.deleting {
@@ -102,7 +102,7 @@ impl Workloads {
         }
     }
 
-    /// Replaces the last pod that is of an old template, if those after it are available.
+    /// Replaces the last pod of an old template, if those after it are available.
     fn replace_next(&self, wanted: &Wanted, pods: &FxHashMap<i64, Pod>, is_available: impl Fn(&Pod) -> bool) {
         if !wanted.replaces {
             return;
@@ -121,7 +121,7 @@ impl Workloads {
         }
     }
 
-    /// A pod that is ready becomes available without any news.
+    /// A ready pod becomes available without any change that would be noticed.
     fn look_again(&mut self, key: &Key, pod: &Pod, wanted: &Wanted, now: Instant) {
         if let Err(at) = pod.is_available(wanted.min_ready, now) {
             self.enqueue_at(at, key);
@@ -149,14 +149,14 @@ impl Workloads {
         match self.objects.create(&self.pod_kind, &key.namespace, pod) {
             Ok(_) => true,
             Err(status) => {
-                tracing::debug!(message = status.message, "pod not created");
+                tracing::debug!(message = status.message, "cannot create a pod");
                 self.retry(key);
                 false
             }
         }
     }
 
-    /// Makes the claims of a pod that are not there yet, and has the pod use them.
+    /// Creates missing claims of a pod, and adds them to its volumes.
     fn create_claims(&self, key: &Key, set: &Value, pod: &str, spec: &mut Value) -> bool {
         let templates = list(&set["spec"], "volumeClaimTemplates");
         if templates.is_empty() {
@@ -181,7 +181,7 @@ impl Workloads {
                 labels.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
             if let Err(status) = self.objects.create(&kind, &key.namespace, claim) {
-                tracing::debug!(message = status.message, "claim not created");
+                tracing::debug!(message = status.message, "cannot create a claim");
                 return false;
             }
         }

@@ -1,15 +1,15 @@
-//! Pods, and revisions, of a template.
+//! Creates pods and revisions from a template.
 
 use std::hash::BuildHasher as _;
 
 use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
+use crate::json::{object_mut, present, text_at};
 use crate::kinds::Kind;
 use crate::random::Random;
-use crate::strategy::json::{object_mut, present, text_at};
 
-/// The reference by which a workload controls what it makes.
+/// The controller reference of an object that a workload creates.
 pub(super) fn controller(kind: &Kind, workload: &Value) -> Value {
     json!([{
         "apiVersion": kind.api_version(),
@@ -34,7 +34,7 @@ pub(super) fn pod(kind: &Kind, workload: &Value) -> Value {
     json!({"metadata": metadata, "spec": template["spec"]})
 }
 
-/// Has the server make up a name that begins with the workload's.
+/// Lets the server generate a name with the workload's as prefix.
 pub(super) fn generate_name(pod: &mut Value, workload: &Value) {
     pod["metadata"]["generateName"] = format!("{}-", text_at(workload, "/metadata/name")).into();
 }
@@ -53,7 +53,8 @@ fn set_in(object: &mut Value, field: &str, key: &str, value: &str) {
     }
 }
 
-/// Ten letters that stand for a template, as upstream's hash does. Workloads do not share them.
+/// Ten letters that identify a template, like upstream's hash. Different workloads have different
+/// ones.
 pub(super) fn hash(workload: &Value) -> String {
     let text = workload["spec"]["template"].to_string();
     let mut random = Random::new(FxBuildHasher.hash_one((text, text_at(workload, "/metadata/uid"))));

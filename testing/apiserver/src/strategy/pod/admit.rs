@@ -1,18 +1,28 @@
-//! What a new pod gets from other objects: its priority, what its runtime takes, tolerations, labels of its node.
+//! Admission of new pods: priority, runtime overhead, default tolerations and topology labels.
+
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::super::Lookup;
-use super::super::json::{entries, int, list, object_mut, present, text, text_at};
-use super::super::quantity::Quantity;
-use super::{KIND, limits, validate};
+use super::super::traits::Lookup;
+use super::{limits, validate};
+use crate::json::{entries, int, list, object_mut, present, text, text_at};
+use crate::kinds::{self, Kind};
+use crate::quantity::Quantity;
 use crate::status::{Result, Status};
+
+/// The kind of pods.
+pub(super) static KIND: LazyLock<Kind> = LazyLock::new(|| {
+    let is_pods = |kind: &&Kind| kind.group.is_empty() && kind.resource == "pods";
+    // The table of kinds is constant, and a test checks that it contains pods.
+    kinds::built_in().iter().find(is_pods).cloned().expect("pods are built in")
+});
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const TOLERATED_SECONDS: i64 = 300;
 
-/// Admits a new pod, or says why not.
+/// Admits or rejects a new pod.
 pub(super) fn pod(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
@@ -31,7 +41,7 @@ pub(super) fn pod(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     let has_class_overhead = runtime_class(pod, objects)?;
     match ranges.iter().find_map(|range| limits::refusal(pod, range)) {
         None if has_class_overhead || present(&pod["spec"], "overhead").is_none() => Ok(()),
-        // Upstream looks at the pod's own fields before it looks at these.
+        // Upstream validates the pod's own fields first.
         _ if !validate::create(pod).is_empty() => Ok(()),
         Some(why) => Err(forbidden(pod, why)),
         None => {
@@ -41,12 +51,12 @@ pub(super) fn pod(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     }
 }
 
-/// The labels of a node that its pods get too.
+/// The labels that pods copy from their node.
 pub(super) fn topology_labels(node: &str, objects: &dyn Lookup) -> Vec<(&'static str, Value)> {
     objects.labels("", "nodes", "", node, &TOPOLOGY)
 }
 
-/// Sets labels over those that a pod has.
+/// Sets labels, overwriting existing ones.
 pub(super) fn set_labels(pod: &mut Value, labels: Vec<(&'static str, Value)>) {
     if labels.is_empty() {
         return;
@@ -56,7 +66,7 @@ pub(super) fn set_labels(pod: &mut Value, labels: Vec<(&'static str, Value)>) {
     }
 }
 
-/// A pod stays for a while on a node that is not ready or cannot be reached, unless it says otherwise.
+/// By default a pod tolerates an unready or unreachable node for a while.
 pub(super) fn tolerations(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     let tolerates = |key: &str| {
@@ -93,7 +103,7 @@ fn forbidden(pod: &Value, why: impl std::fmt::Display) -> Status {
     Status::forbidden(&KIND, name, why)
 }
 
-/// Looks up the priority of the pod's class, or of the class that is everybody's default.
+/// Sets the priority from the pod's class, or from the default class.
 fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     const GROUP: &str = "scheduling.k8s.io";
     let name = text_at(pod, "/spec/priorityClassName");
@@ -101,7 +111,7 @@ fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
         objects
             .list(GROUP, "priorityclasses", "")
             .into_iter()
-            .filter(|class| super::super::json::flag(class, "globalDefault"))
+            .filter(|class| crate::json::flag(class, "globalDefault"))
             .min_by_key(|class| int(class, "value").unwrap_or_default())
     } else {
         let class = objects.get(GROUP, "priorityclasses", "", name);
@@ -142,7 +152,8 @@ fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
     Ok(())
 }
 
-/// What the pod's runtime takes beside its containers, and the nodes that have it. Says whether it takes anything.
+/// Sets the overhead and node selector of the pod's runtime class. Returns whether there is an
+/// overhead.
 fn runtime_class(pod: &mut Value, objects: &dyn Lookup) -> Result<bool> {
     let class = match text_at(pod, "/spec/runtimeClassName") {
         "" => None,

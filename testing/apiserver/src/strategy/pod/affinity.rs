@@ -1,18 +1,18 @@
-//! What is wrong with a pod's affinity, to nodes and to other pods.
+//! Validates node and pod affinity.
 
 use serde_json::Value;
 
-use super::super::json::{list, present, text, texts};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
 use super::super::selectors;
+use crate::json::{list, present, text, texts};
 use crate::status::Cause;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// The affinity of a pod.
+/// Validates the affinity of a pod.
 pub(super) fn check(affinity: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if let Some(own) = present(affinity, "nodeAffinity") {
         let path = path.child("nodeAffinity");
@@ -46,7 +46,7 @@ fn check_term(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
         }
     }
     for namespace in texts(term, "namespaces") {
-        // Upstream's path has it in the singular.
+        // Upstream's path uses the singular.
         path.child("namespace").invalid_all(namespace, names::dns1123_label(namespace), causes);
     }
     check_label_keys(term, path, causes);
@@ -57,7 +57,7 @@ fn check_term(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     labels::check_key(key, &path.child("topologyKey"), causes);
 }
 
-/// Keys of labels whose values other pods must share, or must not.
+/// Validates the keys of labels whose values matching pods must share, or must not share.
 pub(super) fn check_label_keys(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let selector = present(term, "labelSelector");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -71,7 +71,7 @@ pub(super) fn check_label_keys(term: &Value, path: &Path<'_>, causes: &mut Vec<C
         }
     }
     if let Some(selector) = selector {
-        // The keys' own requirements are part of the selector by now, so each is there once.
+        // Each key is already part of the selector, so it occurs there once.
         let labelled = selector.get("matchLabels");
         let expressions = list(selector, "matchExpressions");
         for (i, expression) in expressions.iter().enumerate() {

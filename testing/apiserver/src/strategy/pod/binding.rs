@@ -1,16 +1,16 @@
-//! A pod gets its node.
+//! Binds a pod to a node.
 
 use http::StatusCode;
 use serde_json::Value;
 
-use super::super::Lookup;
-use super::super::json::{entries, list, object_mut, present, text, text_at};
 use super::super::path::Path;
+use super::super::traits::Lookup;
+use super::admit::{self, KIND};
 use super::conditions;
-use super::{KIND, admit};
+use crate::json::{entries, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 
-/// Binds a pod as a `Binding` says, or says why not. Labels of the node's topology come along.
+/// Binds a pod according to a `Binding`, and copies the topology labels of the node.
 pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup) -> Result<()> {
     let name = text_at(pod, "/metadata/name").to_owned();
     if text_at(binding, "/metadata/name") != name {
@@ -51,7 +51,7 @@ fn check_target(kind: &str, node: &str) -> Result<()> {
     let wrong: Vec<String> =
         causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
     let message = if let [one] = wrong.as_slice() { one.clone() } else { format!("[{}]", wrong.join(", ")) };
-    // Upstream has no better status for it.
+    // Upstream has no better status for this error.
     Err(Status { code: StatusCode::INTERNAL_SERVER_ERROR, reason: "", message, details: Box::default() })
 }
 
@@ -97,7 +97,7 @@ fn conflict(name: &str, why: &str) -> Status {
     }
 }
 
-/// Copies labels or annotations of the binding over those of the pod.
+/// Copies labels or annotations of the binding to the pod.
 fn copy(pod: &mut Value, binding: &Value, field: &str) {
     let Some(metadata) = binding.get("metadata").filter(|metadata| present(metadata, field).is_some()) else {
         return;

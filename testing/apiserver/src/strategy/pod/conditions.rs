@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::json::{list, object_mut, text};
+use crate::json::{list, object_mut, text};
 
-/// Now, to the second, as objects have it.
+/// The current time in the format of the API, in seconds.
 pub(super) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -21,7 +21,7 @@ pub(super) fn is_true(pod: &Value, kind: &str) -> bool {
     find(pod, kind).is_some_and(|condition| text(condition, "status") == "True")
 }
 
-/// Sets the condition of a type. The time of its transition stays when its status does.
+/// Sets the condition of a type. The transition time only changes with the status.
 pub(super) fn set(pod: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
     let since = find(pod, kind)
         .filter(|condition| text(condition, "status") == status)

@@ -1,13 +1,14 @@
-//! What is wrong with the containers of a pod.
+//! Validates the containers of a pod.
 
 use serde_json::Value;
 
-use super::super::json::{int, list, present, text};
+use super::super::checks::required_one_of;
 use super::super::names;
 use super::super::path::Path;
-use super::validate::{claim_names, one_of};
+use super::spec::claim_names;
 use super::volumes::Volumes;
 use super::{environment, handlers, requests, requirements, security, volumes};
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -26,7 +27,7 @@ const NOT_IN_EPHEMERAL: [&str; 10] = [
     "volumeDevices",
 ];
 
-/// All containers of a pod.
+/// Validates all containers of a pod.
 pub(super) fn check_all(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let regular = list(spec, "containers");
     let regular_path = path.child("containers");
@@ -60,7 +61,8 @@ fn check_init(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut
         if others.any(|other| text(other, "name") == name) && !name.is_empty() {
             causes.push(path.child("name").duplicate(name));
         }
-        // They run one by one. Upstream names the first of them, whichever it is.
+        // Init containers run one at a time, so each is checked alone. Upstream's path always names
+        // the first.
         check_host_ports(std::slice::from_ref(container), &init_path, causes);
         if requests::is_sidecar(container) {
             handlers::check(container, spec, &path, causes);
@@ -124,7 +126,7 @@ fn check_ephemeral(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes:
     }
 }
 
-/// What all kinds of containers have in common.
+/// Validates what all types of containers have in common.
 fn check_common(
     container: &Value,
     spec: &Value,
@@ -139,12 +141,12 @@ fn check_common(
     if text(container, "image").is_empty() {
         causes.push(path.child("image").required(""));
     }
-    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, causes);
+    required_one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, causes);
     check_ports(container, path, causes);
     environment::check(container, path, causes);
     volumes::check_mounts(container, volumes, path, causes);
     volumes::check_devices(container, volumes, path, causes);
-    one_of(container, "imagePullPolicy", &PULL_POLICIES, path, causes);
+    required_one_of(container, "imagePullPolicy", &PULL_POLICIES, path, causes);
     let null = Value::Null;
     let resources = container.get("resources").unwrap_or(&null);
     requirements::check(resources, &claim_names(spec), &path.child("resources"), causes);
@@ -152,7 +154,7 @@ fn check_common(
     security::check_container(container, spec, path, causes);
 }
 
-/// Blanks around the name of an image. They may be in templates.
+/// Rejects whitespace around the name of an image, which templates may have.
 pub(super) fn check_image_whitespace(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let image = text(container, "image");
     if image.trim() != image {
@@ -180,7 +182,7 @@ fn check_ports(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
             0 => {}
             number => check_port_number(number, &path.child("hostPort"), causes),
         }
-        one_of(port, "protocol", &PROTOCOLS, &path, causes);
+        required_one_of(port, "protocol", &PROTOCOLS, &path, causes);
     }
 }
 
@@ -188,7 +190,7 @@ fn check_port_number(number: i64, path: &Path<'_>, causes: &mut Vec<Cause>) {
     causes.extend(names::port_number(number).map(|why| path.invalid(number, why)));
 }
 
-/// A port of the node is taken once.
+/// Rejects duplicate host ports.
 fn check_host_ports(containers: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
     let mut taken: Vec<String> = Vec::new();
     for (i, container) in containers.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! What a new pod has that nobody else may write, and what follows from its own fields.
+//! The system fields of a new pod, and the fields derived from others.
 
 use serde_json::{Value, json};
 
-use super::super::json::{list, list_mut, present, remove, texts};
 use super::conditions;
 use super::defaults::CONTAINERS;
 use super::requests;
+use crate::json::{list, list_mut, present, remove, texts};
 
-/// Gives a new pod its status, its generation, and selectors that its own labels complete.
+/// Sets the status and generation of a new pod, and completes selectors from its labels.
 pub(super) fn prepare(pod: &mut Value) {
     if !pod.is_object() {
         return;
@@ -28,7 +28,7 @@ pub(super) fn prepare(pod: &mut Value) {
     }
 }
 
-/// Removes what is behind feature gates that are off by default.
+/// Drops fields whose feature gates are off by default.
 pub(super) fn drop_disabled(spec: &mut Value) {
     remove(spec, "schedulingGroup");
     for field in CONTAINERS {
@@ -69,7 +69,8 @@ fn complete_selectors(spec: &mut Value, labels: &Value) {
     }
 }
 
-/// Labels that other pods must share with this one, or must not, become requirements of the selector.
+/// Adds requirements to the selector for the labels that other pods must, or must not, share with
+/// this one.
 fn complete(term: &mut Value, labels: &Value) {
     if present(term, "labelSelector").is_none() {
         return;

@@ -1,19 +1,19 @@
-//! What a pod has that its author left out.
+//! The defaults of pods.
 
 use serde_json::{Map, Value, json};
 
-use super::super::json::{entries, flag, int, list, list_mut, object_mut, present, set_default, text};
-use super::super::quantity::Quantity;
 use super::super::resources::{is_huge_pages, may_be_overcommitted};
 use super::image;
 use super::requests::{self, Amount};
+use crate::json::{entries, flag, int, list, list_mut, object_mut, present, set_default, text};
+use crate::quantity::Quantity;
 
 /// The fields that hold containers.
 pub(crate) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 const FILE_MODE: i64 = 0o644;
 
-/// Fills in a pod. Filling it in again changes nothing.
+/// Fills in the defaults of a pod. Idempotent.
 pub(crate) fn pod(pod: &mut Value) {
     addresses(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
@@ -35,7 +35,7 @@ pub(crate) fn pod(pod: &mut Value) {
     pod_spec(spec);
 }
 
-/// Fills in the spec of a pod or of a pod template: what both share.
+/// Fills in the defaults that the specs of pods and pod templates share.
 pub(crate) fn pod_spec(spec: &mut Value) {
     if !spec.is_object() {
         return;
@@ -57,7 +57,7 @@ pub(crate) fn pod_spec(spec: &mut Value) {
     }
 }
 
-/// The account's old name follows its new one; a pod that only has the old one keeps it under both.
+/// The deprecated field mirrors the current one. A pod with only the deprecated field gets both.
 fn service_account(spec: &mut Value) {
     let named = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")];
     let Some(name) = named.into_iter().find(|name| !name.is_empty()).map(str::to_owned) else { return };
@@ -221,7 +221,7 @@ fn host_ports(container: &mut Value) {
     }
 }
 
-/// The one address is among the many.
+/// Adds `podIP` to `podIPs`.
 fn addresses(pod: &mut Value) {
     let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
     let ip = text(status, "podIP").to_owned();
@@ -230,7 +230,7 @@ fn addresses(pod: &mut Value) {
     }
 }
 
-/// Who says how much there may be at most and not how much it takes, takes the most.
+/// Requests default to limits.
 fn requests_from_limits(container: &mut Value) {
     let Some(resources) = container.get_mut("resources") else { return };
     let missing: Vec<(String, Value)> = entries(resources, "limits")
@@ -244,7 +244,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// What a pod as a whole takes, when it says something of that at all: what its containers take together, else its limits.
+/// Pod-level requests default to the sum of the containers' requests, else to the pod's limits.
 fn pod_level_resources(spec: &mut Value) {
     let Some(resources) = present(spec, "resources") else { return };
     let has = |field, name: &str| resources.get(field).and_then(|found| found.get(name)).is_some();
@@ -282,7 +282,7 @@ fn pod_level_resources(spec: &mut Value) {
     }
 }
 
-/// Amounts are kept to the thousandth, rounded up, and in their shortest form.
+/// Rounds amounts up to thousandths, in canonical form.
 pub(crate) fn resource_list(object: &mut Value, field: &str) {
     let Some(list) = object.get_mut(field).and_then(Value::as_object_mut) else { return };
     for amount in list.values_mut() {

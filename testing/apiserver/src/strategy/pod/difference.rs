@@ -1,11 +1,12 @@
-//! The lines in which two objects differ, as upstream shows them when a change is refused.
+//! The line difference between two objects, as upstream shows it when it rejects a change.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
 const CONTEXT: usize = 3;
-/// Beyond that many comparisons the lines between the first and the last difference are shown as they are.
+/// The maximum number of comparisons. Beyond it, all lines between the first and the last
+/// difference are shown.
 const EFFORT: usize = 1 << 20;
 
 enum Line<'a> {
@@ -28,7 +29,7 @@ fn pretty(value: &Value) -> String {
 }
 
 fn write(value: &Value, depth: usize, text: &mut String) {
-    // Writing to a string cannot fail.
+    // Writing to a String cannot fail.
     match value {
         Value::Object(map) if !map.is_empty() => write_object(map, depth, text),
         Value::Array(items) if !items.is_empty() => {
@@ -59,7 +60,7 @@ fn write_object(map: &Map<String, Value>, depth: usize, text: &mut String) {
     text.push('}');
 }
 
-/// Upstream shows its internal types, whose fields begin with a capital.
+/// The field name in upstream's internal types, which is capitalised.
 fn shown(name: &str) -> String {
     if name.contains(['/', '.']) {
         return name.to_owned();
@@ -87,7 +88,7 @@ fn between<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
     let width = new.len() + 1;
     let mut common = Vec::new();
     if old.len().saturating_mul(new.len()) <= EFFORT {
-        // How many lines both have in common from here to the end.
+        // The length of the longest common subsequence from each position on.
         common = vec![0_usize; (old.len() + 1) * width];
         for i in (0..old.len()).rev() {
             for j in (0..new.len()).rev() {
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_shown_with_what_is_around_it() {
+    fn change_is_shown_with_context() {
         let old = json!({"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "nodeName": "x", "z": [{}]});
         let mut new = old.clone();
         new["nodeName"] = "y".into();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_not_shown() {
+    fn equal_objects_have_no_difference() {
         let value = json!({"a": [1, 2, {"b": "c"}]});
         assert_eq!(of(&value, &value), "");
     }

@@ -1,13 +1,13 @@
-//! What is wrong with the environment of a container.
+//! Validates the environment of a container.
 
 use serde_json::Value;
 
-use super::super::json::{list, present, text};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
-use super::super::quantity::Quantity;
-use super::volumes;
+use super::file_path;
+use crate::json::{list, present, text};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 const FIELDS: [&str; 9] = [
@@ -31,7 +31,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
-/// The variables of a container.
+/// Validates the variables of a container.
 pub(super) fn check(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let variables = path.child("env");
     for (i, variable) in list(container, "env").iter().enumerate() {
@@ -71,7 +71,7 @@ fn check_source(source: &Value, value: &str, path: &Path<'_>, causes: &mut Vec<C
     causes.push(path.invalid("", why));
 }
 
-/// A reference to a field of the pod.
+/// Validates a reference to a field of the pod.
 pub(super) fn check_field(reference: &Value, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (version, field) = (text(reference, "apiVersion"), text(reference, "fieldPath"));
     if version.is_empty() {
@@ -112,7 +112,7 @@ pub(super) fn check_field(reference: &Value, known: &[&str], path: &Path<'_>, ca
     }
 }
 
-/// A reference to a resource of a container.
+/// Validates a reference to a resource of a container.
 pub(super) fn check_resource(reference: &Value, is_volume: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let resource = text(reference, "resource");
     let is_pages = resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-");
@@ -168,7 +168,7 @@ fn check_file(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
     match text(reference, "path") {
         "" => causes.push(path.child("path").required("")),
-        file => volumes::check_no_backsteps(file, &path.child("path"), causes),
+        file => file_path::check_no_backsteps(file, &path.child("path"), causes),
     }
 }
 
@@ -187,7 +187,7 @@ fn check_from(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
             let path = path.child(kind);
             match text(reference, "name") {
                 "" => causes.push(path.child("name").required("")),
-                // A prefix that more may follow.
+                // The name may be a prefix that is completed later.
                 name => {
                     let masked = match name.strip_suffix('-') {
                         Some(rest) if !rest.is_empty() => format!("{}a", &rest[..floor(rest)]),
@@ -205,7 +205,7 @@ fn check_from(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Where the last letter of a text begins.
+/// The start of the last character of a text.
 fn floor(text: &str) -> usize {
     text.char_indices().next_back().map_or(0, |(at, _)| at)
 }

@@ -1,23 +1,24 @@
-//! Deletion of pods that disruption budgets can refuse.
+//! Eviction: the deletion of pods subject to disruption budgets.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::Lookup;
-use super::super::json::{int, list, object_mut, present, text, text_at};
+use super::super::traits::Lookup;
 use super::{conditions, is_going, pdb};
+use crate::json::{int, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// More pods than that are not disrupted at a time.
+/// The maximum number of pods that are disrupted at a time.
 const MOST_DISRUPTED: usize = 2000;
 
-/// What an eviction that is allowed does.
+/// The outcome of an allowed eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Eviction {
-    /// The budget with its new status, to be stored before the pod is deleted.
+    /// The budget with its new status, to be stored before the deletion of the pod.
     pub budget: Option<Value>,
-    /// Whether the pod may only be deleted as it is now. When it has changed meanwhile, the eviction starts anew.
+    /// Whether the deletion requires the current version of the pod. If the pod has changed, the
+    /// eviction starts over.
     pub only_this_version: bool,
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn check(eviction: &Value, name: &str) -> Result<()> {
     }
 }
 
-/// Whether a pod may be evicted, by the budgets of its namespace.
+/// Decides by the budgets of the namespace whether a pod may be evicted.
 pub(crate) fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
     let phase = text_at(pod, "/status/phase");
     let is_over = matches!(phase, "Succeeded" | "Failed") || is_going(pod);
@@ -66,25 +67,25 @@ pub(crate) fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
     Ok(Eviction { budget: Some(budget), only_this_version: false })
 }
 
-/// Says on a pod that it is evicted.
+/// Marks a pod as evicted.
 pub(crate) fn mark(pod: &mut Value) {
     conditions::set(pod, "DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting");
 }
 
-/// The refusal when the pod changed while it was to be evicted.
+/// The error for a pod that changed during its eviction.
 pub(crate) fn being_processed(budget: &Value) -> Status {
     let name = text_at(budget, "/metadata/name");
     let why = format!("The disruption budget {name} is still being processed by the server.");
     refused(why, 10)
 }
 
-/// Whether the budget changed since its status was computed.
+/// Whether the budget changed after its status was computed.
 fn is_behind(budget: &Value) -> bool {
     let of = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     of("/status/observedGeneration") < of("/metadata/generation")
 }
 
-/// Pods that are not ready may go where they do not count.
+/// Whether unready pods may be evicted regardless of the budget.
 fn may_go_unhealthy(budget: &Value) -> bool {
     let status = &budget["status"];
     let of = |field| int(status, field).unwrap_or_default();
@@ -92,7 +93,7 @@ fn may_go_unhealthy(budget: &Value) -> bool {
         || (of("currentHealthy") >= of("desiredHealthy") && of("desiredHealthy") > 0)
 }
 
-/// Takes one disruption from the budget, or says that there is none.
+/// Takes one disruption from the budget, or rejects the eviction.
 fn take(budget: &mut Value, pod: &str) -> Result<()> {
     let name = text_at(budget, "/metadata/name").to_owned();
     let status = &budget["status"];
@@ -166,7 +167,7 @@ fn forbidden(name: &str, why: &str) -> Status {
     }
 }
 
-/// What a caller is told whose eviction succeeded.
+/// The response to a successful eviction.
 pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

@@ -1,17 +1,17 @@
-//! What is wrong with the probes and hooks of a container.
+//! Validates the probes and hooks of a container.
 
 use serde_json::Value;
 
-use super::super::json::{int, list, present, text};
 use super::super::names;
 use super::super::path::Path;
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
      for validation is '[-A-Za-z0-9]+')";
 
-/// The probes and hooks of a container that stays.
+/// Validates the probes and hooks of a container or sidecar.
 pub(super) fn check(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let grace = int(spec, "terminationGracePeriodSeconds");
     if let Some(lifecycle) = present(container, "lifecycle") {

@@ -1,12 +1,12 @@
-//! Names of images, as far as it takes to know their tag.
+//! Parses image names to find their tag.
 
-/// When an image is pulled that does not say so: each time when it is the latest, whichever that is.
+/// The default pull policy of an image: `Always` if its tag is `latest`.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
-/// The tag of an image; `latest` when it has neither tag nor digest. `None` when the name cannot be understood or only has a
-/// digest.
+/// The tag of an image; `latest` without tag and digest. `None` if the name is invalid or only has
+/// a digest.
 fn tag(image: &str) -> Option<&str> {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
     if digest.is_some_and(|digest| !is_digest(digest)) {
@@ -46,7 +46,7 @@ fn has_capitals(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// Small letters and digits, with one of the separators between them.
+/// Lower-case letters and digits, with single separators between them.
 fn is_component(component: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let mut separator = String::new();
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_without_a_tag_is_the_latest() {
+    fn image_without_a_tag_is_latest() {
         for image in ["a", "a/b", "localhost:5000/a", "registry.example/a__b/c-d", "a:latest"] {
             assert_eq!(pull_policy(image), "Always", "{image}");
         }
     }
 
     #[test]
-    fn an_image_with_a_tag_or_a_digest_or_no_sense_is_pulled_once() {
+    fn other_images_are_pulled_if_not_present() {
         let digest = format!("a@sha256:{}", "0".repeat(64));
         for image in ["a:1", "localhost:5000/a:v1", &digest, "", "A", "a b", "a:", "a/", "a@b", "_a", "a:é"]
         {

@@ -1,27 +1,27 @@
-//! What the limit ranges of a namespace give its pods, and refuse them.
+//! The limit ranges of a namespace: defaults for its pods, and rejections.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::Lookup;
-use super::super::json::{entries, list, list_mut, object_mut, text, text_at};
-use super::super::quantity::Quantity;
+use super::super::traits::Lookup;
 use super::requests::{self, Amount};
+use crate::json::{entries, list, list_mut, object_mut, text, text_at};
+use crate::quantity::Quantity;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const KINDS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// The limit ranges of a pod's namespace, by name.
+/// The limit ranges of a pod's namespace, sorted by name.
 pub(super) fn ranges(pod: &Value, objects: &dyn Lookup) -> Vec<Value> {
     let mut ranges = objects.list("", "limitranges", text_at(pod, "/metadata/namespace"));
     ranges.sort_by(|one, other| text_at(one, "/metadata/name").cmp(text_at(other, "/metadata/name")));
     ranges
 }
 
-/// Gives the containers of a new pod the amounts that they do not name.
+/// Fills in missing amounts of a new pod's containers.
 pub(super) fn default(pod: &mut Value, range: &Value) {
     let mut given: Vec<String> = Vec::new();
     let Some(spec) = pod.get_mut("spec") else { return };
@@ -73,7 +73,7 @@ fn limits<'a>(range: &'a Value, kind: &str) -> impl Iterator<Item = &'a Value> {
     list(spec, "limits").iter().filter(move |limit| text(limit, "type") == kind)
 }
 
-/// Why a limit range refuses a pod.
+/// Why a limit range rejects a pod.
 pub(super) fn refusal(pod: &Value, range: &Value) -> Option<String> {
     let spec = pod.get("spec")?;
     let mut wrong: Vec<String> = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn refusal(pod: &Value, range: &Value) -> Option<String> {
     }
 }
 
-/// The amounts of all containers, unless the pod names its own.
+/// The sum over all containers, unless the pod sets its own amounts.
 fn of_pod(spec: &Value, amount: Amount) -> Amounts {
     let mut all = requests::of_containers(spec, amount);
     if let Some(resources) = spec.get("resources") {
@@ -116,7 +116,7 @@ fn of_pod(spec: &Value, amount: Amount) -> Amounts {
 
 fn check(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts, wrong: &mut Vec<String>) {
     let mut refuse = |why: String| {
-        // As upstream's aggregate: what is said twice is said once.
+        // Upstream's error aggregate drops duplicates.
         if !wrong.contains(&why) {
             wrong.push(why);
         }

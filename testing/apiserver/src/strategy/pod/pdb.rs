@@ -1,27 +1,28 @@
-//! Disruption budgets as upstream's disruption controller keeps them.
+//! Disruption budgets, computed like upstream's disruption controller.
 //!
-//! No such controller runs beside this server. So a budget whose status nobody has observed (`observedGeneration` is not set)
-//! is taken to be what it would be by the pods of this moment; one that somebody keeps is believed.
+//! The controller is not part of this server. The status of a budget that no controller has
+//! observed (`observedGeneration` is not set) is computed from the current pods; otherwise the
+//! stored status is used.
 
 use std::cmp::max;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::Lookup;
-use super::super::json::{entries, flag, int, list, present, text, text_at};
 use super::super::labels;
+use super::super::traits::Lookup;
 use super::{conditions, is_going};
+use crate::json::{entries, flag, int, list, present, text, text_at};
 
-/// How long a pod counts as disrupted that has been evicted and does not go.
+/// How long an evicted pod that still exists counts as disrupted.
 const PATIENCE_SECONDS: i64 = 120;
 
-/// Whether somebody keeps the status of a budget.
+/// Whether a controller maintains the status of a budget.
 pub(crate) fn is_kept(budget: &Value) -> bool {
     budget.get("status").and_then(|status| int(status, "observedGeneration")).is_some()
 }
 
-/// Whether a budget is about a pod.
+/// Whether a budget covers a pod.
 pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
     let selector = budget.get("spec").and_then(|spec| present(spec, "selector"));
     let labels = pod.pointer("/metadata/labels").unwrap_or(&Value::Null);
@@ -29,7 +30,8 @@ pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
     is_here && selector.is_some_and(|selector| labels::selects(selector, labels))
 }
 
-/// The status of a budget by the pods of its namespace; their controllers say how many there are to be.
+/// Computes the status of a budget from the pods of its namespace and the replicas of their
+/// controllers.
 pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Lookup) -> Value {
     let covered: Vec<&Value> = pods.iter().filter(|pod| covers(budget, pod)).collect();
     let disrupted = still_disrupted(budget, &covered);
@@ -56,7 +58,7 @@ pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Looku
     status
 }
 
-/// Pods that were evicted a moment ago and are still there.
+/// Recently evicted pods that still exist.
 fn still_disrupted(budget: &Value, covered: &[&Value]) -> Map<String, Value> {
     let Some(status) = budget.get("status") else { return Map::new() };
     let now = Timestamp::now();
@@ -72,7 +74,7 @@ fn still_disrupted(budget: &Value, covered: &[&Value]) -> Map<String, Value> {
         .collect()
 }
 
-/// How many pods there are to be, and how many of them healthy.
+/// The expected number of pods, and the number that must be healthy.
 fn wanted(budget: &Value, covered: &[&Value], objects: &dyn Lookup) -> (i64, i64) {
     let null = Value::Null;
     let spec = budget.get("spec").unwrap_or(&null);
@@ -91,7 +93,7 @@ fn wanted(budget: &Value, covered: &[&Value], objects: &dyn Lookup) -> (i64, i64
     }
 }
 
-/// A number, or a part of the whole in percent, rounded up.
+/// A number, or a percentage of the total, rounded up.
 fn scaled(value: &Value, whole: i64) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;
@@ -101,7 +103,7 @@ fn scaled(value: &Value, whole: i64) -> i64 {
     product / 100 + i64::from(product % 100 > 0)
 }
 
-/// The replicas of all controllers that the pods have; a pod without one counts as itself.
+/// The sum of the replicas of the pods' controllers; a pod without a controller counts as one.
 fn expected_by_controllers(covered: &[&Value], objects: &dyn Lookup) -> i64 {
     let mut known: Vec<String> = Vec::new();
     let mut expected = 0_i64;
@@ -118,7 +120,7 @@ fn expected_by_controllers(covered: &[&Value], objects: &dyn Lookup) -> i64 {
     expected
 }
 
-/// The uid and the replicas of the topmost controller of an object.
+/// The UID and replicas of an object's topmost controller.
 fn controller(object: &Value, objects: &dyn Lookup) -> Option<(String, i64)> {
     let namespace = text_at(object, "/metadata/namespace");
     let metadata = object.get("metadata")?;
@@ -141,7 +143,7 @@ fn controller(object: &Value, objects: &dyn Lookup) -> Option<(String, i64)> {
     })
 }
 
-/// Says in a condition whether disruptions are allowed.
+/// Sets the condition for whether disruptions are allowed.
 pub(crate) fn set_condition(status: &mut Value) {
     let allowed = int(status, "disruptionsAllowed").unwrap_or_default() > 0;
     let (state, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };

@@ -1,19 +1,19 @@
-//! What the containers of a pod take together, and the class that follows from it.
+//! The total resources of a pod's containers, and its QoS class.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::json::{entries, list, present, text};
-use super::super::quantity::Quantity;
 use super::super::resources::is_huge_pages;
+use crate::json::{entries, list, present, text};
+use crate::quantity::Quantity;
 
-/// Which of a container's amounts.
+/// Requests or limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Amount {
-    /// What it takes.
+    /// The request.
     Request,
-    /// What it may take at most.
+    /// The limit.
     Limit,
 }
 
@@ -28,17 +28,17 @@ impl Amount {
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// Whether a pod as a whole can ask for a resource.
+/// Whether a resource may be requested at pod level.
 pub(crate) fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_pages(name)
 }
 
-/// Whether an init container stays while the others run.
+/// Whether an init container keeps running beside the main containers.
 pub(crate) fn is_sidecar(container: &Value) -> bool {
     text(container, "restartPolicy") == "Always"
 }
 
-/// The most that the containers of a pod take at one time.
+/// The maximum resources that the containers use at one time.
 pub(crate) fn of_containers(spec: &Value, amount: Amount) -> Amounts {
     let mut all = Amounts::new();
     for container in list(spec, "containers") {
@@ -60,7 +60,7 @@ pub(crate) fn of_containers(spec: &Value, amount: Amount) -> Amounts {
     all
 }
 
-/// The class of a pod's quality of service.
+/// The QoS class of a pod.
 pub(crate) fn quality_of_service(spec: &Value) -> &'static str {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut is_limited = true;
@@ -87,7 +87,7 @@ pub(crate) fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// What of cpu and memory is asked for.
+/// The cpu and memory amounts.
 fn computed(resources: &Value, amount: Amount) -> Amounts {
     let read = |(name, value): (&str, &Value)| (name.to_owned(), Quantity::of(value));
     entries(resources, amount.field())
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_guaranteed_what_all_its_containers_ask_for_and_are_limited_to() {
+    fn guaranteed_pods_have_equal_requests_and_limits() {
         let full = container(json!({"cpu": "1", "memory": "1Gi"}), json!({"cpu": "1000m", "memory": "1Gi"}));
         let class = |containers: &[&Value]| quality_of_service(&json!({"containers": containers}));
         assert_eq!(class(&[&full, &full]), "Guaranteed");
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_own_amounts_decide_before_those_of_its_containers() {
+    fn pod_level_amounts_have_precedence_over_containers() {
         let amounts = json!({"cpu": "1", "memory": "1Gi"});
         let spec = json!({"containers": [{}], "resources": {"requests": amounts, "limits": amounts}});
         assert_eq!(quality_of_service(&spec), "Guaranteed");
     }
 
     #[test]
-    fn sidecars_run_beside_the_rest_and_other_init_containers_before_it() {
+    fn sidecars_add_to_main_and_init_containers() {
         let mut sidecar = container(json!({"cpu": "1"}), json!({}));
         sidecar["restartPolicy"] = "Always".into();
         let spec = json!({

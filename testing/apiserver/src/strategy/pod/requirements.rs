@@ -1,31 +1,31 @@
-//! What is wrong with the resources that a pod asks for.
+//! Validates the resource requirements of a pod.
 
 use serde_json::Value;
 
-use super::super::json::{entries, list, present, text};
 use super::super::names;
 use super::super::path::Path;
-use super::super::quantity::Quantity;
 use super::super::resources as names_of;
 use super::requests::{self, Amount};
-use super::validate::{Owner, claim_names, is_mirror};
+use super::spec::{SpecOwner, claim_names, is_mirror};
+use crate::json::{entries, list, present, text};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 type CheckName = fn(&str, &Path<'_>, &mut Vec<Cause>);
 
-/// The requests, limits and claims of a container.
+/// Validates the requests, limits and claims of a container.
 pub(super) fn check(resources: &Value, claims: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_amounts(resources, names_of::check_container_name, path, causes);
     check_claim_names(resources, claims, path, causes);
 }
 
-/// What a pod takes beside its containers: checked as limits, which messages call it too.
+/// Validates the overhead of a pod, which upstream treats as limits, also in messages.
 pub(in crate::strategy) fn check_overhead(amounts: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let resources = serde_json::json!({"limits": amounts});
     check_amounts(&resources, names_of::check_container_name, path, causes);
 }
 
-/// What a pod takes as a whole.
+/// Validates the pod-level resources.
 pub(super) fn check_pod_level(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let Some(resources) = present(spec, "resources") else { return };
     let path = path.child("resources");
@@ -49,7 +49,7 @@ fn check_pod_level_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The pod's own amounts are no less than those of its containers together.
+/// Pod-level amounts must not be less than the total of the containers.
 fn check_consistency(spec: &Value, resources: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let own = |field: &str, name: &str| {
         resources.get(field).and_then(|amounts| amounts.get(name)).map(Quantity::of)
@@ -132,10 +132,10 @@ fn check_pages(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Caus
     }
 }
 
-/// The claims that a container uses are those of its pod.
+/// The claims of a container must be claims of its pod.
 fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
     let path = path.child("claims");
-    // Both the claims as a whole and single requests of them.
+    // Claims, and single requests of claims.
     let mut used: Vec<String> = Vec::new();
     for (i, claim) in list(resources, "claims").iter().enumerate() {
         let (name, request, path) = (text(claim, "name"), text(claim, "request"), path.index(i));
@@ -177,12 +177,12 @@ fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes:
     }
 }
 
-/// The claims of a pod.
-pub(super) fn check_claims(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+/// Validates the claims of a pod.
+pub(super) fn check_claims(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (claims, path) = (list(spec, "resourceClaims"), path.child("resourceClaims"));
     for (i, claim) in claims.iter().enumerate() {
         if owner.pod.is_some_and(is_mirror) {
-            // Upstream has no path here, which it shows like this.
+            // Upstream has no path here, and shows it like this.
             causes.push(Path::root("[]").forbidden("static pods do not support resource claims"));
             continue;
         }
@@ -217,7 +217,7 @@ pub(super) fn check_claims(spec: &Value, owner: Owner<'_>, path: &Path<'_>, caus
     }
 }
 
-/// Upstream shows the claim as its internal type, with that type's names and order.
+/// Upstream shows the claim as its internal type, with that type's field names and order.
 fn invalid_claim(claim: &Value, path: &Path<'_>, why: &str) -> Cause {
     let shown = |field| claim.get(field).unwrap_or(&Value::Null).to_string();
     Cause {

@@ -1,15 +1,15 @@
-//! Subresources that change the containers of a pod: how much they take, and those that come later to look at the others.
+//! Subresources that change the containers of a pod: resize and ephemeral containers.
 
 use serde_json::Value;
 
-use super::super::json::{entries, list, list_mut, present, restore, text, text_at};
 use super::super::path::Path;
 use super::update::{count_change, same};
-use super::{create, difference, requests, validate};
+use super::{create, difference, requests, spec, validate};
+use crate::json::{entries, list, list_mut, present, restore, text, text_at};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");
-/// How upstream shows that it has no path.
+/// Upstream's notation for a missing path.
 const NOWHERE: Path<'static> = Path::root("[]");
 const KINDS: [&str; 2] = ["containers", "initContainers"];
 const METADATA: [&str; 7] = [
@@ -22,7 +22,7 @@ const METADATA: [&str; 7] = [
     "ownerReferences",
 ];
 
-/// Restores all that does not go by `pods/resize`.
+/// Restores everything that `pods/resize` cannot change.
 pub(crate) fn prepare(pod: &mut Value, old: &Value) {
     let null = Value::Null;
     let before = old.get("spec").unwrap_or(&null);
@@ -30,7 +30,7 @@ pub(crate) fn prepare(pod: &mut Value, old: &Value) {
         let own = pod.get("spec").map_or(0, |spec| list(spec, kind).len());
         own == list(before, kind).len()
     });
-    // Else the check says what is wrong.
+    // Otherwise the validation reports the error.
     if has_all && before.is_object() {
         let mut spec = before.clone();
         let wanted = pod.get("spec").unwrap_or(&null);
@@ -52,7 +52,7 @@ pub(crate) fn prepare(pod: &mut Value, old: &Value) {
     finish(pod, old);
 }
 
-/// Restores all that does not go by `pods/ephemeralcontainers`.
+/// Restores everything that `pods/ephemeralcontainers` cannot change.
 pub(crate) fn prepare_ephemeral(pod: &mut Value, old: &Value) {
     let mut spec = old.get("spec").cloned().unwrap_or_default();
     if spec.is_object() && pod.is_object() {
@@ -79,10 +79,10 @@ fn finish(pod: &mut Value, old: &Value) {
     count_change(pod, old);
 }
 
-/// What is wrong with a change of the ephemeral containers.
+/// Validates a change of the ephemeral containers.
 pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
     const FIELD: &str = "ephemeralContainers";
-    if validate::is_mirror(old) {
+    if spec::is_mirror(old) {
         return vec![NOWHERE.forbidden("static pods do not support ephemeral containers")];
     }
     let mut causes = Vec::new();
@@ -105,11 +105,11 @@ pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a change of what the containers take.
+/// Validates a change of the containers' resources.
 pub(crate) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     let null = Value::Null;
     let (spec, before) = (pod.get("spec").unwrap_or(&null), old.get("spec").unwrap_or(&null));
-    if validate::is_mirror(old) {
+    if spec::is_mirror(old) {
         return vec![NOWHERE.forbidden("static pods cannot be resized")];
     }
     if text_at(old, "/spec/os/name") == "windows" {
@@ -141,7 +141,7 @@ pub(crate) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Whether the kubelet that runs the pod tells what its containers have.
+/// Whether the pod's kubelet reports the resources of its containers.
 fn is_supported(pod: &Value) -> bool {
     let null = Value::Null;
     let status = pod.get("status").unwrap_or(&null);
@@ -182,7 +182,7 @@ fn check_pod_level(munged: &mut Value, spec: &Value, before: &Value, causes: &mu
     }
 }
 
-/// Whether the containers are the same ones in the same order.
+/// Whether the containers and their order are unchanged.
 fn check_order(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool {
     let sound = causes.len();
     for kind in KINDS {
@@ -204,7 +204,7 @@ fn check_order(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool {
     causes.len() == sound
 }
 
-/// What a container asks for may change, and must not go.
+/// Requests and limits may change but not be removed.
 fn check_removed(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
     let null = Value::Null;
     for kind in ["initContainers", "containers"] {
@@ -228,7 +228,7 @@ fn is_removed(own: &Value, known: &Value, field: &str) -> bool {
     entries(known, field).any(|(name, _)| !has(name))
 }
 
-/// Of what a container asks for only cpu and memory may change.
+/// Only the cpu and memory of containers may change.
 fn check_containers(munged: &mut Value, before: &Value, causes: &mut Vec<Cause>) {
     for kind in KINDS {
         let path = SPEC.child(kind);
@@ -250,14 +250,14 @@ fn check_containers(munged: &mut Value, before: &Value, causes: &mut Vec<Cause>)
     }
 }
 
-/// Gives cpu and memory the amounts that they had before.
+/// Restores the previous cpu and memory amounts.
 fn restore_computed(resources: &mut Value, known: &Value) {
     for field in ["requests", "limits"] {
         let known = known.get(field).unwrap_or(&Value::Null);
         if present(resources, field).is_none() && known.is_null() {
             continue;
         }
-        if let Some(amounts) = super::super::json::object_mut(resources, field) {
+        if let Some(amounts) = crate::json::object_mut(resources, field) {
             for name in ["cpu", "memory"] {
                 match known.get(name) {
                     Some(amount) => {

@@ -1,16 +1,16 @@
-//! What is wrong with the security contexts of a pod and its containers.
+//! Validates the security contexts of a pod and its containers.
 
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text};
 use super::super::path::Path;
 use super::defaults::CONTAINERS;
-use super::volumes;
+use super::file_path;
+use crate::json::{flag, int, list, present, text};
 use crate::status::Cause;
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// The security context of a pod.
+/// Validates the security context of a pod.
 pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let Some(context) = present(spec, "securityContext") else { return };
     let path = path.child("securityContext");
@@ -32,11 +32,11 @@ pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
     check_app_armor(context, &path, causes);
     check_known(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &path, causes);
-    // The others are behind a gate that is off by default.
+    // The other values have a feature gate that is off by default.
     check_known(context, "seLinuxChangePolicy", &["Recursive"], &path, causes);
 }
 
-/// The security context of a container.
+/// Validates the security context of a container.
 pub(super) fn check_container(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let Some(context) = present(container, "securityContext") else { return };
     let path = path.child("securityContext");
@@ -81,7 +81,7 @@ fn check_seccomp(profile: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     match (kind, file) {
         ("Localhost", None) => causes.push(path.required("must be set when seccomp type is Localhost")),
         ("Localhost", Some(file)) => {
-            volumes::check_descends(file.as_str().unwrap_or_default(), &path, causes);
+            file_path::check_descends(file.as_str().unwrap_or_default(), &path, causes);
         }
         (_, Some(file)) => {
             let shown = format!(r#"{{"Type":{},"LocalhostProfile":{file}}}"#, Value::from(kind));
@@ -144,7 +144,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_segment)
 }
 
-/// What may not be had by escalation may not be had at once.
+/// Privileged containers and CAP_SYS_ADMIN require privilege escalation.
 fn check_escalation(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if context.get("allowPrivilegeEscalation").and_then(Value::as_bool) != Some(false) {
         return;
@@ -162,7 +162,7 @@ fn check_escalation(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Upstream shows the context as its internal type, with that type's names and order.
+/// Upstream shows the context as its internal type, with that type's field names and order.
 fn shown_context(context: &Value) -> String {
     let shown = |object: &Value, field: &str| object.get(field).unwrap_or(&Value::Null).to_string();
     let capabilities = present(context, "capabilities").map_or_else(
@@ -197,7 +197,7 @@ fn invalid_shown(shown: &str, path: &Path<'_>, why: &str) -> Cause {
     }
 }
 
-/// Options of Windows are not for Linux.
+/// Rejects Windows options on Linux.
 pub(super) fn check_linux(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     const WHY: &str = "windows options cannot be set for a linux pod";
     let has_options = |object: &Value| {
@@ -215,7 +215,7 @@ pub(super) fn check_linux(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
     }
 }
 
-/// Options of Linux are not for Windows.
+/// Rejects Linux options on Windows.
 pub(super) fn check_windows(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     const OF_PODS: [(&str, bool); 15] = [
         ("appArmorProfile", true),

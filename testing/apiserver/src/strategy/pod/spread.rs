@@ -1,16 +1,16 @@
-//! What is wrong with how a pod is to be spread over the topology.
+//! Validates topology spread constraints.
 
 use serde_json::Value;
 
-use super::super::json::{int, list, present, text};
 use super::super::labels;
 use super::super::path::Path;
 use super::affinity;
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const NOT_POSITIVE: &str = "must be greater than zero";
 
-/// The constraints of a pod.
+/// Validates the constraints of a pod.
 pub(super) fn check(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let constraints = list(spec, "topologySpreadConstraints");
     let path = path.child("topologySpreadConstraints");

@@ -1,16 +1,16 @@
-//! How the status of a pod may change.
+//! Changes of a pod's status.
 
 use serde_json::Value;
 
-use super::super::json::{int, list, list_mut, remove, restore, text, text_at};
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
+use crate::json::{int, list, list_mut, remove, restore, text, text_at};
 use crate::status::Cause;
 
 const STATUS: Path<'static> = Path::root("status");
 
-/// Restores all of a pod that does not go by its status.
+/// Restores everything that the status subresource cannot change.
 pub(super) fn prepare(pod: &mut Value, old: &Value) {
     restore(pod, old, "spec");
     if let Some(metadata) = pod.get_mut("metadata") {
@@ -29,7 +29,7 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
         restore(status, before, "observedGeneration");
     }
     for condition in list_mut(status, "conditions") {
-        // Upstream writes these even when they are not known.
+        // Upstream writes these even if they are unknown.
         for field in ["lastProbeTime", "lastTransitionTime"] {
             if let Some(fields) = condition.as_object_mut() {
                 fields.entry(field).or_insert(Value::Null);
@@ -46,7 +46,7 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a change of the status.
+/// Validates a change of the status.
 pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let null = Value::Null;
@@ -85,13 +85,13 @@ fn conditions(status: &Value, causes: &mut Vec<Cause>) {
             causes.push(path.invalid(generation, "must be a non-negative integer"));
         }
         if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
-            // Upstream's path has a capital here.
+            // Upstream's path is capitalised here.
             labels::check_key(kind, &path.child("Type"), causes);
         }
     }
 }
 
-/// Containers that are over and are not started again stay over.
+/// Rejects the restart of terminated containers that must not restart.
 fn transitions(
     status: &Value,
     before: &Value,

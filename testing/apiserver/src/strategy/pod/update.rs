@@ -1,11 +1,11 @@
-//! How a pod may change.
+//! Updates of pods.
 
 use serde_json::Value;
 
-use super::super::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
 use super::super::taints;
 use super::{admit, containers, create, difference, validate};
+use crate::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");
@@ -14,7 +14,7 @@ const CHANGEABLE: &str = "pod updates may not change fields other than `spec.con
     `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Restores what does not change with a pod's main resource, and counts changes of the spec.
+/// Restores the fields that the main resource cannot change, and counts changes of the spec.
 pub(super) fn prepare(pod: &mut Value, old: &Value) {
     restore(pod, old, "status");
     let null = Value::Null;
@@ -31,7 +31,7 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
     count_change(pod, old);
 }
 
-/// Sets the generation, which counts the changes of the spec.
+/// Increases the generation if the spec changed.
 pub(super) fn count_change(pod: &mut Value, old: &Value) {
     let null = Value::Null;
     let before = old.get("spec").unwrap_or(&null);
@@ -43,7 +43,7 @@ pub(super) fn count_change(pod: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a change of a pod.
+/// Validates a change of a pod.
 pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     validate::metadata_and_spec(pod, &mut causes);
@@ -70,7 +70,7 @@ pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Whether the check goes on.
+/// Validates the containers. Returns whether to continue.
 fn check_containers(spec: &Value, before: &Value, field: &str, causes: &mut Vec<Cause>) -> bool {
     let (own, path) = (list(spec, field), SPEC.child(field));
     if own.len() != list(before, field).len() {
@@ -108,7 +108,7 @@ fn check_deadline(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool
     }
 }
 
-/// Tolerations are added, and change how long they last.
+/// Tolerations may be added, and their duration changed.
 fn check_tolerations(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
     let lasting = |toleration: &Value| {
         let mut kept = toleration.clone();
@@ -124,7 +124,7 @@ fn check_tolerations(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
     taints::check_tolerations(spec, "tolerations", &SPEC, causes);
 }
 
-/// Gates are opened.
+/// Scheduling gates may only be removed.
 fn check_gates(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
     let path = SPEC.child("schedulingGates");
     let mut refused: Vec<&str> = Vec::new();
@@ -142,7 +142,7 @@ fn check_gates(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The new spec with all that may change as it was before. What is left different must not be.
+/// The new spec with all mutable fields restored. Any remaining difference is an error.
 fn munge(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> Value {
     let mut munged = spec.clone();
     for field in ["containers", "initContainers"] {
@@ -163,7 +163,7 @@ fn munge(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> Value {
     munged
 }
 
-/// The nodes that a gated pod can go to may become fewer.
+/// The node affinity of a gated pod may only become stricter.
 fn munge_gated(munged: &mut Value, before: &Value, causes: &mut Vec<Cause>) {
     let null = Value::Null;
     let selector = munged.get("nodeSelector").unwrap_or(&null);
@@ -251,7 +251,7 @@ fn invalid_terms(terms: &[Value], path: &Path<'_>, why: &str) -> Cause {
     }
 }
 
-/// Upstream shows a term as its internal type, with that type's names and order.
+/// Upstream shows a term as its internal type, with that type's field names and order.
 fn shown_term(term: &Value) -> String {
     let requirements = |field: &str| {
         if list(term, field).is_empty() {
@@ -275,7 +275,7 @@ fn shown_term(term: &Value) -> String {
     )
 }
 
-/// Whether two values mean the same: what is empty is as good as not there.
+/// Whether two values are equal, with empty equal to missing.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -1,29 +1,23 @@
-//! What is wrong with a pod.
+//! Validates pods.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text, text_at};
+use super::super::checks::required_one_of;
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
 use super::super::taints;
+use super::spec::{MIRROR, SpecOwner};
 use super::{affinity, containers, requirements, security, spread, volumes};
+use crate::json::{flag, int, list, present, text, text_at};
 use crate::status::Cause;
 
 const SPEC: Path<'static> = Path::root("spec");
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Whose spec it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner<'a> {
-    /// The pod's annotations and name; `None` for a template.
-    pub pod: Option<&'a Value>,
-}
-
-/// What is wrong with a new pod.
+/// Validates a new pod.
 pub(crate) fn create(pod: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     metadata_and_spec(pod, &mut causes);
@@ -38,12 +32,12 @@ pub(crate) fn create(pod: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a pod, new or changed.
+/// Validates a new or changed pod.
 pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
     annotations(pod, causes);
     let null = Value::Null;
     let own = pod.get("spec").unwrap_or(&null);
-    spec(own, Owner { pod: Some(pod) }, &SPEC, causes);
+    spec(own, SpecOwner { pod: Some(pod) }, &SPEC, causes);
     if text(own, "serviceAccountName").is_empty() {
         tokens_without_account(own, causes);
     }
@@ -55,8 +49,8 @@ pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with the spec of a pod or of a pod template.
-pub(crate) fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+/// Validates the spec of a pod or of a pod template.
+pub(crate) fn spec(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if int(spec, "terminationGracePeriodSeconds").is_none() {
         causes.push(path.child("terminationGracePeriodSeconds").required(""));
     }
@@ -65,8 +59,8 @@ pub(crate) fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut
     containers::check_all(spec, &volumes, path, causes);
     requirements::check_pod_level(spec, path, causes);
     host_network_ports(spec, owner, path, causes);
-    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, causes);
-    one_of(spec, "dnsPolicy", &DNS_POLICIES, path, causes);
+    required_one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, causes);
+    required_one_of(spec, "dnsPolicy", &DNS_POLICIES, path, causes);
     labels::check_labels(spec, "nodeSelector", path, causes);
     security::check_pod(spec, path, causes);
     if let Some(own) = present(spec, "affinity") {
@@ -95,7 +89,7 @@ pub(crate) fn spec(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut
         path.child("runtimeClassName").invalid_all(class, names::dns1123_subdomain(class), causes);
     }
     if present(spec, "preemptionPolicy").is_some() {
-        one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, causes);
+        required_one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, causes);
     }
     if let Some(overhead) = present(spec, "overhead") {
         requirements::check_overhead(overhead, &path.child("overhead"), causes);
@@ -127,11 +121,6 @@ fn annotations(pod: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether the pod only mirrors one that a kubelet runs by itself.
-pub(crate) fn is_mirror(pod: &Value) -> bool {
-    pod.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some())
-}
-
 fn tokens_without_account(spec: &Value, causes: &mut Vec<Cause>) {
     let volumes = SPEC.child("volumes");
     for (i, volume) in list(spec, "volumes").iter().enumerate() {
@@ -146,16 +135,7 @@ fn tokens_without_account(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A field that must have one of some values.
-pub(crate) fn one_of(object: &Value, field: &str, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
-    match text(object, field) {
-        "" => causes.push(path.child(field).required("")),
-        value if known.contains(&value) => {}
-        value => causes.push(path.child(field).not_supported(value, known)),
-    }
-}
-
-/// A name, if there is one.
+/// Validates an optional name.
 fn name(
     object: &Value,
     field: &str,
@@ -169,7 +149,7 @@ fn name(
     }
 }
 
-fn host_network_ports(spec: &Value, owner: Owner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn host_network_ports(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if !flag(spec, "hostNetwork") {
         return;
     }
@@ -276,7 +256,7 @@ fn address(address: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether it would be an address but for zeros that lead.
+/// Whether the text is an IPv4 address with leading zeros.
 fn is_padded_v4(address: &str) -> bool {
     let plain = |part: &str| match part.trim_start_matches('0') {
         "" if !part.is_empty() => "0".to_owned(),
@@ -327,10 +307,4 @@ fn operating_system(name: &str, spec: &Value, path: &Path<'_>, causes: &mut Vec<
         "windows" => security::check_windows(spec, path, causes),
         name => causes.push(os.not_supported(name, &["linux", "windows"])),
     }
-}
-
-/// The names of a pod's resource claims.
-pub(crate) fn claim_names(spec: &Value) -> Vec<&str> {
-    let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
-    claims.filter(|name| !name.is_empty()).collect()
 }

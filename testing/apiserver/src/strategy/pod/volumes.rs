@@ -1,20 +1,23 @@
-//! What is wrong with the volumes of a pod and with how its containers use them.
+//! Validates the volumes of a pod and their use by its containers.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::super::json::{flag, int, list, present, text, text_at, texts};
+use super::super::checks::required_one_of;
 use super::super::names;
 use super::super::path::Path;
-use super::super::quantity::Quantity;
 use super::environment;
-use super::validate::{Owner, one_of};
+use super::file_path::{check_descends, check_file_path, check_no_backsteps, has_backsteps};
+use super::spec::SpecOwner;
+use crate::json::{flag, int, list, present, text, text_at, texts};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
-/// The sound volumes of a pod by name.
+/// The valid volumes of a pod, by name.
 pub(super) type Volumes<'a> = FxHashMap<&'a str, &'a Value>;
 
-/// Sources in upstream's order, with the name that upstream refuses them by when there is another already.
+/// The volume sources in upstream's order, with the names that upstream's errors give a second
+/// source.
 const SOURCES: [(&str, &str); 29] = [
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),
@@ -52,10 +55,10 @@ const FILE_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
-/// The volumes of a pod; gives those that containers may use.
+/// Validates the volumes of a pod. Returns those that containers may use.
 pub(super) fn check_volumes<'a>(
     spec: &'a Value,
-    owner: Owner<'_>,
+    owner: SpecOwner<'_>,
     path: &Path<'_>,
     causes: &mut Vec<Cause>,
 ) -> Volumes<'a> {
@@ -95,7 +98,13 @@ pub(super) fn check_volumes<'a>(
     sound
 }
 
-fn check_source(volume: &Value, owner: Owner<'_>, pod_name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_source(
+    volume: &Value,
+    owner: SpecOwner<'_>,
+    pod_name: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
     let mut has_one = false;
     for (field, shown) in SOURCES.into_iter().chain([("image", "image")]) {
         let Some(source) = present(volume, field) else { continue };
@@ -151,7 +160,13 @@ fn check_source(volume: &Value, owner: Owner<'_>, pod_name: &str, path: &Path<'_
                 if owner.pod.is_some() {
                     required(source, "reference", &source_path, causes);
                 }
-                one_of(source, "pullPolicy", &["Always", "IfNotPresent", "Never"], &source_path, causes);
+                required_one_of(
+                    source,
+                    "pullPolicy",
+                    &["Always", "IfNotPresent", "Never"],
+                    &source_path,
+                    causes,
+                );
             }
             _ => {}
         }
@@ -205,7 +220,7 @@ fn check_item(item: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_mode(item, "mode", path, causes);
 }
 
-/// No two files of a projection have the same path.
+/// Rejects duplicate paths in a projection.
 fn check_distinct<'a>(
     target: &'a str,
     shown: &str,
@@ -297,7 +312,7 @@ fn check_driver(driver: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     path.invalid_all(driver, names::dns1123_subdomain(&driver.to_lowercase()), causes);
 }
 
-/// A claim that is made for the pod.
+/// A claim template in a pod.
 fn check_ephemeral(volume: &Value, source: &Value, pod_name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let ephemeral = path.child("ephemeral");
     let template_path = ephemeral.child("volumeClaimTemplate");
@@ -341,33 +356,7 @@ fn check_access_modes(claim: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A path of a file below a folder.
-fn check_file_path(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    check_descends(target, path, causes);
-    if target.starts_with("..") && !target.starts_with("../") {
-        causes.push(path.invalid(target, "must not start with '..'"));
-    }
-}
-
-pub(super) fn check_descends(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    if target.starts_with('/') {
-        causes.push(path.invalid(target, "must be a relative path"));
-    }
-    check_no_backsteps(target, path, causes);
-}
-
-/// A path that goes up nowhere.
-pub(super) fn check_no_backsteps(target: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    if has_backsteps(target) {
-        causes.push(path.invalid(target, "must not contain '..'"));
-    }
-}
-
-fn has_backsteps(target: &str) -> bool {
-    target.split('/').any(|part| part == "..")
-}
-
-/// Where a container mounts volumes.
+/// Validates the volume mounts of a container.
 pub(super) fn check_mounts(
     container: &Value,
     volumes: &Volumes<'_>,
@@ -398,7 +387,7 @@ pub(super) fn check_mounts(
             let why = "must not already exist as a path in volumeDevices";
             causes.push(path.child("mountPath").invalid(target, why));
         }
-        // From here on upstream's paths are those of the list.
+        // From here on, upstream's paths lack the index.
         let (below, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
         check_descends(below, &all.child("subPath"), causes);
         if !expression.is_empty() {
@@ -442,7 +431,7 @@ fn check_propagation(container: &Value, mount: &Value, path: &Path<'_>, causes: 
     }
 }
 
-/// Volumes that a container has as block devices.
+/// Validates the block devices of a container.
 pub(super) fn check_devices(
     container: &Value,
     volumes: &Volumes<'_>,
@@ -493,7 +482,7 @@ pub(super) fn check_devices(
     }
 }
 
-/// Variables that come from files have them in empty folders.
+/// Files with environment variables must be in an emptyDir volume.
 pub(super) fn check_file_references(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     for field in super::defaults::CONTAINERS {
         let all = path.child(field);

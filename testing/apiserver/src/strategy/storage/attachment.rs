@@ -1,14 +1,15 @@
-//! Volumes that are to be attached to nodes.
+//! Volume attachments.
 
 use serde_json::Value;
 
 use super::super::checks::{Shown, check_driver_name, invalid_shown, same, shown};
-use super::super::json::{object_mut, present, restore, set_default, text};
 use super::super::path::Path;
-use super::super::{Strategy, names, status};
+use super::super::traits::Strategy;
+use super::super::{names, status};
+use crate::json::{object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
-/// Volumes that are to be attached to nodes.
+/// Attachments of volumes to nodes.
 pub(crate) struct VolumeAttachment;
 
 const SPEC: Path<'static> = Path::root("spec");

@@ -1,19 +1,20 @@
-//! Claims on volumes.
+//! Persistent volume claims.
 
 use serde_json::{Value, json};
 
 use super::super::checks::{check_class_name, immutable_root, nulls, one_of, same};
-use super::super::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
 use super::super::pod::difference;
-use super::super::quantity::Quantity;
-use super::super::{Lookup, Strategy, labels, names, resources, status};
+use super::super::traits::{Lookup, Strategy};
+use super::super::{labels, names, resources, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, default_class, protect};
+use crate::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use crate::kinds::{Kind, built_in};
+use crate::quantity::Quantity;
 use crate::status::{Cause, Result, Status};
 
-/// Claims on volumes.
+/// Claims for volumes.
 pub(crate) struct PersistentVolumeClaim;
 
 const SPEC: Path<'static> = Path::root("spec");
@@ -55,7 +56,7 @@ impl Strategy for PersistentVolumeClaim {
         if size(claim) <= size(old) {
             return Ok(());
         }
-        // What is wrong with the change itself is said first.
+        // Errors about the change itself come first.
         let mut changed = claim.clone();
         restore(&mut changed, old, "status");
         if !self.validate_update(&changed, old).is_empty() {
@@ -72,7 +73,7 @@ impl Strategy for PersistentVolumeClaim {
         let allows = class_of(old) == class
             && objects
                 .get("storage.k8s.io", "storageclasses", "", class)
-                .is_some_and(|class| super::super::json::flag(&class, "allowVolumeExpansion"));
+                .is_some_and(|class| crate::json::flag(&class, "allowVolumeExpansion"));
         if allows { Ok(()) } else { refuse(NO_RESIZE) }
     }
 
@@ -112,7 +113,7 @@ impl Strategy for PersistentVolumeClaim {
     }
 }
 
-/// Fills in the claims that a stateful set makes.
+/// Fills in the defaults of a claim in a stateful set.
 pub(crate) fn default_template(claim: &mut Value) {
     let Some(fields) = claim.as_object_mut() else { return };
     fields.insert("apiVersion".to_owned(), "v1".into());
@@ -128,7 +129,7 @@ fn default_claim(claim: &mut Value) {
     default_spec(&mut claim["spec"]);
 }
 
-/// Fills in the spec of a claim.
+/// Fills in the defaults of a claim's spec.
 pub(crate) fn default_spec(spec: &mut Value) {
     set_default(spec, "volumeMode", "Filesystem");
     for source in ["dataSource", "dataSourceRef"] {
@@ -142,7 +143,7 @@ pub(crate) fn default_spec(spec: &mut Value) {
     }
 }
 
-/// What is wrong with the spec of a claim.
+/// Validates the spec of a claim.
 pub(crate) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if list(spec, "accessModes").is_empty() {
         causes.push(path.child("accessModes").required("at least 1 access mode is required"));
@@ -200,7 +201,8 @@ fn check_data_sources(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     causes.push(path.invalid(path.child("dataSource").to_string(), why));
 }
 
-/// A data source that is neither a claim nor a snapshot counts as none; each of both fields fills in the other.
+/// Drops a data source that is neither a claim nor a snapshot, and copies each of the two fields to
+/// the other.
 fn normalize_data_sources(spec: &mut Value) {
     if let Some(source) = present(spec, "dataSource") {
         let is_known = match text(source, "apiGroup") {

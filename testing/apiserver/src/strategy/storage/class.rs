@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::super::checks::{immutable_root, one_of_here};
-use super::super::json::{entries, list, set_default, text, text_at};
+use super::super::labels;
 use super::super::path::Path;
-use super::super::{Lookup, Strategy, labels};
+use super::super::traits::{Lookup, Strategy};
+use crate::json::{entries, list, set_default, text, text_at};
 use crate::status::Cause;
 
 /// Storage classes.
@@ -55,7 +56,7 @@ impl Strategy for StorageClass {
     }
 }
 
-/// The name of the class of claims that name none: the newest of those that are marked.
+/// The default class of claims: the newest of those marked as default.
 pub(crate) fn default_class(objects: &dyn Lookup) -> Option<String> {
     let classes = objects.list("storage.k8s.io", "storageclasses", "");
     let is_default = |class: &&Value| {

@@ -1,4 +1,4 @@
-//! What CSI drivers say of themselves, of nodes and of the storage that is left.
+//! CSI drivers, their state on nodes, and storage capacities.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,12 @@ use super::super::checks::{
     Shown, check_class_name, check_driver_name, immutable, immutable_root, invalid_shown, not_negative,
     one_of, same, shown,
 };
-use super::super::json::{int, list, list_mut, object_mut, present, remove, set_default, text, texts};
+use super::super::labels;
 use super::super::path::Path;
 use super::super::pod::defaults::resource_list;
-use super::super::quantity::Quantity;
-use super::super::{Strategy, labels};
+use super::super::traits::Strategy;
+use crate::json::{int, list, list_mut, object_mut, present, remove, set_default, text, texts};
+use crate::quantity::Quantity;
 use crate::status::Cause;
 
 /// The CSI drivers of a node.
@@ -19,7 +20,7 @@ pub(crate) struct CsiNode;
 /// CSI drivers.
 pub(crate) struct CsiDriver;
 
-/// How much storage there is left where.
+/// The available storage capacity of a topology segment.
 pub(crate) struct CsiStorageCapacity;
 
 const SPEC: Path<'static> = Path::root("spec");
@@ -158,7 +159,7 @@ impl Strategy for CsiDriver {
     }
 
     fn prepare_for_update(&self, driver: &mut Value, old: &Value) {
-        // A new one has no generation: upstream only counts the changes.
+        // A new driver has no generation: upstream only counts changes.
         if driver.get("spec") != old.get("spec") {
             let before = int(&old["metadata"], "generation").unwrap_or_default();
             driver["metadata"]["generation"] = (before + 1).into();

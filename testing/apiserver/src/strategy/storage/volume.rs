@@ -1,4 +1,4 @@
-//! Volumes.
+//! Persistent volumes.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use super::super::checks::{
     check_class_name, check_driver_name, immutable_root, invalid_shown, one_of, same,
 };
-use super::super::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
 use super::super::pod::defaults::{network_volume, resource_list};
 use super::super::pod::difference;
-use super::super::{Lookup, Strategy, selectors, status};
+use super::super::traits::{Lookup, Strategy};
+use super::super::{selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
+use crate::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
 use crate::status::{Cause, Result};
 
 /// Volumes.
@@ -19,7 +20,7 @@ pub(crate) struct PersistentVolume;
 
 const SPEC: Path<'static> = Path::root("spec");
 const FINALIZER: &str = "kubernetes.io/pv-protection";
-/// The types of volumes, of which there is one.
+/// The volume sources, of which exactly one must be set.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -44,7 +45,7 @@ const SOURCES: [&str; 22] = [
     "storageos",
     "csi",
 ];
-/// Labels of nodes that have new names: old, new.
+/// Deprecated node labels and their replacements.
 const RENAMED_LABELS: [(&str, &str); 3] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
@@ -199,7 +200,7 @@ fn is_root(path: &str) -> bool {
     path.starts_with('/') && path.split('/').all(|part| matches!(part, "" | "."))
 }
 
-/// The types that clusters without a cloud have; of the others nothing is asked.
+/// Validates the sources used outside of clouds; the others are not validated.
 fn check_details(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
     let (source, path) = (&spec[field], SPEC.child(field));
     let required: &[&str] = match field {
@@ -241,7 +242,7 @@ fn check_attributes_class(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A CSI volume may be given the secret that it takes to expand it.
+/// The secret for expansion of a CSI volume may be added later.
 fn is_same_source(spec: &Value, old: &Value) -> bool {
     const SECRET: &str = "controllerExpandSecretRef";
     SOURCES.iter().all(|field| {
@@ -249,7 +250,7 @@ fn is_same_source(spec: &Value, old: &Value) -> bool {
             (spec.get(field).unwrap_or(&Value::Null), old.get(field).unwrap_or(&Value::Null));
         if *field == "csi" && source.is_object() && before.is_object() && present(before, SECRET).is_none() {
             let mut source = source.clone();
-            super::super::json::remove(&mut source, SECRET);
+            crate::json::remove(&mut source, SECRET);
             return same(&source, before);
         }
         same(source, before)

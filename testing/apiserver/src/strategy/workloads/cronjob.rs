@@ -3,16 +3,17 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{not_negative, one_of};
-use super::super::json::{flag, object_mut, present, restore, set_default, text, text_at};
 use super::super::path::Path;
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{SPEC, default_parts, job, job_rules, schedule};
+use crate::json::{flag, object_mut, present, restore, set_default, text, text_at};
 use crate::status::Cause;
 
 /// Cron jobs.
 pub(crate) struct CronJob;
 
-/// Jobs have eleven more characters in their names.
+/// The limit leaves room for the eleven characters that job names append.
 const NAME_LENGTH: usize = 52;
 
 impl Strategy for CronJob {

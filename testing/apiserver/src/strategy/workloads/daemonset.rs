@@ -6,16 +6,17 @@ use super::super::checks::{
     Shown, at_most_all, immutable, int_or_percent, not_decremented, not_negative, not_supported_shown, nulls,
     number_of, shown,
 };
-use super::super::json::{object_mut, present, restore, set_default, text};
 use super::super::path::Path;
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{SPEC, STATUS, default_parts, template};
+use crate::json::{object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
 /// Daemon sets.
 pub(crate) struct DaemonSet;
 
-/// How often the template has changed, from before there were generations.
+/// The legacy count of template changes.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 const ROLLING: &str = "RollingUpdate";
 const ON_DELETE: &str = "OnDelete";
@@ -66,7 +67,7 @@ impl Strategy for DaemonSet {
         let mut empty = Vec::new();
         let is_sound = selector.is_null()
             || template::check_given_selector(selector, "daemonset", &SPEC.child("selector"), &mut empty);
-        // Upstream says last that the selector is empty.
+        // Upstream reports an empty selector last.
         let is_empty = !selector.is_null() && template::is_empty(selector);
         let last = if is_empty { empty.pop() } else { None };
         causes.append(&mut empty);

@@ -6,10 +6,11 @@ use super::super::checks::{
     Shown, at_most_all, immutable, int_or_percent, not_decremented, not_more_than, not_negative,
     not_supported_shown, nulls, number_of, shown,
 };
-use super::super::json::{int, object_mut, present, restore, set_default, text};
 use super::super::path::Path;
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
+use crate::json::{int, object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
 /// Deployments.

@@ -1,9 +1,9 @@
-//! Sets of indexes as jobs write them: `0-3,5`.
+//! Sets of job indexes: `0-3,5`.
 
-use super::super::json::int;
+use crate::json::int;
 use serde_json::Value;
 
-/// How many indexes a text names, or what is wrong with it.
+/// The number of indexes in a text, or its error.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut last: Option<i64> = None;
@@ -21,7 +21,7 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// The first index that both texts name.
+/// The first index that both texts contain.
 pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let intervals = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|interval| parse(interval, completions).ok()).collect()
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_counted_or_refused_in_upstreams_words() {
+    fn index_lists_are_counted_or_have_upstream_errors() {
         assert_eq!(count("", 3), Ok(0));
         assert_eq!(count("0-2,4", 5), Ok(4));
         assert_eq!(count("3", 3).unwrap_err(), "too large index: \"3\"");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_overlap_where_both_name_one() {
+    fn index_lists_overlap_at_a_common_index() {
         assert_eq!(overlap("0-3,7", "5,7-8", 10), Some(7));
         assert_eq!(overlap("0-3", "2", 10), Some(2));
         assert_eq!(overlap("0", "1", 10), None);

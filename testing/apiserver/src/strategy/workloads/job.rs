@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{immutable, invalid_shown, nulls, same};
-use super::super::json::{entries, flag, int, object_mut, present, restore, set_default, text, text_at};
 use super::super::path::Path;
-use super::super::{Strategy, labels, names, status};
+use super::super::traits::Strategy;
+use super::super::{labels, names, status};
 use super::{SPEC, default_parts, indexes, job_rules, job_status, template};
+use crate::json::{entries, flag, int, object_mut, present, restore, set_default, text, text_at};
 use crate::status::Cause;
 
 /// Jobs.
@@ -43,7 +44,7 @@ impl Strategy for Job {
             generate_selector(job);
         }
         template::drop_disabled(&mut job["spec"], "template");
-        // Upstream fills in once more when it reads what it has stored.
+        // Upstream applies defaults again when it reads the stored object.
         default_labels(job);
     }
 
@@ -99,7 +100,8 @@ impl Strategy for Job {
     }
 }
 
-/// Fills in what the job and the template of a job have in common: its own template and patterns of conditions.
+/// Fills in the defaults that jobs and job templates share: the pod template and condition
+/// patterns.
 pub(super) fn default_spec(spec: &mut Value) {
     template::default(spec, "template");
     let rules = spec.pointer_mut("/podFailurePolicy/rules").and_then(Value::as_array_mut);
@@ -110,7 +112,7 @@ pub(super) fn default_spec(spec: &mut Value) {
     }
 }
 
-/// A job without labels has its template's.
+/// A job without labels gets those of its template.
 fn default_labels(job: &mut Value) {
     let labels = job.pointer("/spec/template/metadata/labels").filter(|labels| labels.is_object()).cloned();
     object_mut(job, "metadata");
@@ -121,11 +123,12 @@ fn default_labels(job: &mut Value) {
     }
 }
 
-/// The selector that finds a job's pods by the job's UID.
+/// Generates the selector for the job's UID.
 fn generate_selector(job: &mut Value) {
     let uid = text_at(job, "/metadata/uid").to_owned();
     let name = text_at(job, "/metadata/name").to_owned();
-    // A job that has its template's labels gets those that are added too: upstream keeps one map for both.
+    // If the job has the same labels as its template, added labels go to both: upstream shares one
+    // map.
     let is_shared = job["metadata"].get("labels") == job["spec"]["template"]["metadata"].get("labels");
     let metadata = &mut job["spec"]["template"]["metadata"];
     if let Some(labels) = object_mut(metadata, "labels") {
@@ -185,7 +188,7 @@ fn check_selector(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The pods of an indexed job have host names of their index.
+/// The index of an indexed job becomes part of the pods' host names.
 fn check_host_names(job: &Value, causes: &mut Vec<Cause>) {
     let (spec, name) = (&job["spec"], text_at(job, "/metadata/name"));
     let completions = indexes::completions(spec);
@@ -212,7 +215,7 @@ fn check_completions(spec: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The template stays; that of a suspended job may say other nodes and other amounts.
+/// The template is immutable, but a suspended job may change scheduling directives and resources.
 fn check_template_change(job: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let template = &job["spec"]["template"];
     let mut before = old["spec"]["template"].clone();

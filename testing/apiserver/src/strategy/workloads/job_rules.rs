@@ -1,18 +1,18 @@
-//! The spec of jobs, and of the jobs that cron jobs make.
+//! Validates the spec of jobs and job templates.
 
 use serde_json::Value;
 
 use super::super::checks::{Shown, invalid_omitted, invalid_shown, not_negative, one_of, too_many};
-use super::super::json::{int, list, present, text};
 use super::super::path::Path;
 use super::super::{labels, names};
 use super::{indexes, template};
+use crate::json::{int, list, present, text};
 use crate::status::Cause;
 
 const INDEXED: &str = "Indexed";
 const MOST_PARALLEL: i64 = 100_000;
 const MANY_COMPLETIONS: i64 = 100_000;
-/// With many completions, the most that run and the most that fail.
+/// The maximum parallelism and failures of a job with many completions.
 const MOST_OF_MANY: i64 = 10_000;
 const MOST_RULES: usize = 20;
 const MOST_EXIT_CODES: usize = 255;
@@ -20,7 +20,7 @@ const MOST_PATTERNS: usize = 20;
 const MANAGER_LENGTH: usize = 63;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 
-/// What is wrong with a job's spec, beside its selector.
+/// Validates the spec of a job, except for its selector.
 pub(super) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let counts = [
         "parallelism",

@@ -1,10 +1,10 @@
-//! How the status of a job may change.
+//! Changes of a job's status.
 
 use serde_json::Value;
 
 use super::super::checks::{invalid_omitted, not_negative};
-use super::super::json::{flag, int, list, present, text};
 use super::{STATUS, indexes};
+use crate::json::{flag, int, list, present, text};
 use crate::status::Cause;
 
 /// Whether a condition of a job is true.
@@ -21,7 +21,7 @@ fn is_finished(job: &Value) -> bool {
     is_true(job, "Complete") || is_true(job, "Failed")
 }
 
-/// What is wrong with a change of the status. What was wrong before may stay so.
+/// Validates a change of the status. Existing errors may remain.
 pub(super) fn check(job: &Value, old: &Value) -> Vec<Cause> {
     let change = Change { job, old, status: &job["status"], before: &old["status"] };
     let mut causes = Vec::new();
@@ -136,7 +136,7 @@ impl Change<'_> {
         let start = present(self.status, "startTime");
         if let (Some(time), Some(start)) = (completion, start)
             && (self.changes("startTime") || self.changes("completionTime"))
-            // Both are RFC 3339 in UTC to the second: they compare as text.
+            // Both are RFC 3339 in UTC to the second, so they compare as text.
             && time.as_str() < start.as_str()
         {
             causes.push(path.invalid(time.clone(), "must be equal to or after `startTime`"));

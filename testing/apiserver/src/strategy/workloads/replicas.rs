@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{immutable, not_more_than, not_negative, nulls};
-use super::super::json::{entries, int, object_mut, present, restore, set_default};
-use super::super::{Strategy, status};
+use super::super::status;
+use super::super::traits::Strategy;
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
+use crate::json::{entries, int, object_mut, present, restore, set_default};
 use crate::status::Cause;
 
 /// Replica sets.
@@ -147,9 +148,9 @@ impl Strategy for ReplicationController {
     }
 }
 
-/// What deployments and replica sets have in common.
+/// Validates the selector and template of deployments and replica sets.
 pub(super) fn check_selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
-    // Upstream says "deployment" of replica sets too.
+    // Upstream's text says "deployment" for replica sets, too.
     let is_sound = template::check_selector(spec, "deployment", &SPEC, causes);
     let selector = spec.get("selector").unwrap_or(&Value::Null);
     if !is_sound {

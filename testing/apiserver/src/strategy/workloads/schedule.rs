@@ -1,8 +1,8 @@
 //! The schedules of cron jobs.
 
-/// What is wrong with a schedule, in the words of upstream's parser.
+/// Validates a schedule, with the errors of upstream's parser.
 pub(super) fn check(schedule: &str) -> Result<(), String> {
-    // A time zone in front is refused elsewhere.
+    // A time zone prefix is rejected elsewhere.
     let schedule = match schedule.strip_prefix("TZ=").or_else(|| schedule.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').map_or("", |(_, rest)| rest).trim(),
         None => schedule,
@@ -51,7 +51,7 @@ fn check_descriptor(descriptor: &str) -> Result<(), String> {
     Err(format!("failed to parse duration {descriptor}: time: invalid duration {duration:?}"))
 }
 
-/// Whether Go reads it as a duration: numbers with units, as `1h30m`.
+/// Whether Go parses it as a duration: numbers with units, such as `1h30m`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_read_as_cron_does() {
+    fn schedules_are_parsed_as_cron_does() {
         for sound in ["* * * * *", "*/5 0-3 1,15 * MON-FRI", "@hourly", "@every 1h30m", "0 0 31 dec sun"] {
             assert_eq!(check(sound), Ok(()), "{sound}");
         }

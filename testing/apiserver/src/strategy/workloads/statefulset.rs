@@ -6,11 +6,12 @@ use super::super::checks::{
     Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative, nulls,
     number_of, one_of, same, shown,
 };
-use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
 use super::super::storage::claim;
-use super::super::{Strategy, names, status};
+use super::super::traits::Strategy;
+use super::super::{names, status};
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
+use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
 /// Stateful sets.
@@ -21,7 +22,7 @@ const PARALLEL: &str = "Parallel";
 const ROLLING: &str = "RollingUpdate";
 const ON_DELETE: &str = "OnDelete";
 const RETENTION: &str = "persistentVolumeClaimRetentionPolicy";
-/// The fields of the spec that may change.
+/// The mutable fields of the spec.
 const MUTABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -122,7 +123,7 @@ fn default_counts(status: &mut Value) {
     set_default(status, "availableReplicas", 0);
 }
 
-/// A feature that is off by default.
+/// Drops a field whose feature gate is off by default.
 fn drop_max_unavailable(set: &mut Value) {
     if let Some(rolling) = set.pointer_mut("/spec/updateStrategy/rollingUpdate") {
         remove(rolling, "maxUnavailable");
@@ -135,7 +136,7 @@ fn without_mutable(spec: &Value) -> Value {
     fixed.map(|(field, value)| (field.clone(), value.clone())).collect()
 }
 
-/// What is wrong with a spec. What cannot change is only looked at when it is new.
+/// Validates a spec. Immutable parts are only validated if it is new.
 fn check_spec(spec: &Value, is_new: bool) -> Vec<Cause> {
     let mut causes = Vec::new();
     let policy = text(spec, "podManagementPolicy");
@@ -182,7 +183,8 @@ fn check_pods(spec: &Value, causes: &mut Vec<Cause>) {
     template::check_lasting(&spec["template"], "StatefulSet", &path, causes);
 }
 
-/// The template with the volumes that each pod gets, and without what each pod gets a name of its own for.
+/// The template as its pods get it: with the claimed volumes, and without the host name and
+/// subdomain, which each pod gets from its own name.
 fn template_with_claims(spec: &Value) -> Value {
     let mut template = spec["template"].clone();
     let Some(pod) = template.get_mut("spec").filter(|pod| pod.is_object()) else { return template };

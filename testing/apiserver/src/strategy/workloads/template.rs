@@ -1,13 +1,13 @@
-//! The pods that a workload is made of: their template, and the selector that finds them again.
+//! The pod template of a workload, and the selector for its pods.
 
 use serde_json::{Value, json};
 
-use super::super::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use super::super::path::Path;
 use super::super::{labels, pod};
+use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
-/// Fills in the template in a field.
+/// Fills in the defaults of a template in a field.
 pub(crate) fn default(object: &mut Value, field: &str) {
     if object_mut(object, field).is_none() {
         return;
@@ -22,27 +22,27 @@ pub(crate) fn default(object: &mut Value, field: &str) {
     pod::defaults::pod_spec(&mut template["spec"]);
 }
 
-/// What is behind feature gates that are off goes from the template in a field.
+/// Drops the fields of a template whose feature gates are off by default.
 pub(crate) fn drop_disabled(object: &mut Value, field: &str) {
     if let Some(spec) = object.get_mut(field).and_then(|template| template.get_mut("spec")) {
         remove(spec, "schedulingGroup");
     }
 }
 
-/// What is wrong with a template.
+/// Validates a template.
 pub(crate) fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let metadata = &template["metadata"];
     labels::check_labels(metadata, "labels", path, causes);
     labels::check_annotations(metadata, "annotations", path, causes);
     let (spec, path) = (&template["spec"], path.child("spec"));
-    pod::validate::spec(spec, pod::validate::Owner { pod: None }, &path, causes);
+    pod::validate::spec(spec, pod::spec::SpecOwner { pod: None }, &path, causes);
     if !list(spec, "ephemeralContainers").is_empty() {
         let why = "ephemeral containers not allowed in pod template";
         causes.push(path.child("ephemeralContainers").forbidden(why));
     }
 }
 
-/// What is wrong with a template whose pods run for as long as there is a workload.
+/// Validates a template whose pods must restart always.
 pub(crate) fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (spec, path) = (&template["spec"], path.child("spec"));
     let policy = text(spec, "restartPolicy");
@@ -55,7 +55,7 @@ pub(crate) fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, caus
     }
 }
 
-/// A template's labels must be selected.
+/// The selector must match the labels of the template.
 pub(crate) fn check_selected(template: &Value, selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let labels = template["metadata"].get("labels").unwrap_or(&Value::Null);
     let selects = !selector.is_null() && labels::selects(selector, labels);
@@ -66,7 +66,7 @@ pub(crate) fn check_selected(template: &Value, selector: &Value, path: &Path<'_>
     }
 }
 
-/// A selector that must be there and name something. Says whether it can be understood.
+/// Validates a required selector, which must not be empty. Returns whether it is valid.
 pub(crate) fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
     let path = path.child("selector");
     let Some(selector) = present(spec, "selector") else {
@@ -76,7 +76,7 @@ pub(crate) fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes:
     check_given_selector(selector, owner, &path, causes)
 }
 
-/// The same for a selector that is there.
+/// The same for an optional selector.
 pub(crate) fn check_given_selector(
     selector: &Value,
     owner: &str,
@@ -90,21 +90,21 @@ pub(crate) fn check_given_selector(
     is_sound(selector)
 }
 
-/// Whether a label selector can be understood; one that is not there can.
+/// Whether a label selector is valid or missing.
 pub(crate) fn is_sound(selector: &Value) -> bool {
     let mut causes = Vec::new();
     labels::check_selector(selector, &Path::root("selector"), &mut causes);
     causes.is_empty()
 }
 
-/// Whether a label selector selects all.
+/// Whether a label selector matches everything.
 pub(crate) fn is_empty(selector: &Value) -> bool {
     let has_labels =
         present(selector, "matchLabels").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     !has_labels && list(selector, "matchExpressions").is_empty()
 }
 
-/// Only what decides on nodes may change in the template of a suspended job.
+/// Copies the scheduling directives, the only mutable part of a suspended job's template.
 pub(crate) fn take_scheduling_directives(template: &Value, old: &mut Value) {
     for field in ["metadata", "spec"] {
         object_mut(old, field);
@@ -125,7 +125,7 @@ pub(crate) fn take_scheduling_directives(template: &Value, old: &mut Value) {
     }
 }
 
-/// The template of a suspended job may also ask for other amounts.
+/// Copies the resources, which may change in the template of a suspended job.
 pub(crate) fn take_resources(template: &Value, old: &mut Value) {
     for field in ["containers", "initContainers"] {
         let containers = list(&template["spec"], field);

@@ -1,10 +1,10 @@
-//! Pods that change, get a node, and go.
+//! Updates, binding and deletion of pods.
 
-use super::super::super::json::{remove, set_default};
 use super::super::super::path::Path;
 use super::*;
+use crate::json::{remove, set_default};
 
-/// The object with a merge patch of one field.
+/// Applies a merge patch to one field of an object.
 pub(super) fn patched(object: &Value, field: &str, change: &Value) -> Value {
     let mut new = object.clone();
     merge(&mut new[field], change);
@@ -37,7 +37,7 @@ pub(super) fn cases(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("cases")
 }
 
-/// Does each case of a file, which gives what is found here and what the real server answered.
+/// Runs each case of a file. `check` returns our outcome and the real server's.
 pub(super) fn compare(text: &str, check: impl Fn(&Value) -> (Value, Value)) {
     let mut wrong: Vec<String> = Vec::new();
     for case in cases(text) {
@@ -49,7 +49,8 @@ pub(super) fn compare(text: &str, check: impl Fn(&Value) -> (Value, Value)) {
     assert!(wrong.is_empty(), "{}", wrong.concat());
 }
 
-/// What a change came to, here and on the real server: what is given, or where there are causes those.
+/// The outcome of a change, here and on the real server: the causes if there are any, otherwise the
+/// object.
 pub(super) fn outcome(case: &Value, causes: &[Cause], found: Value, expected: Value) -> (Value, Value) {
     if causes.is_empty() {
         (found, expected)
@@ -59,7 +60,7 @@ pub(super) fn outcome(case: &Value, causes: &[Cause], found: Value, expected: Va
 }
 
 #[test]
-fn pods_change_and_do_not_change_as_on_the_real_server() {
+fn pod_updates_have_the_recorded_outcomes() {
     compare(include_str!("updated.json"), |case| {
         let old = created(&case["spec"]);
         let mut new = patched(&old, "spec", &case["change"]);
@@ -72,7 +73,7 @@ fn pods_change_and_do_not_change_as_on_the_real_server() {
 }
 
 #[test]
-fn the_status_changes_as_on_the_real_server() {
+fn status_updates_have_the_recorded_outcomes() {
     compare(include_str!("status.json"), |case| {
         let old = created(&case["spec"]);
         let mut new = patched(&old, "status", &case["change"]);
@@ -88,7 +89,7 @@ fn the_status_changes_as_on_the_real_server() {
 }
 
 #[test]
-fn a_grace_period_below_nothing_may_become_one() {
+fn negative_grace_period_may_become_one() {
     let mut old = created(&json!({}));
     old["spec"]["terminationGracePeriodSeconds"] = (-1).into();
     let mut new = old.clone();
@@ -99,7 +100,7 @@ fn a_grace_period_below_nothing_may_become_one() {
 }
 
 #[test]
-fn a_refused_change_is_shown() {
+fn rejected_change_is_shown_as_a_difference() {
     let old = created(&json!({}));
     let new = patched(&old, "spec", &json!({"nodeName": "n1"}));
     let causes = Pods.validate_update(&new, &old);
@@ -119,7 +120,7 @@ fn binding() -> Value {
 }
 
 #[test]
-fn a_bound_pod_has_its_node_and_the_nodes_topology() {
+fn bound_pod_gets_the_node_and_its_topology_labels() {
     let mut pod = created(&json!({}));
     pod["status"]["nominatedNodeName"] = "n".into();
     pod["status"]["conditions"] = json!([{
@@ -146,7 +147,7 @@ fn a_bound_pod_has_its_node_and_the_nodes_topology() {
 }
 
 #[test]
-fn a_target_without_a_kind_is_a_node_whose_labels_stay_its_own() {
+fn target_without_a_kind_is_a_node_whose_labels_stay_its_own() {
     let mut pod = created(&json!({}));
     let mut binding = binding();
     remove(&mut binding["target"], "kind");
@@ -155,7 +156,7 @@ fn a_target_without_a_kind_is_a_node_whose_labels_stay_its_own() {
 }
 
 #[test]
-fn bindings_are_refused_as_by_the_real_server() {
+fn invalid_bindings_have_the_recorded_errors() {
     const CONFLICT: &str = "Operation cannot be fulfilled on pods/binding \"p\": pod p ";
     let stale = |what: &str| {
         format!(
@@ -236,7 +237,7 @@ fn bindings_are_refused_as_by_the_real_server() {
 }
 
 #[test]
-fn a_new_pod_on_a_node_has_the_nodes_topology() {
+fn new_pod_with_a_node_gets_its_topology_labels() {
     let mut pod = json!({
         "metadata": {"name": "p", "namespace": "default"},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
@@ -250,7 +251,7 @@ fn class(name: &str, value: i64, is_default: bool) -> Value {
 }
 
 #[test]
-fn the_least_of_the_default_classes_is_everybodys() {
+fn lowest_default_priority_class_applies() {
     const GROUP: &str = "scheduling.k8s.io";
     let objects = Objects::system()
         .with(GROUP, "priorityclasses", class("high", 9, true))
@@ -265,7 +266,7 @@ fn the_least_of_the_default_classes_is_everybodys() {
 }
 
 #[test]
-fn a_runtime_class_gives_its_pods_overhead_and_nodes() {
+fn runtime_class_sets_overhead_and_node_selector() {
     let scheduling = json!({"nodeSelector": {"r": "s"}, "tolerations": [{"key": "t", "operator": "Exists"}]});
     let class = json!({
         "metadata": {"name": "fast"}, "overhead": {"podFixed": {"cpu": "100m"}}, "scheduling": scheduling,
@@ -293,7 +294,7 @@ fn a_runtime_class_gives_its_pods_overhead_and_nodes() {
 }
 
 #[test]
-fn pods_without_a_node_and_pods_that_are_over_go_at_once() {
+fn unbound_and_completed_pods_are_deleted_at_once() {
     let mut pod = created(&json!({"terminationGracePeriodSeconds": 7}));
     assert_eq!((grace_period(&pod, None), grace_period(&pod, Some(5))), (0, 0));
     pod["spec"]["nodeName"] = "n".into();
@@ -304,7 +305,7 @@ fn pods_without_a_node_and_pods_that_are_over_go_at_once() {
 }
 
 #[test]
-fn fields_that_can_be_selected_have_values() {
+fn selectable_fields_have_values() {
     let mut pod = created(&json!({"nodeName": "n", "serviceAccountName": "sa"}));
     set_default(&mut pod["status"], "podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "::1"}]));
     let values: Vec<String> = Pods.selectable_fields().iter().map(|field| Pods.field(&pod, field)).collect();
@@ -312,7 +313,7 @@ fn fields_that_can_be_selected_have_values() {
 }
 
 #[test]
-fn a_template_is_sound_without_what_only_pods_get() {
+fn template_skips_pod_only_defaults_and_checks() {
     let mut spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": " i", "ports": [{"containerPort": 1}]}]});
     defaults::pod_spec(&mut spec);
     assert_eq!(
@@ -320,12 +321,12 @@ fn a_template_is_sound_without_what_only_pods_get() {
         (None, None)
     );
     let mut causes = Vec::new();
-    validate::spec(&spec, validate::Owner { pod: None }, &Path::root("spec"), &mut causes);
+    validate::spec(&spec, spec::SpecOwner { pod: None }, &Path::root("spec"), &mut causes);
     assert_eq!(causes, []);
 }
 
 #[test]
-fn what_is_empty_is_as_good_as_not_there() {
+fn empty_equals_missing() {
     let same = super::super::update::same;
     assert!(same(&json!({"a": [], "b": {"c": ""}}), &json!({"b": {}, "d": null})));
     assert!(same(&json!([{"a": false}]), &json!([{}])));

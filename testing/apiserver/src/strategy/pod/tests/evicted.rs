@@ -1,4 +1,4 @@
-//! Pods that are evicted, and budgets that say they may not be.
+//! Eviction and disruption budgets.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn refusal(pod: &Value, objects: &Objects) -> (u16, String, String, u32) {
 }
 
 #[test]
-fn budgets_that_are_kept_refuse_as_on_the_real_server() {
+fn maintained_budgets_reject_as_recorded() {
     let failed = json!([{
         "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "oops",
     }]);
@@ -65,7 +65,7 @@ fn budgets_that_are_kept_refuse_as_on_the_real_server() {
 }
 
 #[test]
-fn a_pod_has_one_budget_at_most() {
+fn pod_may_have_only_one_budget() {
     let both = ["a", "b"].map(|name| budget(name, &json!({}), &kept(1, 2, 1)));
     let (code, message, ..) = refusal(&pod("p", true), &with(&both, &[]));
     assert_eq!(
@@ -78,7 +78,7 @@ fn a_pod_has_one_budget_at_most() {
 }
 
 #[test]
-fn an_eviction_takes_from_the_budget() {
+fn eviction_takes_from_the_budget() {
     let objects = with(&[budget("d", &json!({}), &kept(1, 2, 1))], &[]);
     let eviction = eviction::decide(&pod("p", true), &objects).expect("allowed");
     let status = &eviction.budget.expect("a budget")["status"];
@@ -88,7 +88,7 @@ fn an_eviction_takes_from_the_budget() {
 }
 
 #[test]
-fn pods_that_serve_nobody_go_whatever_the_budget_says() {
+fn inactive_pods_are_evicted_despite_the_budget() {
     let objects = with(&[budget("d", &json!({}), &kept(0, 1, 1))], &[]);
     for (phase, only_this_version) in [("Pending", true), ("Succeeded", false), ("Failed", false)] {
         let mut pod = pod("p", true);
@@ -102,7 +102,7 @@ fn pods_that_serve_nobody_go_whatever_the_budget_says() {
 }
 
 #[test]
-fn pods_that_are_not_ready_go_by_the_budgets_policy() {
+fn unready_pods_follow_the_policy_of_the_budget() {
     let decide = |spec: Value, status: &Value| {
         eviction::decide(&pod("p", false), &with(&[budget("d", &spec, status)], &[]))
     };
@@ -113,23 +113,23 @@ fn pods_that_are_not_ready_go_by_the_budgets_policy() {
 }
 
 #[test]
-fn a_budget_that_nobody_keeps_goes_by_the_pods_of_the_moment() {
+fn unmaintained_budget_is_computed_from_the_current_pods() {
     let spec = json!({"minAvailable": 1});
     let mut budget = budget("d", &spec, &json!({}));
     let pods = [pod("a", true), pod("b", true), pod("c", false)];
     let eviction = eviction::decide(&pods[0], &with(&[budget.clone()], &pods)).expect("allowed");
     budget = eviction.budget.expect("a budget");
     assert_eq!(budget["status"]["currentHealthy"], 2);
-    // The first is still there, and does not count any more.
+    // The first pod still exists, but counts as disrupted.
     let (_, _, why, _) = refusal(&pods[1], &with(&[budget.clone()], &pods));
     assert_eq!(why, "DisruptionBudget The disruption budget d needs 1 healthy pods and has 1 currently");
-    // It has gone, and another has come.
+    // The pod is gone, and a new one exists.
     let objects = with(&[budget], &[pod("b", true), pod("d", true)]);
     assert!(eviction::decide(&pods[1], &objects).is_ok());
 }
 
 #[test]
-fn pods_of_other_labels_and_namespaces_are_not_covered() {
+fn budget_ignores_other_labels_and_namespaces() {
     let budget = budget("d", &json!({"minAvailable": 5}), &json!({}));
     let mut other = pod("p", true);
     other["metadata"]["labels"] = json!({"app": "f"});
@@ -144,7 +144,7 @@ fn pods_of_other_labels_and_namespaces_are_not_covered() {
 }
 
 #[test]
-fn parts_of_the_whole_go_by_the_controllers_replicas() {
+fn percentages_refer_to_the_replicas_of_controllers() {
     let mut pods = [pod("a", true), pod("b", true), pod("c", true)];
     let owner = |kind: &str| json!([{"kind": kind, "apiVersion": "apps/v1", "name": "x", "uid": "u", "controller": true}]);
     for pod in &mut pods {
@@ -171,7 +171,7 @@ fn parts_of_the_whole_go_by_the_controllers_replicas() {
 }
 
 #[test]
-fn an_evicted_pod_says_so() {
+fn evicted_pod_has_a_condition() {
     let mut evicted = pod("p", true);
     eviction::mark(&mut evicted);
     let condition = &evicted["status"]["conditions"][1];

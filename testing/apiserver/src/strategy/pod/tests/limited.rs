@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn limit_ranges_give_and_refuse_as_on_the_real_server() {
+fn limit_ranges_have_the_recorded_outcomes() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("limited.json")).expect("cases");
     let mut wrong: Vec<String> = Vec::new();
     for case in &cases {
@@ -30,7 +30,7 @@ fn limit_ranges_give_and_refuse_as_on_the_real_server() {
 }
 
 #[test]
-fn limit_ranges_of_other_namespaces_do_not_matter() {
+fn limit_ranges_of_other_namespaces_are_ignored() {
     let range = json!({
         "metadata": {"name": "l", "namespace": "other"},
         "spec": {"limits": [{"type": "Container", "min": {"cpu": "1"}}]},

@@ -1,10 +1,10 @@
-//! Pods whose containers take more or less, and pods that get ephemeral containers.
+//! Resized pods, and pods with ephemeral containers.
 
 use super::bound::{compare, outcome, patched};
 use super::*;
 
 #[test]
-fn pods_are_resized_as_on_the_real_server() {
+fn resizes_have_the_recorded_outcomes() {
     compare(include_str!("resized.json"), |case| {
         let old = created(&case["spec"]);
         let mut new = patched(&old, "spec", &case["change"]);
@@ -21,7 +21,7 @@ fn pods_are_resized_as_on_the_real_server() {
 }
 
 #[test]
-fn pods_on_nodes_that_do_not_tell_are_not_resized() {
+fn pods_on_nodes_without_support_are_not_resized() {
     let mut old = created(&json!({}));
     old["status"]["containerStatuses"] = json!([{"name": "c", "state": {"running": {}}}]);
     let causes = resize::validate(&old, &old);
@@ -34,7 +34,7 @@ fn pods_on_nodes_that_do_not_tell_are_not_resized() {
 }
 
 #[test]
-fn ephemeral_containers_come_and_stay_as_they_are() {
+fn ephemeral_containers_can_only_be_added() {
     let old = created(&json!({}));
     let change = |old: &Value, own: Value| {
         let mut new = old.clone();
