@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::kind::{Accept, ContentType, DecodeError, Kind};
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchEvent, WatchStream};
+use crate::protobuf::MEDIA_TYPE;
 
 mod event;
 mod frames;
@@ -216,7 +217,7 @@ fn content_type(headers: &HeaderMap) -> Result<ContentType, ListWatchError> {
     let value = String::from_utf8_lossy(value.as_bytes());
     match value.split(';').next().map(str::trim) {
         Some("application/json") => Ok(ContentType::Json),
-        Some("application/vnd.kubernetes.protobuf") => Ok(ContentType::Protobuf),
+        Some(MEDIA_TYPE) => Ok(ContentType::Protobuf),
         _ => Err(ListWatchError::ContentType(value.into_owned())),
     }
 }

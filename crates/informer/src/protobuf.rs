@@ -13,9 +13,10 @@ use crate::kind::{Accept, ContentType, DecodeError, GroupVersionResource, Kind, 
 mod envelope;
 mod list;
 mod meta;
-mod wire;
+pub mod wire;
 
-pub(crate) use envelope::{MAGIC, metadata, open, status, watch_event};
+pub(crate) use envelope::status;
+pub use envelope::{MAGIC, MEDIA_TYPE, envelope, open_envelope, watch_event};
 pub(crate) use list::ListSplitter;
 pub(crate) use meta::PartialObjectMetadata;
 pub use meta::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};

@@ -36,7 +36,7 @@ fn open(content_type: ContentType, frame: &[u8]) -> Result<Frame<'_>, DecodeErro
         }
         ContentType::Protobuf => {
             let (event_type, object) = protobuf::watch_event(frame)?;
-            let (content_type, object) = protobuf::open(object)?;
+            let (content_type, object) = protobuf::open_envelope(object)?;
             Ok(Frame { event_type, content_type, object })
         }
     }

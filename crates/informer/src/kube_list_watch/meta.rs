@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::key::ObjectKey;
 use crate::kind::{ContentType, DecodeError};
 use crate::list_watch::Undecodable;
-use crate::protobuf;
+use crate::protobuf::wire::find_bytes;
 
 /// Marks the bookmark at which the initial events end; it counts only with the value "true".
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -70,7 +70,7 @@ impl Meta {
             }
             ContentType::Protobuf => {
                 let no_metadata = || DecodeError::Invalid("an object without metadata".into());
-                let metadata = protobuf::metadata(object).ok_or_else(no_metadata)?;
+                let metadata = find_bytes(object, 1).ok_or_else(no_metadata)?;
                 let metadata = ProtobufMeta::decode(metadata)?;
                 let mark = metadata.annotations.get(INITIAL_EVENTS_END);
                 Ok(Self {

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use super::Selectors;
 use crate::kind::Accept;
 use crate::list_watch::{ListOptions, VersionMatch};
+use crate::protobuf::MEDIA_TYPE;
 
 /// The `Accept` header. What is wanted most comes first, and whole objects in JSON last, which is what every
 /// server can do; for a watch in protobuf the server has to be told that a stream is meant.
 pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
-    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
     const JSON: &str = "application/json";
     let form = match (accept.metadata_only, watch) {
         (false, _) => "",
@@ -19,7 +19,7 @@ pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
     let mut header = String::new();
     if accept.protobuf {
         let stream = if watch { ";stream=watch" } else { "" };
-        let _ = write!(header, "{PROTOBUF}{form}{stream},");
+        let _ = write!(header, "{MEDIA_TYPE}{form}{stream},");
     }
     if accept.metadata_only {
         let _ = write!(header, "{JSON}{form},");

@@ -29,7 +29,7 @@ pub(super) async fn refusal(answer: Response<Body>) -> Status {
     }
     // Not by the content type, which is not always said, and is not always the Status'.
     let said = if text.starts_with(protobuf::MAGIC) {
-        protobuf::open(&text)
+        protobuf::open_envelope(&text)
             .map_err(Into::into)
             .and_then(|(content_type, object)| decode(content_type, object))
     } else {

@@ -4,7 +4,7 @@ use prost::Message;
 
 use super::envelope::{MAGIC, check_encoding, content_type};
 use super::meta::ListMeta;
-use super::wire::{Fields, Malformed, Varint, WireType, tag};
+use super::wire::{Fields, Malformed, Value, Varint, WireType, split_tag};
 use crate::kind::ContentType;
 
 /// The list's metadata, and what is said about the list around it. Far more than any server sends.
@@ -132,7 +132,7 @@ impl ListSplitter {
         }
         let Some(number) = self.varint.push(byte)? else { return Ok(()) };
         self.state = match self.state {
-            State::Tag => match tag(number)? {
+            State::Tag => match split_tag(number)? {
                 (_, WireType::Varint) => State::Varint,
                 (field, WireType::Bytes) => State::Length(field),
                 (_, WireType::Fixed64) => State::Value(Role::Skipped, 8),
@@ -207,8 +207,8 @@ impl ListSplitter {
 
 /// All lists' kinds are called so.
 fn check_kind(types: &[u8]) -> Result<(), Malformed> {
-    for field in Fields::of(types) {
-        if let (2, Some(kind)) = field?
+    for field in Fields::new(types) {
+        if let (2, Value::Bytes(kind)) = field?
             && !kind.is_empty()
             && !kind.ends_with(b"List")
         {

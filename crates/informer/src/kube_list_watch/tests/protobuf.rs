@@ -5,16 +5,15 @@ use prost::Message;
 use super::*;
 use crate::kind::GroupVersionResource;
 use crate::metadata::Metadata;
+use crate::protobuf::wire::Writer;
 use crate::protobuf::{FieldsV1, MAGIC, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// A field with a length.
-fn field(number: u8, value: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
-    prost::encode_length_delimiter(value.len(), &mut out).unwrap();
-    out.extend_from_slice(value);
-    out
+fn field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut message = Writer::new();
+    message.bytes(number, value);
+    message.into_bytes()
 }
 
 /// An object in its envelope.

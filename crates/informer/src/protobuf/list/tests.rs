@@ -1,16 +1,10 @@
 use super::*;
+use crate::protobuf::wire::Writer;
 
-/// A field with a length.
-fn field(number: u8, value: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
-    let mut length = value.len();
-    while length > 0x7f {
-        out.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
-    out.extend_from_slice(value);
-    out
+fn field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut message = Writer::new();
+    message.bytes(number, value);
+    message.into_bytes()
 }
 
 fn metadata() -> Vec<u8> {
@@ -42,7 +36,7 @@ fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
     let large = [7; 300];
     // Between the items fields that nobody knows, of every wire type.
     let unknown =
-        [field(100 / 8, b"?"), vec![0x18, 0x96, 0x01, 0x21], vec![0; 8], vec![0x2d, 0, 0, 0, 0]].concat();
+        [field(12, b"?"), vec![0x18, 0x96, 0x01, 0x21], vec![0; 8], vec![0x2d, 0, 0, 0, 0]].concat();
     let list =
         [metadata(), field(2, b"one"), unknown, field(2, b""), field(2, &large), field(2, b"last")].concat();
     let expected = [b"one".to_vec(), Vec::new(), large.to_vec(), b"last".to_vec()];
