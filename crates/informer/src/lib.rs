@@ -86,6 +86,7 @@ mod metadata;
 mod metrics;
 mod notification;
 mod processor;
+pub mod prometheus;
 pub mod protobuf;
 mod queue;
 mod real_fifo;

@@ -12,6 +12,7 @@ use crate::informer_name::InformerIdentity;
 use crate::kind::{GroupVersionResource, Kind};
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchStream};
 use crate::listener::Registration;
+use crate::prometheus::{MetricType, TextWriter};
 use crate::store::Change;
 
 /// The upper bounds of [`LatencyHistogram`]'s buckets but the last, in seconds. client-go's, so that dashboards
@@ -105,87 +106,60 @@ pub struct InformerMetrics {
     pub handlers: Vec<HandlerMetrics>,
 }
 
-/// Writes the three metrics that client-go has for informers, with its names and labels, in Prometheus' text
-/// format: `informer_queued_items`, `informer_processing_latency_seconds`, `informer_store_resource_version`; and
-/// `informer_handler_pending_items` and `informer_handler_slow_calls_total`, which are ours, once per handler that
-/// has a name.
+/// Writes client-go's three informer metrics, with its names and labels, in Prometheus' text format:
+/// `informer_queued_items`, `informer_processing_latency_seconds` and `informer_store_resource_version`. Adds two
+/// of this crate, once per named handler: `informer_handler_pending_items` and
+/// `informer_handler_slow_calls_total`.
 ///
-/// Informers whose identity is not reserved are left out, same as in client-go. So each line is unique if the
-/// handlers' names are.
+/// Informers without a reserved identity are skipped, same as in client-go. Series are unique if the names of
+/// handlers are.
 pub fn write_prometheus(out: &mut impl Write, informers: &[InformerMetrics]) -> fmt::Result {
-    let counted: Vec<_> = informers.iter().filter(|it| it.identity.is_reserved()).collect();
-    head(out, "queued_items", "gauge", "Changes in the queue before the store.")?;
-    for it in &counted {
-        writeln!(out, "informer_queued_items{{{}}} {}", Labels(it), it.queued_items)?;
+    let reserved: Vec<_> = informers.iter().filter(|informer| informer.identity.is_reserved()).collect();
+    let mut text = TextWriter::new(out);
+
+    let name = "informer_queued_items";
+    text.family(name, MetricType::Gauge, "Changes in the queue before the store.")?;
+    for informer in &reserved {
+        text.sample(name, informer.labels(), informer.queued_items as f64)?;
     }
-    head(out, "processing_latency_seconds", "histogram", "Time to apply a batch of changes and hand it on.")?;
-    for it in &counted {
-        write_latency(out, it)?;
+
+    let name = "informer_processing_latency_seconds";
+    text.family(name, MetricType::Histogram, "Time to apply a batch of changes and hand it on.")?;
+    for informer in &reserved {
+        let latency = &informer.processing_latency;
+        let sum = latency.sum.as_secs_f64();
+        text.histogram(name, informer.labels(), &LATENCY_BUCKETS, &latency.counts, sum)?;
     }
-    head(out, "store_resource_version", "gauge", "The last 15 digits of the store's resource version.")?;
-    for it in &counted {
-        if let Some(version) = it.store_resource_version {
-            writeln!(out, "informer_store_resource_version{{{}}} {version}", Labels(it))?;
+
+    let name = "informer_store_resource_version";
+    text.family(name, MetricType::Gauge, "The last 15 digits of the store's resource version.")?;
+    for informer in &reserved {
+        if let Some(version) = informer.store_resource_version {
+            text.sample(name, informer.labels(), version as f64)?;
         }
     }
-    head(out, "handler_pending_items", "gauge", "Changes that wait for an event handler.")?;
-    write_per_handler(out, &counted, "handler_pending_items", |handler| handler.pending as u64)?;
-    head(out, "handler_slow_calls_total", "counter", "Slow calls of an event handler with a long backlog.")?;
-    write_per_handler(out, &counted, "handler_slow_calls_total", |handler| handler.slow_calls)
-}
 
-fn write_per_handler(
-    out: &mut impl Write,
-    informers: &[&InformerMetrics],
-    metric: &str,
-    value: fn(&HandlerMetrics) -> u64,
-) -> fmt::Result {
-    for it in informers {
-        for handler in it.handlers.iter().filter(|handler| !handler.name.is_empty()) {
-            let (labels, name) = (Labels(it), Escaped(&handler.name));
-            writeln!(out, "informer_{metric}{{{labels},handler=\"{name}\"}} {}", value(handler))?;
+    let mut per_handler = |name, metric_type, help, value: fn(&HandlerMetrics) -> f64| {
+        text.family(name, metric_type, help)?;
+        for informer in &reserved {
+            for handler in informer.handlers.iter().filter(|handler| !handler.name.is_empty()) {
+                let labels = informer.labels().into_iter().chain([("handler", &*handler.name)]);
+                text.sample(name, labels, value(handler))?;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let (pending, slow) = ("informer_handler_pending_items", "informer_handler_slow_calls_total");
+    let help = "Changes that wait for an event handler.";
+    per_handler(pending, MetricType::Gauge, help, |handler| handler.pending as f64)?;
+    let help = "Slow calls of an event handler with a long backlog.";
+    per_handler(slow, MetricType::Counter, help, |handler| handler.slow_calls as f64)
 }
 
-fn head(out: &mut impl Write, name: &str, sort: &str, help: &str) -> fmt::Result {
-    writeln!(out, "# HELP informer_{name} {help}\n# TYPE informer_{name} {sort}")
-}
-
-fn write_latency(out: &mut impl Write, metrics: &InformerMetrics) -> fmt::Result {
-    let (labels, latency) = (Labels(metrics), &metrics.processing_latency);
-    let mut below = 0;
-    for (bound, count) in LATENCY_BUCKETS.iter().zip(latency.counts) {
-        below += count;
-        writeln!(out, "informer_processing_latency_seconds_bucket{{{labels},le=\"{bound}\"}} {below}")?;
-    }
-    let count = latency.count();
-    writeln!(out, "informer_processing_latency_seconds_bucket{{{labels},le=\"+Inf\"}} {count}")?;
-    writeln!(out, "informer_processing_latency_seconds_sum{{{labels}}} {}", latency.sum.as_secs_f64())?;
-    writeln!(out, "informer_processing_latency_seconds_count{{{labels}}} {count}")
-}
-
-struct Labels<'a>(&'a InformerMetrics);
-
-impl fmt::Display for Labels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GroupVersionResource { group, version, resource, .. } = &self.0.resource;
-        let name = Escaped(self.0.identity.name());
-        write!(f, "name=\"{name}\",group=\"{group}\",version=\"{version}\",resource=\"{resource}\"")
-    }
-}
-
-/// A label's value as Prometheus wants it.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '\\' | '"' => write!(f, "\\{c}"),
-            '\n' => f.write_str("\\n"),
-            c => f.write_char(c),
-        })
+impl InformerMetrics {
+    fn labels(&self) -> [(&str, &str); 4] {
+        let GroupVersionResource { group, version, resource, .. } = &self.resource;
+        [("name", self.identity.name()), ("group", group), ("version", version), ("resource", resource)]
     }
 }
 

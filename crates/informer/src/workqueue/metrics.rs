@@ -9,21 +9,21 @@ use std::time::Duration;
 /// two times of unfinished work every 500 ms, they are exact here.
 ///
 /// ```
-/// use std::fmt::Write as _;
-///
+/// use kube_informers::prometheus::TextWriter;
 /// use kube_informers::workqueue::WorkQueue;
 ///
 /// # fn main() -> std::fmt::Result {
 /// let queue = WorkQueue::builder().name("pods").build();
 /// queue.add("default/web");
 ///
-/// let (metrics, mut text) = (queue.metrics(), String::new());
-/// writeln!(text, "workqueue_depth{{name=\"{}\"}} {}", metrics.name, metrics.depth)?;
+/// let (metrics, mut text) = (queue.metrics(), TextWriter::new(String::new()));
+/// text.sample("workqueue_depth", [("name", &*metrics.name)], metrics.depth as f64)?;
 /// for (bound, count) in metrics.queue_duration.cumulative() {
-///     let labels = format!("name=\"{}\",le=\"{}\"", metrics.name, bound.as_secs_f64());
-///     writeln!(text, "workqueue_queue_duration_seconds_bucket{{{labels}}} {count}")?;
+///     let bound = bound.as_secs_f64().to_string();
+///     let labels = [("name", &*metrics.name), ("le", &bound)];
+///     text.sample("workqueue_queue_duration_seconds_bucket", labels, count as f64)?;
 /// }
-/// assert!(text.starts_with("workqueue_depth{name=\"pods\"} 1\n"));
+/// assert!(text.into_inner().starts_with("workqueue_depth{name=\"pods\"} 1\n"));
 /// # Ok(())
 /// # }
 /// ```
