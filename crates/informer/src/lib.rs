@@ -100,7 +100,7 @@ mod store;
 #[cfg(doc)]
 #[doc = include_str!("../docs/client-go.md")]
 pub mod client_go {}
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod testing;
 mod undelta;
 mod wait;
