@@ -1,22 +1,29 @@
-//! Shared informers for Kubernetes: a local, indexed copy of a resource that is kept in step with the API
-//! server, and handlers that are told of every change. client-go's mechanism, on kube-rs' client and types.
+//! Shared informers for Kubernetes: a local, indexed copy of a resource that is kept in step with
+//! the API server, and handlers that are told of every change. client-go's mechanism, on kube-rs'
+//! client and types.
 //!
 //! ```text
 //!  API server ──list, watch──> Reflector ──deltas──> queue ──batches──> store ──changes──> handlers
 //!                              (a task)                     (a task, its only writer)     (a task each)
 //! ```
 //!
-//! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those known only at
-//!   run time, [`Metadata`] for objects of which only the metadata matters, [`Protobuf`] for objects that
-//!   are read from protobuf, or a descriptor of your own for objects in a form of your own.
-//! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
-//! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
+//! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those
+//!   known only at run time, [`Metadata`] for objects of which only the metadata matters,
+//!   [`Protobuf`] for objects that are read from protobuf, or a descriptor of your own for objects
+//!   in a form of your own.
+//! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for
+//!   them.
+//! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine
+//!   them.
 //! * [`Store`] and [`Lister`] answer reads from memory.
-//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
-//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
-//!   whole content at every change.
-//! * [`workqueue::WorkQueue`] takes the keys that handlers put on it to workers; the feature `events` adds a recorder of events.
-//! * [`client_go`] has client-go's mechanisms one by one: what stands for them here, and the tests that show it.
+//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list
+//!   comes to notice.
+//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`]
+//!   hands over its whole content at every change.
+//! * [`workqueue::WorkQueue`] takes the keys that handlers put on it to workers; the feature
+//!   `events` adds a recorder of events.
+//! * [`client_go`] has client-go's mechanisms one by one: what stands for them here, and the tests
+//!   that show it.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -55,8 +62,8 @@
 //! # }
 //! ```
 //!
-//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`] does; see
-//! [`KubeListWatch`].
+//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`]
+//! does; see [`KubeListWatch`].
 
 mod backoff;
 mod client;

@@ -1,4 +1,4 @@
-//! What informers count, and its text for Prometheus.
+//! Metrics of informers, and their Prometheus text.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -15,30 +15,30 @@ use crate::listener::Registration;
 use crate::prometheus::{MetricType, TextWriter};
 use crate::store::Change;
 
-/// The upper bounds of [`LatencyHistogram`]'s buckets but the last, in seconds. client-go's, so that dashboards
-/// made for it fit.
+/// The upper bounds of [`LatencyHistogram`]'s buckets in seconds, without the last bucket. They are
+/// client-go's, which keeps its dashboards usable.
 pub const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
-    /// How many fell into each bucket and none below it; the last has those above all bounds.
+    /// The count of each bucket, not cumulative. The last is for durations above all bounds.
     pub counts: [u64; LATENCY_BUCKETS.len() + 1],
-    /// How long they took together.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 
 impl LatencyHistogram {
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// How one handler is doing.
+/// The metrics of one handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerMetrics {
-    /// Its name.
+    /// The handler's name.
     pub name: Cow<'static, str>,
     /// See [`Registration::pending`].
     pub pending: usize,
@@ -65,54 +65,54 @@ impl From<&Registration> for HandlerMetrics {
     }
 }
 
-/// What an informer has done so far and what it has before it, read at one moment without stopping it. The
-/// counters are read one after the other, so sums may be off by what happens meanwhile.
+/// The metrics of an informer. Reading them does not stop the informer, so sums may be inconsistent
+/// by changes in progress.
 #[derive(Clone, Debug)]
 pub struct InformerMetrics {
-    /// Whom the informer is counted as.
+    /// The identity of the informer's series.
     pub identity: InformerIdentity,
-    /// What it lists and watches.
+    /// The resource that it lists and watches.
     pub resource: GroupVersionResource,
-    /// How many changes wait in the queue before the store; a whole list is one of them.
+    /// The number of changes in the queue before the store. A whole list counts as one.
     pub queued_items: usize,
-    /// How long it took to apply a batch and hand it on, one observation per batch. What handlers do with it is
-    /// not in it, as in client-go.
+    /// The time to apply a batch and hand it on, observed once per batch. Excludes handlers, as in
+    /// client-go.
     pub processing_latency: LatencyHistogram,
-    /// How many objects the store holds.
+    /// The number of objects in the store.
     pub objects: usize,
-    /// The last 15 digits of the store's resource version: as many as a floating-point gauge holds exactly.
-    /// `None` before the first list, or if the version is not a number.
+    /// The last 15 digits of the store's resource version, which a floating-point gauge represents
+    /// exactly. `None` before the first list, or if the version is not a number.
     pub store_resource_version: Option<u64>,
-    /// How many objects were added to the store.
+    /// The number of objects added to the store.
     pub added: u64,
-    /// How many updates brought news.
+    /// The number of updates with a new resource version.
     pub updated: u64,
-    /// How many updates brought none: resyncs, and relists of what had not changed.
+    /// The number of updates without one: resyncs, and relists of unchanged objects.
     pub synced: u64,
-    /// How many objects were deleted from the store.
+    /// The number of objects deleted from the store.
     pub deleted: u64,
-    /// How many objects were skipped because they could not be decoded.
+    /// The number of objects skipped because they could not be decoded.
     pub undecodable: u64,
-    /// How many lists were begun, be it by a watch that sends what exists. All but one are relists, or attempts
-    /// at it.
+    /// The number of lists started, including watches with initial events. All but the first are
+    /// relists or their retries.
     pub lists: u64,
-    /// How many pages those lists asked for.
+    /// The number of pages requested by lists.
     pub pages: u64,
-    /// How many watches were asked for.
+    /// The number of watches requested.
     pub watches: u64,
-    /// How many lists and watches were refused or not answered.
+    /// The number of lists and watches that failed.
     pub failures: u64,
-    /// The present handlers, in the order in which they were added.
+    /// The current handlers, in the order of registration.
     pub handlers: Vec<HandlerMetrics>,
 }
 
-/// Writes client-go's three informer metrics, with its names and labels, in Prometheus' text format:
-/// `informer_queued_items`, `informer_processing_latency_seconds` and `informer_store_resource_version`. Adds two
-/// of this crate, once per named handler: `informer_handler_pending_items` and
-/// `informer_handler_slow_calls_total`.
+/// Writes client-go's three informer metrics, with its names and labels, in Prometheus' text
+/// format: `informer_queued_items`, `informer_processing_latency_seconds` and
+/// `informer_store_resource_version`. Adds two of this crate, once per named handler:
+/// `informer_handler_pending_items` and `informer_handler_slow_calls_total`.
 ///
-/// Informers without a reserved identity are skipped, same as in client-go. Series are unique if the names of
-/// handlers are.
+/// Informers without a reserved identity are skipped, same as in client-go. Series are unique if
+/// the names of handlers are.
 pub fn write_prometheus(out: &mut impl Write, informers: &[InformerMetrics]) -> fmt::Result {
     let reserved: Vec<_> = informers.iter().filter(|informer| informer.identity.is_reserved()).collect();
     let mut text = TextWriter::new(out);
@@ -184,7 +184,7 @@ impl Counter {
     }
 }
 
-/// What the processor counts.
+/// The processor's counters.
 #[derive(Default)]
 pub(crate) struct Meters {
     pub(crate) added: Counter,
@@ -222,7 +222,7 @@ impl Meters {
         }
     }
 
-    /// Says how to find out how much the queue holds. Only the first queue counts; there is no other.
+    /// Sets the function that returns the length of the queue. Only the first call has an effect.
     pub(crate) fn watch_queue(&self, queued: impl Fn() -> usize + Send + Sync + 'static) {
         let _ = self.queued.set(Box::new(queued));
     }
@@ -232,7 +232,7 @@ impl Meters {
     }
 }
 
-/// What is asked of the server.
+/// Counters of requests to the server.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) lists: Counter,
@@ -241,7 +241,7 @@ pub(crate) struct Requests {
     pub(crate) failures: Counter,
 }
 
-/// A source whose requests are counted.
+/// A source that counts its requests.
 pub(crate) struct Counted<S> {
     source: S,
     pub(crate) requests: std::sync::Arc<Requests>,
@@ -372,7 +372,8 @@ mod tests {
         ] {
             assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
         }
-        // 5 heads of 2 lines, 2 gauges, 2 of the handler with a name, 12 buckets and the last, sum and count.
+        // 5 families of 2 lines, 2 gauges, 2 series of the named handler, 12 buckets and the last,
+        // sum and count.
         assert_eq!(
             text.lines().count(),
             10 + 2 + 2 + 15,

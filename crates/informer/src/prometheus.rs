@@ -31,8 +31,8 @@ pub enum MetricType {
 
 /// Writes families and samples to `W`, one line each.
 ///
-/// Labels are pairs of name and value. The writer escapes values; names must be valid already. Numbers are
-/// written as Go writes them, so bucket bounds are the same label values as upstream's.
+/// Labels are pairs of name and value. The writer escapes values; names must be valid already.
+/// Numbers are written as Go writes them, so bucket bounds are the same label values as upstream's.
 #[derive(Debug, Default)]
 pub struct TextWriter<W>(W);
 
@@ -65,8 +65,8 @@ impl<W: Write> TextWriter<W> {
 
     /// Writes the samples of one histogram: `_bucket`, `_sum` and `_count`.
     ///
-    /// `counts` are per bucket, not cumulative. There is one more count than bounds, for observations above
-    /// all bounds.
+    /// `counts` are per bucket, not cumulative. There is one more count than bounds, for
+    /// observations above all bounds.
     pub fn histogram<'l>(
         &mut self,
         name: &str,
@@ -131,7 +131,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Writes a number as Go does. Bucket bounds are label values, which are equal only if their texts are.
+/// Writes a number as Go does. Bucket bounds are label values, which are equal only if their texts
+/// are.
 struct Number(f64);
 
 impl fmt::Display for Number {

@@ -1,10 +1,10 @@
-//! For how long a repeated failure is worth another try.
+//! Limits how long a repeated failure is retried.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A failure after this much quiet is a new one.
+/// A failure after this time without failures opens a new window.
 const QUIET: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl RetryWindow {
         Self { length, first: None, last: None }
     }
 
-    /// Takes note of a failure, and says whether to try again.
+    /// Notes a failure, and returns whether to retry.
     pub(crate) fn may_retry(&mut self) -> bool {
         let now = Instant::now();
         if self.length.is_zero() {

@@ -1,4 +1,4 @@
-//! How waiting for informers went.
+//! The result of waiting for informers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 use crate::kind::GroupVersionResource;
 
-/// How waiting for informers went. Informers that were not started are not in it.
+/// The result of waiting for informers. Omits informers that were not started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
-    /// What has synced.
+    /// The informers that have synced.
     pub synced: Vec<GroupVersionResource>,
-    /// What had not when the wait was given up.
+    /// The informers that had not synced when the wait was cancelled.
     pub failed: Vec<SyncFailure>,
 }
 
@@ -22,15 +22,15 @@ impl SyncResult {
         self.failed.is_empty()
     }
 
-    /// Each resource, and whether it has synced; what client-go's `WaitForCacheSync` returns. Several informers of one
-    /// resource have synced when all have.
+    /// Each resource, and whether it has synced; same as client-go's `WaitForCacheSync`. Several
+    /// informers of one resource count as synced when all are.
     pub fn by_resource(&self) -> BTreeMap<&GroupVersionResource, bool> {
         let synced = self.synced.iter().map(|resource| (resource, true));
-        // In this order, so that a failure is not lost.
+        // Failures come last and overwrite successes.
         synced.chain(self.failed.iter().map(|failure| (&failure.resource, false))).collect()
     }
 
-    /// An error that names what has not synced and why, if anything has not; same as client-go's
+    /// An error that names the informers that have not synced, with the cause. Same as client-go's
     /// `SyncResult.AsError`.
     pub fn into_result(self) -> Result<(), SyncError> {
         if self.failed.is_empty() { Ok(()) } else { Err(SyncError { failed: self.failed }) }
@@ -42,7 +42,7 @@ impl SyncResult {
 pub struct SyncFailure {
     /// Its resource.
     pub resource: GroupVersionResource,
-    /// What kept it from listing or watching, as far as that is known.
+    /// The current list or watch error, if known.
     pub reason: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for SyncFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("failed to sync all caches: {}", .failed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct SyncError {
-    /// Those that have not.
+    /// The informers that have not synced.
     pub failed: Vec<SyncFailure>,
 }
 

@@ -17,8 +17,8 @@ use crate::store::NAMESPACE_INDEX;
 
 type Uris = Arc<Mutex<Vec<String>>>;
 
-/// A server that knows of no initial events, lists one object of each kind, refuses what `refuse` is part of,
-/// and then is silent.
+/// A server that rejects watch-lists, lists one object of each kind, rejects URIs that contain
+/// `refuse`, and then sends nothing.
 fn server(refuse: &'static str) -> (Client, Uris) {
     let uris = Uris::default();
     let log = Arc::clone(&uris);
@@ -68,7 +68,7 @@ fn pods() -> Arc<Typed<Pod>> {
 async fn one_informer_per_resource_however_many_ask() {
     let (client, uris) = server("");
     let factory = SharedInformerFactory::new(client);
-    // Whoever comes first decides how the informer is made.
+    // The first call decides how the informer is built.
     let first = factory.informer_for(pods(), |parts| {
         let InformerParts { kind, list_watch, .. } = parts;
         SharedInformer::new(kind, list_watch.fields("status.phase!=Failed"), InformerOptions::default())
@@ -288,7 +288,7 @@ async fn the_order_of_a_factorys_settings_does_not_matter() {
 
 #[test]
 fn many_threads_that_ask_at_once_build_one_informer() {
-    // A client wants a runtime to be around when it is made.
+    // Building a client requires a runtime.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = runtime.enter();
     let factory = SharedInformerFactory::new(server("").0);
@@ -348,7 +348,7 @@ async fn a_shutdown_waits_for_what_is_being_handled_whoever_calls_it() {
         panic_policy: PanicPolicy::SkipAfter(Duration::from_secs(10)),
         ..HandlerOptions::default()
     };
-    // Busy for ten seconds, in the only way that a handler can be while time stands still.
+    // Busy for ten seconds, in the only way a handler can be while the clock is paused.
     let busy = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
     let registration = pods.add_event_handler(busy, options).unwrap();
     let stop = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! What requests say: which objects, from where on, and in which form.
+//! Query parameters and headers of requests.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use crate::kind::Accept;
 use crate::list_watch::{ListOptions, VersionMatch};
 use crate::protobuf::MEDIA_TYPE;
 
-/// The `Accept` header. What is wanted most comes first, and whole objects in JSON last, which is what every
-/// server can do; for a watch in protobuf the server has to be told that a stream is meant.
+/// The `Accept` header, in order of preference. It ends with whole objects in JSON, which every
+/// server supports. A watch in protobuf must ask for a stream.
 pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
     const JSON: &str = "application/json";
     let form = match (accept.metadata_only, watch) {
@@ -28,7 +28,7 @@ pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
     header
 }
 
-/// Parameters in alphabetical order, as client-go sends them.
+/// Appends parameters in alphabetical order, as client-go sends them.
 pub(super) fn append_query(uri: &mut String, selectors: &Selectors, options: &ListOptions, watch: bool) {
     let flag = |on: bool| (watch && on).then(|| "true".to_owned());
     let version_match = options.version_match.map(|version_match| match version_match {

@@ -1,4 +1,5 @@
-//! The wire: exact requests, and answers in every unhandy form, against a service in place of a server.
+//! The wire: exact requests, and responses in awkward forms, against a service in place of a
+//! server.
 
 use std::convert::Infallible;
 
@@ -19,7 +20,7 @@ use crate::list_watch::VersionMatch;
 
 type Answer = Response<Body>;
 
-/// A client whose requests are answered by `answer`, and their URIs.
+/// A client whose requests `answer` handles, and their URIs.
 fn server(
     answer: impl Fn(&Request<Body>) -> Answer + Clone + Send + 'static,
 ) -> (Client, Arc<Mutex<Vec<String>>>) {
@@ -33,16 +34,16 @@ fn server(
     (Client::new(service, "default"), uris)
 }
 
-/// A client whose requests are all answered with this body, in chunks of this size.
+/// A client that receives this body for every request, in chunks of this size.
 fn chunked(body: Vec<u8>, size: usize) -> Client {
     chunked_as("application/json", body, size)
 }
 
-/// The same in another encoding. The body must not be polled after its end, as some must not.
+/// The same in another encoding. Fails if the body is polled after its end.
 fn chunked_as(content_type: &'static str, body: Vec<u8>, size: usize) -> Client {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks: Vec<_> = body.chunks(size).map(<[u8]>::to_vec).collect();
-        // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
+        // A body can build its frames, whose type is not a dependency of this crate.
         let frames = stream::unfold(chunks.into_iter(), async |mut chunks| {
             Some((Body::from(chunks.next()?).frame().await?, chunks))
         });
@@ -100,7 +101,7 @@ fn describe<T>(event: Result<WatchEvent<T>, ListWatchError>, name: fn(&T) -> Str
     }
 }
 
-/// What a watch makes of a body that arrives in chunks of the given size.
+/// The events of a watch whose body arrives in chunks of this size.
 async fn watched(body: &[u8], chunk: usize) -> Vec<String> {
     let source = pods(chunked(body.to_vec(), chunk));
     let events = source.watch(&ListOptions::default()).await.unwrap();
@@ -297,7 +298,7 @@ async fn events_are_read_wherever_the_chunks_end() {
     }
 }
 
-/// Nobody knows what such an event was about, so that only a list can tell what the server has.
+/// The affected object is unknown, so only a list can repair the store.
 #[tokio::test]
 async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
     let good = frame("ADDED", &pod("a", "1"));
@@ -343,7 +344,7 @@ async fn a_server_that_never_answers_is_given_up() {
 
 #[tokio::test]
 async fn a_refused_connection_is_told_apart_on_a_real_socket() {
-    // A port that was free a moment ago, and on which nobody listens.
+    // A port that was free a moment ago, without a listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
     config.default_retry = false;

@@ -73,7 +73,8 @@ async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand()
 fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
     assert_eq!(size_of::<Told<String>>(), 40);
     assert_eq!(size_of::<Notification<String>>(), 32);
-    // What a change that comes alone costs beside it: a message, and two counters of the part that it is.
+    // What a change that comes alone costs beside it: a message, and two counters of the part that
+    // it is.
     assert_eq!(size_of::<Message<String>>() + 2 * size_of::<usize>(), 40);
 }
 
@@ -122,7 +123,8 @@ async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_ca
     let table = [
         (1024, 150 * MILLI, 0, 0),
         (1500, 100 * MILLI, 0, 0),
-        // Below the threshold after 476 calls, which are 71.4 s: a report at once, and one each 10 s.
+        // Below the threshold after 476 calls, which are 71.4 s: a report at once, and one each 10
+        // s.
         (1500, 150 * MILLI, 476, 8),
         // As long, to the millisecond, as twenty calls take.
         (1500, 500 * MILLI, 476, 24),

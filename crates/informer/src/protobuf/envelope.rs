@@ -1,4 +1,5 @@
-//! The envelopes that Kubernetes puts around messages: `runtime.Unknown`, and `metav1.WatchEvent` in watches.
+//! The envelopes that Kubernetes puts around messages: `runtime.Unknown`, and `metav1.WatchEvent`
+//! in watches.
 
 use kube::core::Status as KubeStatus;
 use prost::Message;

@@ -1,4 +1,4 @@
-//! Cuts the items out of a list that arrives in chunks.
+//! Splits a list that arrives in chunks into its items.
 
 use prost::Message;
 
@@ -7,24 +7,25 @@ use super::meta::ListMeta;
 use super::wire::{Fields, Malformed, Value, Varint, WireType, split_tag};
 use crate::kind::ContentType;
 
-/// The list's metadata, and what is said about the list around it. Far more than any server sends.
+/// The maximum size of the list's metadata and of the envelope's fields, far more than servers
+/// send.
 const MAX_METADATA: u64 = 1 << 20;
-/// A buffer that one large item stretched beyond this is given back.
+/// A buffer that one large item stretched beyond this is freed.
 const KEEP_BUFFER: usize = 1 << 20;
 
-/// What is being read.
+/// The position within the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The body's first bytes, of which so many were read.
+    /// Within the magic bytes, after this many.
     Magic(usize),
     Tag,
     Length(u32),
-    /// A number that means nothing here.
+    /// Within a varint that is skipped.
     Varint,
     Value(Role, u64),
 }
 
-/// What becomes of a value of which so many bytes are to come.
+/// The purpose of a value, whose remaining length is beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Skipped,
@@ -34,12 +35,12 @@ enum Role {
     Item,
 }
 
-/// Cuts the items out of a list, and reads its metadata.
+/// Splits a list into its items, and reads its metadata.
 #[derive(Debug)]
 pub(crate) struct ListSplitter {
     state: State,
     varint: Varint,
-    /// How many bytes of the list's own message are to come, once it has begun.
+    /// The remaining bytes of the list's own message, once it has started.
     list_left: Option<u64>,
     list_seen: bool,
     buffer: Vec<u8>,
@@ -49,7 +50,7 @@ pub(crate) struct ListSplitter {
 }
 
 impl ListSplitter {
-    /// No item may have more bytes than this.
+    /// `max_item` limits the size of an item in bytes.
     pub(crate) fn new(max_item: usize) -> Self {
         Self {
             state: State::Magic(0),
@@ -63,7 +64,7 @@ impl ListSplitter {
         }
     }
 
-    /// The next item that is complete; `chunk` is shortened by what was read. `None` asks for more.
+    /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
     pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, Malformed> {
         if std::mem::take(&mut self.item_done) {
             self.clear();
@@ -97,7 +98,7 @@ impl ListSplitter {
         Ok(None)
     }
 
-    /// The list's metadata, if the list was all there.
+    /// The list's metadata. Fails unless the list is complete.
     pub(crate) fn finish(self) -> Result<ListMeta, Malformed> {
         let between = self.state == State::Tag && self.varint.is_empty() && self.list_left.is_none();
         if !between || !self.list_seen {
@@ -113,7 +114,7 @@ impl ListSplitter {
         }
     }
 
-    /// Takes what was read off what is left of the list.
+    /// Subtracts bytes from the remaining length of the list.
     fn count(&mut self, bytes: u64) -> Result<(), Malformed> {
         if let Some(left) = &mut self.list_left {
             *left = left.checked_sub(bytes).ok_or(BEYOND)?;
@@ -121,7 +122,7 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// A byte that is not part of a value.
+    /// Processes a byte outside a value.
     fn byte(&mut self, byte: u8) -> Result<(), Malformed> {
         if let State::Magic(at) = self.state {
             if byte != MAGIC[at] {
@@ -144,7 +145,7 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// What follows on the length of a field.
+    /// The state after the length of a field.
     fn begin(&mut self, field: u32, length: u64) -> Result<State, Malformed> {
         let role = match (self.list_left, field) {
             (None, 2) if self.list_seen => return Err(Malformed("two lists in one")),
@@ -171,7 +172,7 @@ impl ListSplitter {
         }
     }
 
-    /// A value is complete.
+    /// Processes a complete value.
     fn value(&mut self, role: Role) -> Result<(), Malformed> {
         let value = self.buffer.as_slice();
         match role {
@@ -195,7 +196,7 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// The list's message ends, and with it must what is in it.
+    /// Ends the list's message. Its last field must end with it.
     fn end_of_list(&mut self) -> Result<(), Malformed> {
         if self.state != State::Tag || !self.varint.is_empty() {
             return Err(BEYOND);
@@ -205,7 +206,7 @@ impl ListSplitter {
     }
 }
 
-/// All lists' kinds are called so.
+/// The kinds of all lists end in `List`.
 fn check_kind(types: &[u8]) -> Result<(), Malformed> {
     for field in Fields::new(types) {
         if let (2, Value::Bytes(kind)) = field?

@@ -1,7 +1,7 @@
 //! Protobuf's wire format: reads the fields of a message in place, and writes messages.
 //!
-//! [`Fields`] borrows from the message and copies nothing. Embedded messages are the bytes of their field, and
-//! are read by another `Fields`. Malformed input is an error, never a panic.
+//! [`Fields`] borrows from the message and copies nothing. Embedded messages are the bytes of their
+//! field, and are read by another `Fields`. Malformed input is an error, never a panic.
 //!
 //! ```
 //! use kube_informers::protobuf::wire::{Fields, Malformed, Value, Writer};

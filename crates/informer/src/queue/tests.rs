@@ -1,8 +1,8 @@
 //! What holds for queues of every kind, and a notation for the tests of each.
 //!
-//! `+a1` is a at version 1, added; `~a2` updated; `-a3` deleted; `-a?2` a tombstone with the state at version
-//! 2, `-a?` one without; `=a1` and `*a1` a at version 1 as replaced and as resynced; `[a1,b2]` a whole list,
-//! `sync` a resync of everything, `@9` a bookmark.
+//! `+a1` is a at version 1, added; `~a2` updated; `-a3` deleted; `-a?2` a tombstone with the state
+//! at version 2, `-a?` one without; `=a1` and `*a1` a at version 1 as replaced and as resynced;
+//! `[a1,b2]` a whole list, `sync` a resync of everything, `@9` a bookmark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,8 +142,8 @@ pub(crate) fn play_out<C: Content<Object = Thing>>(queue: &mut C, script: &str) 
     popped
 }
 
-/// A batch in the notation, with `!` in front if it comes from the first list and `.` behind if that has then
-/// been popped.
+/// A batch in the notation, with `!` in front if it comes from the first list and `.` behind if
+/// that has then been popped.
 fn describe(batch: &Batch<Thing>) -> String {
     let deltas: Vec<_> = batch.deltas.iter().map(text).collect();
     let (initial, synced) =

@@ -1,10 +1,10 @@
-//! Reads label selectors: requirements with commas between them.
+//! Parses label selectors: comma-separated requirements.
 
 use kube::core::Expression;
 
 use super::{Requirement, one_of};
 
-/// The longest name, and the longest value.
+/// The maximum length of names and values.
 const LONGEST: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
         Ok(word.to_owned())
     }
 
-    /// May be empty.
+    /// The value may be empty.
     fn value(&mut self) -> Parsed<String> {
         let word = self.word();
         check_value(word)?;
@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
         word.parse().map_err(|_| format!("{word:?} is not a whole number"))
     }
 
-    /// `(a, b)`; where nothing stands before a comma or the bracket, the empty value does.
+    /// `(a, b)`. Nothing before a comma or the bracket is the empty value.
     fn values(&mut self) -> Parsed<Vec<String>> {
         self.expect("(")?;
         let mut values = vec![self.value()?];
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Everything up to the next space or symbol; empty at one.
+    /// Everything up to the next space or symbol; may be empty.
     fn word(&mut self) -> &'a str {
         let ends = |letter: char| letter.is_whitespace() || "=!(),<>".contains(letter);
         let (word, rest) = self.rest.split_at(self.rest.find(ends).unwrap_or(self.rest.len()));
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `name` or `prefix/name`, the prefix being a DNS subdomain.
+/// `name` or `prefix/name`, where the prefix is a DNS subdomain.
 fn check_key(key: &str) -> Parsed<()> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),

@@ -34,8 +34,8 @@ async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
 #[tokio::test(start_paused = true)]
 async fn refused_connections_double_the_waits_up_to_the_cap_and_cost_one_list() {
     let policy = BackoffPolicy { initial: millis(1), max: millis(50), ..BackoffPolicy::default() };
-    // 1+2+4+8+16, and the same with 32 and 34 times 50: at least that, and less than twice that. The clock
-    // rounds each wait up to a millisecond.
+    // 1+2+4+8+16, and the same with 32 and 34 times 50: at least that, and less than twice that.
+    // The clock rounds each wait up to a millisecond.
     for (refusals, least) in [(5, 31), (40, 1763)] {
         let (waits, lists) = outage(refusals, policy).await;
         let total: Duration = waits.iter().sum();
@@ -83,8 +83,8 @@ async fn numbers_that_make_no_sense_do_no_harm() {
     }
 }
 
-/// How many times a watch is taken up again that ends with an internal error after a second, the tenth of them
-/// after another minute if told so, until it takes a list.
+/// How many times a watch is taken up again that ends with an internal error after a second, the
+/// tenth of them after another minute if told so, until it takes a list.
 async fn retries(window: u64, quiet_minute: bool) -> usize {
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),

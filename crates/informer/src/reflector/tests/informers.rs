@@ -119,7 +119,8 @@ async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
     assert_eq!(source.summaries(), ["watch-list rv="]);
     assert!(!informer.has_synced() && !registration.has_synced() && informer.store().is_empty());
     assert_eq!(informer.last_sync_resource_version(), "");
-    // The watch itself may end without it, after five to ten minutes. Then there is another, from the beginning.
+    // The watch itself may end without it, after five to ten minutes. Then there is another, from
+    // the beginning.
     sleep(400.0).await;
     let asked = source.summaries();
     assert!((2..=3).contains(&asked.len()), "{asked:?}");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Lists as told, then closes each watch at once, so that the next list is due. Without watch-list. Gives the lists
-/// that were asked for, and what was queued.
+/// Lists as told, then closes each watch at once, so that the next list is due. Without watch-list.
+/// Gives the lists that were asked for, and what was queued.
 async fn requests(
     answers: Vec<Result<Page<Pod>, ListWatchError>>,
     options: ReflectorOptions,

@@ -28,7 +28,8 @@ async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_com
     start(source, ReflectorOptions { initial_events_timeout: None, ..ReflectorOptions::default() });
     sleep(120.0).await;
     let warnings = log.lines_of("WARN");
-    // At 10, 20, 30 and 40 seconds; at 20 the last event was two seconds ago. Nothing after the end.
+    // At 10, 20, 30 and 40 seconds; at 20 the last event was two seconds ago. Nothing after the
+    // end.
     let expected = [
         ("WARN no initial events yet", "elapsed=10"),
         ("WARN no more initial events", "quiet=1"),

@@ -9,7 +9,8 @@ fn source(on_watch: impl Fn(usize, &ListOptions) -> Answer + Send + Sync + 'stat
     Scripted::new(|_, _| Ok(page("10", &[("a", "1")])), on_watch)
 }
 
-/// How many watches are open after so many seconds. After the stop none is, and none was released twice.
+/// How many watches are open after so many seconds. After the stop none is, and none was released
+/// twice.
 async fn open_after(seconds: f64, on_watch: OnWatch) -> usize {
     let source = source(on_watch);
     let rig = Rig::start(source.clone());

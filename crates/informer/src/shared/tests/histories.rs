@@ -1,5 +1,5 @@
-//! Random histories: whatever is lost, refused, relisted, joined late or removed, what a handler is told is a
-//! faithful account of what happened, and adds up to what the server has.
+//! Random histories: whatever is lost, refused, relisted, joined late or removed, what a handler is
+//! told is a faithful account of what happened, and adds up to what the server has.
 //!
 //! `INFORMER_HISTORIES` sets how many histories are played, in place of a few hundred.
 
@@ -51,8 +51,8 @@ enum How {
 }
 
 impl How {
-    /// Only steady objects can be undecodable: a filter judges a deletion by the state that comes with it, so
-    /// whether an object passes must not change while nobody can read it.
+    /// Only steady objects can be undecodable: a filter judges a deletion by the state that comes
+    /// with it, so whether an object passes must not change while nobody can read it.
     fn name(self, name: u8) -> u8 {
         if matches!(self, Self::Undecodable) { STEADY + name % (OBJECTS - STEADY) } else { name }
     }
@@ -211,8 +211,9 @@ struct Stage {
     model: Model,
     setting: Setting,
     started: Instant,
-    /// Which objects passed the filter when they were last told of. What is not told leaves that as it is: a
-    /// real watch leaves nothing out, and so never ends an object with a state whose like was not shown.
+    /// Which objects passed the filter when they were last told of. What is not told leaves that as
+    /// it is: a real watch leaves nothing out, and so never ends an object with a state whose like
+    /// was not shown.
     passing: [bool; OBJECTS as usize],
     players: Vec<Player>,
     /// Those who left, and how much they had been told by then.
@@ -333,8 +334,8 @@ impl Stage {
         });
     }
 
-    /// Until the next check everybody takes part in what is no news; how long what is held up takes to arrive
-    /// is not for this to say.
+    /// Until the next check everybody takes part in what is no news; how long what is held up takes
+    /// to arrive is not for this to say.
     fn no_syncs_after(&self, manner: Manner) -> Option<Instant> {
         let period = self.setting.resync;
         if period == 0 || manner.resynced || manner.held_up.is_some() {
@@ -395,7 +396,8 @@ impl Stage {
 
     /// With nothing else going on, each resync shows every object once to those who asked for it.
     async fn check_resyncs(&self) -> Result<(), String> {
-        // In between two checks, and not the next: who joined meanwhile may get the first one a period late.
+        // In between two checks, and not the next: who joined meanwhile may get the first one a
+        // period late.
         let period = self.setting.resync;
         let checks = self.started.elapsed().as_secs().checked_div(period).unwrap_or_default() + 3;
         tokio::time::sleep_until(self.started + secs(checks * period) + secs(period) / 2).await;
@@ -482,7 +484,8 @@ fn passes(pod: &Pod) -> bool {
     pod.metadata.labels.as_ref().is_some_and(|labels| labels.get("passes").is_some_and(|it| it == "true"))
 }
 
-/// Plays a history, and checks what everybody was told. Gives the stage back, for the test of the test.
+/// Plays a history, and checks what everybody was told. Gives the stage back, for the test of the
+/// test.
 async fn play(setting: Setting, steps: Vec<Step>) -> Result<Stage, String> {
     let cut_short = setting.cut_short;
     let mut stage = Stage::new(setting);

@@ -50,7 +50,8 @@ async fn metrics_follow_what_the_informer_does() {
     assert_eq!((metrics.queued_items, metrics.objects, metrics.undecodable), (0, 1, 1));
     assert_eq!(metrics.store_resource_version, Some(5));
     assert_eq!((metrics.lists, metrics.pages, metrics.watches, metrics.failures), (1, 0, 1, 0));
-    // The list, which took 6 ms, and the two events together; the index function runs for old and new.
+    // The list, which took 6 ms, and the two events together; the index function runs for old and
+    // new.
     assert_eq!(metrics.processing_latency.sum, Duration::from_millis(6 + 6 + 3));
     let handlers: Vec<_> = metrics
         .handlers
@@ -70,7 +71,8 @@ async fn metrics_follow_what_the_informer_does() {
         assert!(text.contains(&line), "{text}");
     }
 
-    // A watch, a relist by a watch and one by a list that are refused, one that is not, then a resync.
+    // A watch, a relist by a watch and one by a list that are refused, one that is not, then a
+    // resync.
     rig.source.fail_watch(refused(422, "Invalid"));
     rig.source.fail_watch(refused(422, "Invalid"));
     rig.source.fail_list(refused(500, "InternalError"));

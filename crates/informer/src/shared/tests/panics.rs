@@ -147,7 +147,8 @@ fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
         let stuck = rig.informer.add_event_handler(stuck, options).unwrap();
         let (log, other) = rig.log(HandlerOptions::default());
         let running = rig.run();
-        // By a thread of its own: a task that this handler's wakes may be left where the handler blocks.
+        // By a thread of its own: a task that this handler's wakes may be left where the handler
+        // blocks.
         tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         rig.source.apply(pod("b"));
         rig.source.apply(pod("c"));

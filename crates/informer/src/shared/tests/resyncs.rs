@@ -100,7 +100,8 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
     for _ in 0..2 {
         early.take();
         late.take();
-        // A relist without news, 4 s later at the most; the second one comes after the check at 20 s.
+        // A relist without news, 4 s later at the most; the second one comes after the check at 20
+        // s.
         rig.source.reset_watch();
         tokio::time::sleep(secs(9)).await;
         told.push((early.take(), late.take()));

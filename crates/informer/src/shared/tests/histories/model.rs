@@ -1,4 +1,5 @@
-//! What really happened to each object, and whether what a handler was told is a faithful account of it.
+//! What really happened to each object, and whether what a handler was told is a faithful account
+//! of it.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ pub(super) struct Account {
     pub(super) told: Vec<Told>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
-    /// Whether all that is queued of an object comes at once, as from the queue that is not in order: so what
-    /// happened to one may come before the beginning of the next.
+    /// Whether all that is queued of an object comes at once, as from the queue that is not in
+    /// order: so what happened to one may come before the beginning of the next.
     pub(super) gathered: bool,
     /// Whether it is told of the end of what it never saw, as the in-order queue does.
     pub(super) strays: bool,
@@ -51,7 +52,8 @@ pub(super) struct Account {
     pub(super) first_list: Option<u64>,
     /// Whether it has been told everything that it ever will be, with the informer up to date.
     pub(super) complete: bool,
-    /// From when on updates without news are none of its business, because a resync has begun without it.
+    /// From when on updates without news are none of its business, because a resync has begun
+    /// without it.
     pub(super) no_syncs_after: Option<Instant>,
 }
 
@@ -168,7 +170,8 @@ impl Model {
         Ok(())
     }
 
-    /// The version at which an object that was known came to its end, as far as that handler is concerned.
+    /// The version at which an object that was known came to its end, as far as that handler is
+    /// concerned.
     fn end_of_known(
         &self,
         account: &Account,
@@ -223,7 +226,8 @@ impl Model {
             (Initial::Store(content), _) => content.clone(),
             (Initial::FirstList, Some(version)) => {
                 if account.gathered {
-                    // What has changed of a listed object by now has the flag, too, even if it passes only since.
+                    // What has changed of a listed object by now has the flag, too, even if it
+                    // passes only since.
                     let listed = self.content_at(version, false);
                     flagged.retain(|key, told| *told <= version || !listed.contains_key(key));
                 }
