@@ -1,4 +1,4 @@
-//! The sample controller, run to its end on its own cluster, in no time.
+//! Runs the controller example to its end on its embedded cluster, with a paused clock.
 
 #[allow(dead_code, reason = "its main")]
 #[path = "../examples/controller.rs"]
@@ -59,7 +59,7 @@ async fn the_sample_controller_syncs_retries_drops_and_ends_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn the_sample_controller_starts_no_worker_before_its_handlers_have_synced() {
-    // It takes connections, and never answers.
+    // Accepts connections, and never responds.
     let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let server = format!("http://{}", mute.local_addr().unwrap());
     let kubeconfig = serde_json::json!({

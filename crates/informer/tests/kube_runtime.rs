@@ -1,7 +1,8 @@
-//! Why not `kube_runtime`: the same server, the same script, its watcher and ours side by side.
+//! A comparison with `kube_runtime`: its watcher and our reflector on the same server with the same
+//! script.
 //!
-//! What the README says of it is asserted here, so that a version that mends it is noticed.
-#![allow(clippy::unwrap_used)] // all of it is for tests
+//! Asserts what the README claims, so that a version that behaves differently is noticed.
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -26,7 +27,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// More requests than this without any time between them are a busy loop.
 const BUSY: usize = 1000;
 
-/// What the server answers.
+/// A response of the server.
 #[derive(Clone)]
 struct Answer {
     code: u16,
@@ -53,7 +54,7 @@ impl Answer {
     }
 }
 
-/// A request in short, as the script sees it.
+/// A request in short, as the script receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     watch: bool,
@@ -79,7 +80,8 @@ impl Asked {
 
 type Log = Arc<Mutex<Vec<Asked>>>;
 
-/// A server that answers from a script, which is told what is asked and how many such requests came before.
+/// A server that responds with a script, whose arguments are the request and the number of earlier
+/// ones like it.
 fn server(script: impl Fn(&Asked, usize) -> Answer + Clone + Send + 'static) -> (Client, Log) {
     let log = Log::default();
     let asked_so_far = Arc::clone(&log);
@@ -93,7 +95,7 @@ fn server(script: impl Fn(&Asked, usize) -> Answer + Clone + Send + 'static) -> 
         };
         let answer = script(&asked, before);
         async move {
-            // Whoever asks without end would otherwise never let the clock move.
+            // Endless requests would otherwise keep the clock from advancing.
             if before > 10 * BUSY {
                 std::future::pending::<()>().await;
             }
@@ -131,13 +133,13 @@ fn status(code: u16, reason: &str) -> Value {
         "message": "scripted"})
 }
 
-/// A bookmark with the annotation that ends the initial events, of this value.
+/// A bookmark with this value of the annotation that ends the initial events.
 fn bookmark(version: &str, end: &str) -> Value {
     let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": end}});
     event("BOOKMARK", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}))
 }
 
-/// kube's watcher, with its backoff, into its store.
+/// kube's watcher with its backoff, writing into its store.
 fn theirs(client: Client, config: watcher::Config) -> KubeStore<Pod> {
     let (reader, writer) = store();
     let stream = reflector(writer, watcher(Api::<Pod>::all(client), config).default_backoff());
@@ -145,7 +147,7 @@ fn theirs(client: Client, config: watcher::Config) -> KubeStore<Pod> {
     reader
 }
 
-/// Ours, with everything as it is by default.
+/// Our informer, with all defaults.
 fn ours(client: Client) -> Arc<SharedInformer<Typed<Pod>>> {
     let kind = Arc::new(Typed::<Pod>::new());
     let source = KubeListWatch::new(client, Arc::clone(&kind));

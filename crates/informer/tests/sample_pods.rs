@@ -1,6 +1,6 @@
-//! The first sample program, run to its end.
+//! Runs the example `pods` to its end.
 
-#![allow(clippy::unwrap_used)] // all of it is for tests
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 #[allow(dead_code, missing_docs, reason = "a program, whose own entry nobody calls here")]
 #[path = "../examples/pods.rs"]
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use pods::Options;
 use supercargo_apiserver::ApiServer;
 
-/// Output that can be read again.
+/// Output that the test reads.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
     Options::parse(arguments.iter().map(ToString::to_string))
 }
 
-/// What is printed in so many seconds, by a clock that does not wait.
+/// The output during these seconds, with a paused clock.
 async fn output_of(arguments: &[&str]) -> Vec<String> {
     let server = ApiServer::default();
     let screen = Screen::default();

@@ -1,5 +1,5 @@
-//! The wire in both encodings, against the API server in memory: what is asked for, what is made of the answers,
-//! and what of answers that were damaged on their way.
+//! Both encodings, against the API server in memory: requests, decoded responses, and damaged
+//! responses.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 

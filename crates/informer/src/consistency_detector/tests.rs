@@ -167,7 +167,7 @@ async fn contents_are_compared_as_the_informers_transform_leaves_them() {
     let expected = "2 v1/pods differ from the list at version \"12\"\n! ns/a at 1 is listed with another content\n\
                     ! ns/b at 2 is listed with another content";
     assert_eq!(error.to_string(), expected);
-    // An object at another version has another content, of course.
+    // An object at another version has other content.
     let newer = watched("12", |_, _| Ok(page(&[("a", "1"), ("b", "3")])));
     let error =
         check_objects(&kind, &newer, &store, Against::StoreVersion, Some(&transform)).await.unwrap_err();

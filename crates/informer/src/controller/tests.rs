@@ -35,7 +35,7 @@ fn options(queue: QueueKind) -> ControllerOptions<Pod> {
     ControllerOptions { queue, ..ControllerOptions::default() }
 }
 
-/// Writes down what it is told, and what the store has at that time.
+/// Records its calls, and the store's content at that time.
 #[derive(Clone)]
 struct Witness {
     log: EventLog<Pods>,
@@ -119,7 +119,7 @@ impl Rig {
 async fn a_private_handler_is_told_of_every_change_while_the_store_has_it() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
-        // Handles that were taken before there was anything to read.
+        // Handles taken while the store is empty.
         let (store, lister) = (rig.controller.store(), rig.controller.lister());
         assert!(store.is_empty() && !rig.controller.has_synced());
         rig.controller.synced().await;
@@ -306,7 +306,7 @@ async fn a_transform_shows_in_every_call_and_is_not_repeated_by_resyncs() {
         let expected = [("add", true), ("update", true), ("update", true), ("delete", true)];
         assert_eq!(std::mem::take(&mut *calls.lock()), expected, "{kind:?}");
         assert_eq!(runs.load(Ordering::Relaxed), 3, "once for each object that was read");
-        // A tombstone has the object as it was stored, and is not transformed again.
+        // A tombstone has the object as stored, and is not transformed again.
         source.apply(pod("b"));
         settle().await;
         source.delete_silently(pod("b"));
@@ -345,7 +345,7 @@ async fn a_resync_takes_place_if_wanted_and_costs_no_request() {
 /// Names and seconds.
 type Calls = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// A handler that panics on b, and when it was called for whom.
+/// A handler that panics on b, with the times and objects of its calls.
 fn afraid_of_b() -> (HandlerFuncs<Pod>, Calls) {
     let calls = Calls::default();
     let (seen, start) = (Arc::clone(&calls), tokio::time::Instant::now());

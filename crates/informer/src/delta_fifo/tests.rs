@@ -1,9 +1,9 @@
-//! The changes of each object together.
+//! The queue that groups changes by object.
 
 use super::*;
 use crate::queue::tests::{Thing, known, play, play_out};
 
-/// An empty queue before a store that has these.
+/// An empty queue before a store with these objects.
 fn queue(stored: &str) -> ByKey<Thing> {
     ByKey::new(known(stored), true)
 }
@@ -38,7 +38,7 @@ fn the_deletion_of_an_object_that_nobody_has_is_dropped() {
         ("b1", "-a2 +b2", vec!["+b2."]),
     ] {
         let popped = play_out(&mut queue(stored), script);
-        // That there is no first list to wait for is worth an empty batch.
+        // An empty batch reports that there is no first list to wait for.
         let popped: Vec<_> = popped.into_iter().filter(|batch| batch != ".").collect();
         assert_eq!(popped, expected, "{stored} {script}");
     }
@@ -54,7 +54,7 @@ fn a_list_deletes_what_it_lacks_once_with_its_newest_state() {
         ("", "+a2 [a2] [a2] []", vec!["+a2 =a2 =a2 -a?2."]),
         ("", "+a2 [] []", vec!["+a2 -a?2."]),
         ("", "+a2 -a2 +a3 []", vec!["+a2 -a2 +a3 -a?3."]),
-        // The store has it too.
+        // The store has it, too.
         ("a5 b6 c7", "-c10 [a5]", vec!["-c10.", "=a5.", "-b?6."]),
         ("a5 b6 c7", "+c10 [a5]", vec!["+c10 -c?10.", "=a5.", "-b?6."]),
         ("a5 b6 c7", "-b6 +b100 [a5]", vec!["-b6 +b100 -b?100.", "=a5.", "-c?7."]),
@@ -99,7 +99,7 @@ fn a_resync_shows_what_is_stored_unless_there_is_news_of_it() {
     ] {
         assert_eq!(play_out(&mut queue(stored), script), expected, "{stored} {script}");
     }
-    // Nothing to show does not make a first list.
+    // A resync without objects is no first list.
     let mut queue = queue("");
     assert_eq!(play_out(&mut queue, "sync"), [""; 0]);
     assert!(!queue.population.has_synced());
@@ -132,7 +132,7 @@ fn the_first_list_ends_with_its_last_object_or_tombstone() {
 #[test]
 fn what_comes_during_the_first_list_is_flagged_by_its_place_and_an_empty_list_is_told() {
     let flagged = play_out(&mut queue(""), "[a1,b1] +c2 ~b2");
-    // One pop of b is all there is of it, the update included.
+    // One pop of b takes all its changes, including the update.
     assert_eq!(flagged, ["!=a1", "!=b1 ~b2.", "+c2."]);
     assert_eq!(play_out(&mut queue(""), "[]"), ["."]);
     assert_eq!(play_out(&mut queue(""), "[] pop [] +a1"), [".", "+a1."]);

@@ -1,4 +1,4 @@
-//! One listener by itself.
+//! A single listener.
 
 use std::mem::size_of;
 
@@ -73,8 +73,7 @@ async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand()
 fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
     assert_eq!(size_of::<Told<String>>(), 40);
     assert_eq!(size_of::<Notification<String>>(), 32);
-    // What a change that comes alone costs beside it: a message, and two counters of the part that
-    // it is.
+    // The cost of a change that arrives alone: a message, and the two counters of its part.
     assert_eq!(size_of::<Message<String>>() + 2 * size_of::<usize>(), 40);
 }
 
@@ -109,10 +108,10 @@ async fn a_handler_that_is_done_early_is_synced_only_with_the_informer() {
     line.finish().await;
 }
 
-/// A handler whose calls take as long as this; time passes for nobody else meanwhile.
+/// A handler whose calls advance the clock by this much.
 fn taking(duration: Duration) -> HandlerFuncs<usize> {
     HandlerFuncs::new().with_add(move |_, _| {
-        // Moves the clock when it is first polled.
+        // Advances the clock when first polled.
         let _ = tokio::time::advance(duration).now_or_never();
     })
 }
@@ -123,10 +122,10 @@ async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_ca
     let table = [
         (1024, 150 * MILLI, 0, 0),
         (1500, 100 * MILLI, 0, 0),
-        // Below the threshold after 476 calls, which are 71.4 s: a report at once, and one each 10
-        // s.
+        // Below the threshold after 476 calls, which take 71.4 s: one report immediately, and one
+        // every 10 s.
         (1500, 150 * MILLI, 476, 8),
-        // As long, to the millisecond, as twenty calls take.
+        // Exactly the duration of twenty calls.
         (1500, 500 * MILLI, 476, 24),
         (1025, 101 * MILLI, 1, 1),
     ];

@@ -1,4 +1,4 @@
-//! What holds for queues of every kind, and a notation for the tests of each.
+//! Tests of all queues, and a notation for the tests of each.
 //!
 //! `+a1` is a at version 1, added; `~a2` updated; `-a3` deleted; `-a?2` a tombstone with the state
 //! at version 2, `-a?` one without; `=a1` and `*a1` a at version 1 as replaced and as resynced;
@@ -23,7 +23,7 @@ use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::Change;
 use crate::testing::{EventLog, FakeSource, settle};
 
-/// The simplest object there is.
+/// The simplest possible object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Thing {
     name: String,
@@ -67,7 +67,7 @@ fn thing(text: &str) -> (ObjectKey, Arc<Thing>) {
     (ObjectKey::new(None, name), Arc::new(Thing { name: name.to_owned(), version: version.to_owned() }))
 }
 
-/// Reads the notation.
+/// Parses the notation.
 pub(crate) fn delta(text: &str) -> Delta<Thing> {
     if text == "sync" {
         return Delta::SyncAll;
@@ -92,7 +92,7 @@ pub(crate) fn delta(text: &str) -> Delta<Thing> {
     }
 }
 
-/// Writes it.
+/// Writes the notation.
 pub(crate) fn text(delta: &Delta<Thing>) -> String {
     let show = |thing: &Thing| format!("{}{}", thing.name, thing.version);
     match delta {
@@ -113,7 +113,7 @@ pub(crate) fn text(delta: &Delta<Thing>) -> String {
     }
 }
 
-/// A store that has these.
+/// A store with these objects.
 pub(crate) fn known(things: &str) -> Store<Thing> {
     let store = Store::new(Arc::new(Things::new()), Indexers::new());
     let deltas = things.split_whitespace().map(|text| delta(&format!("+{text}"))).collect();
@@ -121,7 +121,7 @@ pub(crate) fn known(things: &str) -> Store<Thing> {
     store
 }
 
-/// Pushes what the script says, and pops a batch wherever it says `pop`.
+/// Pushes the changes of the script, and pops a batch at each `pop`.
 pub(crate) fn play<C: Content<Object = Thing>>(queue: &mut C, script: &str) -> Vec<String> {
     let mut popped = Vec::new();
     for word in script.split_whitespace() {
@@ -133,7 +133,7 @@ pub(crate) fn play<C: Content<Object = Thing>>(queue: &mut C, script: &str) -> V
     popped
 }
 
-/// The same, and then pops what is left.
+/// Runs the script, and pops what remains.
 pub(crate) fn play_out<C: Content<Object = Thing>>(queue: &mut C, script: &str) -> Vec<String> {
     let mut popped = play(queue, script);
     while let Some(batch) = queue.next_batch() {
@@ -142,8 +142,7 @@ pub(crate) fn play_out<C: Content<Object = Thing>>(queue: &mut C, script: &str) 
     popped
 }
 
-/// A batch in the notation, with `!` in front if it comes from the first list and `.` behind if
-/// that has then been popped.
+/// A batch in the notation. The prefix `!` marks the first list, the suffix `.` its completion.
 fn describe(batch: &Batch<Thing>) -> String {
     let deltas: Vec<_> = batch.deltas.iter().map(text).collect();
     let (initial, synced) =
@@ -297,7 +296,7 @@ async fn handlers_of_a_shared_informer_hear_of_a_relist_in_the_order_of_its_queu
     }
 }
 
-/// What happens at the server and on the way from it.
+/// A change at the server, or a fault on the way from it.
 #[derive(Clone, Debug)]
 enum Step {
     Put { name: u8, lost: bool, misnamed: bool },
@@ -321,7 +320,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A queue, what it leads to, and who hears of it.
+/// A queue, the store behind it, and its handlers.
 struct Rig {
     kind: QueueKind,
     queue: Box<dyn Content<Object = Thing>>,
@@ -342,7 +341,7 @@ impl Rig {
         Self { kind, queue, store, log: EventLog::new(Arc::new(Things::new())), synced: false }
     }
 
-    /// `false` if there is nothing to process.
+    /// Returns `false` if there is nothing to process.
     fn process(&mut self) -> bool {
         let Some(batch) = self.queue.next_batch() else {
             return false;
@@ -398,7 +397,7 @@ fn run(kind: QueueKind, steps: &[Step]) {
             }
         }
     }
-    // What was lost comes to light with a list.
+    // Lost changes become visible with a list.
     rig.queue.push(listing(&server));
     while rig.process() {}
     assert_eq!(rig.stored(), server, "the store has what the server has");

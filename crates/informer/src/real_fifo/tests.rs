@@ -1,14 +1,14 @@
-//! Every change in its place.
+//! The queue that keeps every change in order.
 
 use super::*;
 use crate::queue::tests::{Thing, known, play, play_out};
 
-/// An empty queue that takes lists as they are.
+/// An empty queue that keeps lists whole.
 fn atomic() -> InOrder<Thing> {
     InOrder::new(None)
 }
 
-/// One that takes them apart, before a store that has these.
+/// A queue that splits lists, before a store with these objects.
 fn per_object(stored: &str) -> InOrder<Thing> {
     InOrder::new(Some(known(stored)))
 }
@@ -40,7 +40,7 @@ fn a_batch_holds_at_most_a_thousand_keys_and_nothing_beyond_the_first_list() {
     assert_eq!(sizes, expected);
 }
 
-/// Names of nothing but letters.
+/// Names that consist of letters.
 fn letters(n: usize) -> String {
     n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect()
 }
@@ -97,7 +97,7 @@ fn a_list_taken_apart_begins_with_what_it_lacks_in_its_newest_state() {
         ("", "+a2 [] []", "+a2 -a?2"),
         ("", "+a2 -a2 +a3 []", "+a2 -a2 +a3 -a?3"),
         ("", "@123 [] []", ""),
-        // The store has it too.
+        // The store has it, too.
         ("a1", "-a1 [a2]", "-a1 =a2"),
         ("a5 b6 c7", "-c10 [a5]", "-c10 -b?6 =a5"),
         ("a5 b6 c7", "+c10 [a5]", "+c10 -c?10 -b?6 =a5"),

@@ -1,4 +1,4 @@
-//! Selectors: what they match, and what is none.
+//! Selectors: what they match, and texts that are rejected.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};

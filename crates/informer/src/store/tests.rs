@@ -155,7 +155,7 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
         (Delta::SyncAll, "15"),
         (Delta::Deleted(key("a"), Deleted::Known(pod("a", "16", &[]))), "16"),
         (Delta::Deleted(key("b"), Deleted::FinalStateUnknown { key: key("b"), last: None }), "16"),
-        // An object that a transform robbed of its metadata.
+        // An object whose metadata a transform removed.
         (put("c", "", &[]), "16"),
     ];
     for (delta, expected) in steps {

@@ -1,4 +1,4 @@
-//! The whole state at every change.
+//! The whole content on every change.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::testing::log::CaughtLog;
 
-/// Three things: done after 10 s, after a time or never, and at once.
+/// Three conditions: met after 10 s, after a given time or never, and immediately.
 fn three(second: Option<u64>) -> Vec<DoneChecker<'static>> {
     let middle = async move {
         match second {
@@ -56,7 +56,7 @@ async fn who_gives_up_is_told_what_is_missing_and_why() {
     let table: [(u64, &'static str, &[&str]); 3] = [
         (60, "deadline exceeded", &["second"]),
         (5, "go fish", &["first", "second"]),
-        // Given up from the beginning; what is done all the same counts.
+        // Given up from the start; met conditions still count.
         (0, "cancelled", &["first", "second"]),
     ];
     for (patience, cause, missing) in table {

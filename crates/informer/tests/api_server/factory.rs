@@ -1,4 +1,4 @@
-//! The factory, and what is shared.
+//! The factory, and what consumers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn pods() -> Arc<Typed<Pod>> {
     Arc::new(Typed::new())
 }
 
-/// The scheduler's pod informer: pods that have not ended, and no index.
+/// The scheduler's pod informer: pods that have not terminated, and no index.
 fn filtered_pods(factory: &SharedInformerFactory) -> Arc<SharedInformer<Typed<Pod>>> {
     factory.informer_for(pods(), |parts| {
         let list_watch = parts.list_watch.fields(NON_TERMINAL);
@@ -51,7 +51,7 @@ async fn many_consumers_cost_one_list_and_one_watch_and_each_sees_everything_onc
         cluster.send("PATCH", &format!("{PODS}/b"), &labels).await;
         cluster.send("DELETE", &format!("{PODS}/a"), &json!({"gracePeriodSeconds": 0})).await;
         let expected =
-            // A pod is marked before it goes.
+            // A pod is marked before it is deleted.
             ["add default/a initially", "add default/b", "update default/b", "update default/a", "delete default/a"];
         for log in &consumers {
             assert_eq!(*log.lock(), expected);
@@ -98,7 +98,7 @@ async fn what_was_registered_first_is_what_everybody_gets_and_ended_pods_leave_i
     }
 }
 
-/// What happened to objects whose type nobody named.
+/// The changes of objects whose type the test does not name.
 struct Seen(Arc<Mutex<Vec<String>>>);
 
 impl EventHandler<GenericObject> for Seen {

@@ -1,4 +1,4 @@
-//! Objects of another type than was asked for.
+//! Objects of another type than requested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn table(version: &str) -> Value {
         "columnDefinitions": [], "rows": [{"cells": []}]})
 }
 
-/// An informer of its own, running.
+/// A running informer.
 fn start<K: Kind>(
     kind: K,
     watch_list: bool,

@@ -1,4 +1,4 @@
-//! Both encodings side by side, on an API server that behaves.
+//! Both encodings side by side, on a well-behaved API server.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::server::{Server, answering, config_map, create};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What a store holds, in an order, as text: not all that is stored can be compared otherwise.
+/// The content of a store as sorted text, because not all objects can be compared.
 fn content<K: Kind>(informer: &kube_informers::SharedInformer<K>) -> Vec<String>
 where
     K::Object: Debug,
@@ -38,7 +38,7 @@ where
     all
 }
 
-/// Two informers, one for each encoding, hold the same before and after changes.
+/// Two informers, one per encoding, have the same content before and after changes.
 async fn hold_the_same<K: Kind>(kind: fn() -> K, least: usize)
 where
     K::Object: Debug,
@@ -200,7 +200,7 @@ async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
     let mut events = server.list_watch(config_maps()).watch(&initial_events()).await.unwrap().map(describe);
     let first: Vec<_> = events.by_ref().take(3).collect().await;
     assert_eq!(first, ["+a", "+b", "@end"]);
-    // One that this kind does not take, and after it the others go on.
+    // An object that this kind rejects, followed by others.
     let data = |data: serde_json::Value| Patch::Merge(json!({ "data": data }));
     maps.patch("a", &PatchParams::default(), &data(json!({"unacceptable": ""}))).await.unwrap();
     maps.patch("b", &PatchParams::default(), &data(json!({"key": "2"}))).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
     let next: Vec<_> = events.by_ref().take(4).collect().await;
     let refused = "undecodable default/a false not acceptable: unacceptable";
     let gone = "undecodable default/a true not acceptable: unacceptable";
-    // A bookmark comes once a minute.
+    // A bookmark arrives once a minute.
     assert_eq!(next, [refused, "~b", gone, "@"]);
     let page = server.list_watch(config_maps()).list(&ListOptions::default()).await.unwrap();
     assert_eq!((page.items.len(), page.undecodable.len()), (1, 0));
@@ -237,7 +237,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     create(&maps, config_map("c", "1")).await;
     server.api.compact();
 
-    // 410 within the watch, and of a list of a version that is gone.
+    // 410 within the watch, and for a list at an expired version.
     let source = server.list_watch(config_maps());
     let options = ListOptions { resource_version: version, ..ListOptions::default() };
     let events: Vec<_> = source.watch(&options).await.unwrap().map(describe).collect().await;
@@ -250,7 +250,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
         [format!("watch 200 {PROTOBUF};stream=watch"), format!("list 410 {PROTOBUF}")]
     );
 
-    // 504 from a version that is not there yet: with a cause, and with advice.
+    // 504 for a version in the future: with a cause, and with a wait.
     let future = ListOptions { resource_version: "1000000".to_owned(), ..ListOptions::default() };
     let error = source.list(&future).await.unwrap_err();
     assert!(error.is_too_large_resource_version(), "{error}");
@@ -262,7 +262,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     assert_eq!(nothing.list(&ListOptions::default()).await.unwrap_err().status().unwrap().code, 404);
 }
 
-/// Whichever encoding the server answers in.
+/// In both encodings of the response.
 #[tokio::test(start_paused = true)]
 async fn a_status_says_what_it_is_about() {
     let server = Server::new();
@@ -319,7 +319,7 @@ async fn a_server_that_refuses_the_form_is_asked_for_plain_json_from_then_on() {
         assert_eq!(source.list(&ListOptions::default()).await.unwrap().items.len(), 1);
         assert_eq!(requests.load(Ordering::Relaxed), expected);
     }
-    // One that refuses JSON as well is not asked for ever.
+    // A server that also rejects JSON is not asked forever.
     let client = answering(|_| answer(406, "text/plain", b"no"));
     let source = KubeListWatch::new(client, Arc::new(slim("pods")));
     assert_eq!(source.list(&ListOptions::default()).await.unwrap_err().status().unwrap().code, 406);

@@ -66,7 +66,7 @@ async fn a_hanging_sink_holds_up_neither_its_callers_nor_other_sinks() {
     recorder.record(pod("a"), event("Hangs"));
     settle().await;
     for round in 0..5 {
-        // Not async: it cannot have waited, and the clock stands still meanwhile.
+        // Synchronous, so it cannot wait; the clock stands still meanwhile.
         for _ in 0..20 {
             recorder.record(pod("a"), event("More"));
         }
@@ -158,7 +158,7 @@ async fn what_any_thread_records_before_the_shut_down_is_written() {
     assert!(written.into_iter().eq(0..100));
 }
 
-/// Keeps what is logged.
+/// Captures the log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 

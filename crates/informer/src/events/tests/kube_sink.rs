@@ -22,13 +22,13 @@ impl World {
         Self { server, events: Api::namespaced(client, "default"), broadcaster }
     }
 
-    /// Records, and waits until it must have been written.
+    /// Records an event, and waits until it must have been written.
     async fn record(&self, name: &str, reason: &str) {
         self.broadcaster.new_recorder("test").record(pod(name), event(reason));
         sleep(Duration::from_mins(1)).await;
     }
 
-    /// Each event's object, reason, and the count of its series.
+    /// The object, reason and series count of each event.
     async fn written(&self) -> Vec<(String, String, Option<i32>)> {
         let events = self.events.list(&ListParams::default()).await.unwrap();
         let brief = |event: Written| {

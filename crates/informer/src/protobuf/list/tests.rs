@@ -34,7 +34,7 @@ fn split(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), Malformed
 #[test]
 fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
     let large = [7; 300];
-    // Between the items fields that nobody knows, of every wire type.
+    // Between the items, unknown fields of every wire type.
     let unknown =
         [field(12, b"?"), vec![0x18, 0x96, 0x01, 0x21], vec![0; 8], vec![0x2d, 0, 0, 0, 0]].concat();
     let list =
@@ -46,7 +46,7 @@ fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
         assert_eq!(items, expected, "chunks of {size}");
         assert_eq!((metadata.resource_version.as_str(), metadata.continue_token.as_str()), ("7", "next"));
     }
-    // The metadata may come last as well.
+    // The metadata may also come last.
     let (items, _) = split(&self::body(&[field(2, b"one"), metadata()].concat()), 3).unwrap();
     assert_eq!(items, [b"one"]);
 }
@@ -54,7 +54,7 @@ fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
 #[test]
 fn a_list_in_protobuf_that_broke_off_or_is_none_is_an_error() {
     let whole = body(&[metadata(), field(2, b"one")].concat());
-    // Without what Go writes after the list, nothing is missing.
+    // Without the fields that Go writes after the list, nothing is missing.
     let list_ends = whole.len() - 4;
     for end in 0..whole.len() {
         let result = split(&whole[..end], 7);

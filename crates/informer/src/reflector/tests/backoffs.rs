@@ -1,8 +1,8 @@
-//! How long the reflector waits before it tries again, and what starts the waits over.
+//! The waits of the reflector, and what resets them.
 
 use super::*;
 
-/// The waits of a watch that is refused a connection so many times, and how many lists there were.
+/// The waits of a watch whose connection is refused this often, and the number of lists.
 async fn outage(refusals: usize, backoff: BackoffPolicy) -> (Vec<Duration>, usize) {
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
@@ -34,7 +34,7 @@ async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
 #[tokio::test(start_paused = true)]
 async fn refused_connections_double_the_waits_up_to_the_cap_and_cost_one_list() {
     let policy = BackoffPolicy { initial: millis(1), max: millis(50), ..BackoffPolicy::default() };
-    // 1+2+4+8+16, and the same with 32 and 34 times 50: at least that, and less than twice that.
+    // 1+2+4+8+16, and the same with 32 and 34 times 50: at least this, and less than twice this.
     // The clock rounds each wait up to a millisecond.
     for (refusals, least) in [(5, 31), (40, 1763)] {
         let (waits, lists) = outage(refusals, policy).await;
@@ -83,8 +83,8 @@ async fn numbers_that_make_no_sense_do_no_harm() {
     }
 }
 
-/// How many times a watch is taken up again that ends with an internal error after a second, the
-/// tenth of them after another minute if told so, until it takes a list.
+/// How often a watch that ends with an internal error after a second is resumed before a list. The
+/// tenth error can follow a quiet minute.
 async fn retries(window: u64, quiet_minute: bool) -> usize {
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
@@ -116,7 +116,7 @@ async fn after_two_minutes_without_trouble_the_waits_start_over() {
     let watch = |n: usize, _: &_| {
         let expired = WatchEvent::Error(refusal(410, "Expired"));
         Ok(match n {
-            // Very short ones.
+            // Very short watches.
             0..5 => Script::end_after(vec![]),
             5 => Script::end_after(vec![]).then(Duration::from_secs(121), expired),
             _ => Script::stay_after(vec![]),

@@ -1,4 +1,4 @@
-//! The reflector's part of an informer: what becomes of the store.
+//! The effect of the reflector on an informer's store.
 
 use super::*;
 use crate::handler::HandlerFuncs;
@@ -52,7 +52,7 @@ async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
     source.fail_watch(refused(500, "InternalError"));
     source.fail_list(refused(500, "InternalError"));
     source.close_watches();
-    // Refused the watch; soon also the list.
+    // The watch is refused, and soon the list is, too.
     settle().await;
     assert_eq!((errors.lock().len(), content(&informer)), (1, before.clone()));
     sleep(1.61).await;
@@ -75,7 +75,7 @@ async fn an_object_the_server_deleted_unread_goes_with_the_relist_that_follows()
     for name in ["a", "b"] {
         source.apply(pod(name, ""));
     }
-    // A window for internal errors does not cover this one.
+    // A window for internal errors does not apply to this error.
     let window = Duration::from_secs(30);
     let informer =
         run(&source, ReflectorOptions { internal_error_retry: window, ..ReflectorOptions::default() });
@@ -119,8 +119,8 @@ async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
     assert_eq!(source.summaries(), ["watch-list rv="]);
     assert!(!informer.has_synced() && !registration.has_synced() && informer.store().is_empty());
     assert_eq!(informer.last_sync_resource_version(), "");
-    // The watch itself may end without it, after five to ten minutes. Then there is another, from
-    // the beginning.
+    // The watch itself can end without the bookmark, after five to ten minutes. Another one then
+    // starts over.
     sleep(400.0).await;
     let asked = source.summaries();
     assert!((2..=3).contains(&asked.len()), "{asked:?}");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Lists as told, then closes each watch at once, so that the next list is due. Without watch-list.
-/// Gives the lists that were asked for, and what was queued.
+/// Runs these lists, closing each watch immediately so that the next list is due, without
+/// watch-list. Returns the requested lists and the queued changes.
 async fn requests(
     answers: Vec<Result<Page<Pod>, ListWatchError>>,
     options: ReflectorOptions,
@@ -20,7 +20,7 @@ async fn requests(
     (lists.collect(), rig.stop().await)
 }
 
-/// The same, with the lists in short.
+/// Returns the requested lists in short.
 async fn lists(
     answers: Vec<Result<Page<Pod>, ListWatchError>>,
     options: ReflectorOptions,
@@ -59,7 +59,7 @@ async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
     assert_eq!(at_once, [false, true, false, true, false, false], "no wait before the version is dropped");
 }
 
-/// As one that was damaged on its way here: to ask with it for ever would be to fail for ever.
+/// Such as a version damaged in transit: requests with it would fail forever.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_the_server_cannot_read_is_dropped() {
     let answers = vec![
@@ -70,7 +70,7 @@ async fn a_version_that_the_server_cannot_read_is_dropped() {
         Ok(page("20", &[])),
     ];
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
-    // A first list that is refused is refused for another reason.
+    // A rejected first list has another reason.
     assert_eq!(requests, ["rv=0 limit=500", "rv=0 limit=500", "rv=q0", "rv= limit=500", "rv=20"]);
 }
 
@@ -170,7 +170,7 @@ async fn a_server_that_cannot_list_may_ask_for_more_patience_than_the_backoff() 
         |n, _| match n {
             0 | 1 => {
                 let mut status = refusal(429, "TooManyRequests");
-                // The second time for longer than any server means.
+                // The second time for longer than a server could mean.
                 let details = serde_json::json!({"retryAfterSeconds": if n == 0 { 20 } else { u32::MAX }});
                 status.details = Some(serde_json::from_value(details).unwrap());
                 Err(ListWatchError::Status(status))

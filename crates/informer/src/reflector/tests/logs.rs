@@ -1,9 +1,9 @@
-//! What an operator reads in the log.
+//! The reflector's log.
 
 use super::*;
 use crate::testing::log::CaughtLog;
 
-/// Without an error handler.
+/// Starts a reflector without an error handler.
 fn start(source: Scripted<Pod>, options: ReflectorOptions) {
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),

@@ -1,4 +1,4 @@
-//! However a watch ends, its connection is let go, and only once.
+//! A watch's connection is released once, however the watch ends.
 
 use super::*;
 
@@ -9,8 +9,8 @@ fn source(on_watch: impl Fn(usize, &ListOptions) -> Answer + Send + Sync + 'stat
     Scripted::new(|_, _| Ok(page("10", &[("a", "1")])), on_watch)
 }
 
-/// How many watches are open after so many seconds. After the stop none is, and none was released
-/// twice.
+/// The number of open watches after this time. Asserts that none remains open after the stop, and
+/// that none is released twice.
 async fn open_after(seconds: f64, on_watch: OnWatch) -> usize {
     let source = source(on_watch);
     let rig = Rig::start(source.clone());
@@ -27,7 +27,7 @@ fn error(code: u16, reason: &str) -> WatchEvent<Pod> {
     WatchEvent::Error(refusal(code, reason))
 }
 
-/// As far as the server is concerned the watch goes on.
+/// The server keeps the watch open.
 fn stay_after(event: WatchEvent<Pod>) -> Script<Pod> {
     Script::stay_after(vec![event])
 }

@@ -1,4 +1,4 @@
-//! Watches with initial events in place of a list.
+//! Watches with initial events instead of a list.
 
 use super::*;
 

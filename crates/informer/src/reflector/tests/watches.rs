@@ -1,4 +1,4 @@
-//! Plain watches, and what ends them.
+//! Plain watches, and how they end.
 
 use super::*;
 
@@ -90,7 +90,7 @@ async fn a_server_that_is_back_and_has_forgotten_is_listed_soon() {
             resource_version: "11".into(),
             initial_events_end: false,
         }])),
-        // By the sixth refusal the waits have grown to half a minute.
+        // By the sixth refusal, the waits have grown to half a minute.
         2..=7 => Err(connection_refused()),
         8 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(410, "Expired"))])),
         _ => Ok(Script::stay_after(vec![])),
@@ -176,11 +176,11 @@ async fn the_version_is_that_of_the_last_event() {
     let events = || {
         let events = [
             WatchEvent::Modified(pod("a", "20")),
-            // Even of one that came late.
+            // Even from a late object.
             WatchEvent::Added(pod("b", "10")),
             bookmark("30", false),
             WatchEvent::Deleted(pod("a", "40")),
-            // No version is none to go on from.
+            // A watch cannot resume from an empty version.
             bookmark("", false),
         ];
         let second = Duration::from_secs(1);

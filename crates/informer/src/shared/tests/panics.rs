@@ -1,4 +1,4 @@
-//! Handlers that panic or take their time.
+//! Handlers that panic or are slow.
 
 use super::*;
 use crate::testing::log::CaughtLog;
@@ -17,7 +17,8 @@ fn a_slow_handler_holds_up_no_one_else() {
         let (log, quick) = rig.log(HandlerOptions::default());
         let running = rig.run();
         quick.synced().await;
-        // Not by yielding: this task would then be left where the handler comes to block.
+        // Yielding is not enough: this task could be queued behind the handler that blocks its
+        // thread.
         tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         for n in 0..3000 {
             rig.source.apply(pod(&format!("p{n}")));
@@ -136,7 +137,7 @@ async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() 
 fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
     on_threads(3, async {
         let rig = Rig::new(&["a"]);
-        // Held until the end: the call never returns.
+        // Kept until the end: the call never returns.
         let (_release, blocked) = std::sync::mpsc::channel::<()>();
         let (enter, entered) = std::sync::mpsc::channel::<()>();
         let stuck = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
@@ -147,8 +148,8 @@ fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
         let stuck = rig.informer.add_event_handler(stuck, options).unwrap();
         let (log, other) = rig.log(HandlerOptions::default());
         let running = rig.run();
-        // By a thread of its own: a task that this handler's wakes may be left where the handler
-        // blocks.
+        // Wait on a separate thread: a task that the handler wakes could be queued on the thread
+        // that it blocks.
         tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         rig.source.apply(pod("b"));
         rig.source.apply(pod("c"));

@@ -1,4 +1,4 @@
-//! Handlers that come, late or not, become synced, and go.
+//! Handlers that are added, late or not, that sync, and that are removed.
 
 use super::*;
 
@@ -32,7 +32,8 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
         assert_eq!(log.content(), rig.source.content());
         assert!(registration.has_synced() && registration.pending() == 0);
     }
-    // The first was there before the storm, and saw all of it; the others all of the rest.
+    // The first handler was added before the storm, and received everything; the others received
+    // the rest.
     let everything = logs[0].0.lines();
     for (log, _) in &logs {
         let lines = log.lines();
@@ -47,7 +48,7 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
 #[tokio::test(start_paused = true)]
 async fn a_registration_is_synced_once_its_handler_has_processed_the_first_list() {
     let rig = Rig::new(&["a", "b", "c"]);
-    // Panics on the first object, and is then held up for 10 s.
+    // Panics on the first object, and then pauses for 10 s.
     let first = AtomicBool::new(true);
     let handler = HandlerFuncs::<Pod>::new()
         .with_add(move |_, _| assert!(!first.swap(false, Ordering::Relaxed), "on purpose"));
@@ -103,7 +104,7 @@ async fn a_removed_handler_hears_nothing_more() {
     assert_eq!(removed.lines(), ["add ns/a 2 initial"]);
     assert_eq!(other.lines().len(), 3);
     assert_eq!(rig.informer.registrations().len(), 1);
-    // A registration of another informer means nothing here.
+    // A registration of another informer has no effect.
     let foreign = Rig::new(&[]);
     let (_, registration) = foreign.log(HandlerOptions::default());
     rig.informer.remove_event_handler(&registration);

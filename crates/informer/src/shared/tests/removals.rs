@@ -1,10 +1,10 @@
-//! Removal while a call runs, before the start, after the end, and by the handler itself.
+//! Removal during a call, before the start, after the end, and by the handler itself.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
-/// A handler that says when it is called, and then waits to be told that it may return.
+/// A handler that reports its calls, and waits for permission to return.
 struct Gate {
     entered: Sender<String>,
     released: Receiver<()>,
@@ -24,7 +24,7 @@ fn gate() -> (Gate, Keeper) {
 impl Gate {
     fn pass(&self, pod: &Pod) {
         self.entered.send(pod.metadata.name.clone().unwrap()).unwrap();
-        // An error means that nobody keeps the gate any more.
+        // An error means that the keeper is gone.
         let _ = self.released.recv();
     }
 
@@ -81,7 +81,7 @@ fn a_late_handler_is_not_synced_while_its_first_call_runs() {
         rig.source.apply(pod("b"));
         assert!(!registration.has_synced());
         let Keeper { entered: _entered, release } = keeper;
-        // For good: a handler that blocks its thread again could keep this task from running.
+        // Permanently: a handler that blocks its thread again could keep this task from running.
         drop(release);
         registration.synced().await;
         rig.stop(running).await;
@@ -174,7 +174,7 @@ async fn a_handler_may_remove_itself_and_add_another() {
     rig.stop(running).await;
 }
 
-/// A handler that looks at its informer once more when it is dropped.
+/// A handler that uses its informer when it is dropped.
 struct Parting(std::sync::Weak<SharedInformer<Pods>>, Arc<AtomicBool>);
 
 impl Drop for Parting {

@@ -1,4 +1,4 @@
-//! Resyncs, and updates without news.
+//! Resyncs, and updates without a new version.
 
 use super::*;
 
@@ -65,7 +65,7 @@ async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced()
     tokio::time::sleep(secs(4)).await;
     let changed = ["tombstone ns/c 4", "update ns/b 3>6", "add ns/d 7"];
     assert_eq!(plain.take(), changed, "only what has changed");
-    // The list comes between two checks, so what it repeats is beside what they do.
+    // The list falls between two checks, so its repetitions are separate from theirs.
     let all = resynced.take();
     let list = all.iter().position(|line| line == changed[0]).unwrap();
     assert_eq!(all[list + 1..list + 4], ["update ns/a 2>2", changed[1], changed[2]]);
@@ -100,8 +100,7 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
     for _ in 0..2 {
         early.take();
         late.take();
-        // A relist without news, 4 s later at the most; the second one comes after the check at 20
-        // s.
+        // A relist without changes, at most 4 s later; the second one follows the check at 20 s.
         rig.source.reset_watch();
         tokio::time::sleep(secs(9)).await;
         told.push((early.take(), late.take()));
@@ -116,7 +115,7 @@ async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
     let _running = rig.run();
     settle().await;
     log.take();
-    // As on any machine with something else to do: the first check by a little, the others by less.
+    // As on a busy machine: the first check is late by a little, the others by less.
     tokio::time::advance(secs(10) + Duration::from_millis(3)).await;
     let mut updates = Vec::new();
     for _ in 0..3 {

@@ -2,7 +2,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 
-/// The next keys, each with the time at which a waiting worker got it.
+/// The next keys, each with the time at which a waiting worker received it.
 async fn arrivals(
     queue: &WorkQueue<&'static str>,
     since: Instant,
@@ -26,7 +26,7 @@ async fn a_delayed_key_comes_when_it_is_due_and_not_before() {
     advance(ms(1)).await;
     assert_eq!(queue.len(), 1, "nobody had to wait for it");
     drop(take(&queue));
-    // Far beyond client-go's look every 10 s.
+    // Far beyond client-go's check every 10 s.
     advance(ms(60_000)).await;
     assert!(is_waiting(&queue), "once");
 }
@@ -43,7 +43,7 @@ async fn the_earliest_of_several_delays_of_a_key_holds_whatever_their_order() {
     assert_eq!(arrivals(&queue, start, 2).await, expected);
     advance(ms(100)).await;
     assert!(is_waiting(&queue), "the later times are forgotten");
-    // A key that has come may be delayed anew.
+    // A key that was delivered can be delayed again.
     queue.add_after("earlier, then later", ms(40));
     assert_eq!(arrivals(&queue, Instant::now(), 1).await, [("earlier, then later", 40)]);
 }
@@ -95,7 +95,7 @@ async fn two_delays_that_end_together_serve_two_workers() {
             let queue = queue.clone();
             tokio::spawn(async move {
                 let item = queue.get().await.unwrap();
-                // Kept, so that neither can have both.
+                // Kept, so that neither worker receives both.
                 tokio::time::sleep(ms(100)).await;
                 (*item, start.elapsed().as_millis())
             })

@@ -9,7 +9,7 @@ use crate::workqueue::parallelize_until;
 
 #[tokio::test(start_paused = true)]
 async fn every_piece_is_done_once_by_no_more_workers_than_there_are() {
-    // Pieces, workers, pieces per chunk, and how many are expected to be worked on at once.
+    // Pieces, workers, pieces per chunk, and the expected concurrency.
     let cases = [
         (1_000, 10, 1, 10),
         (1_000, 10, 10, 10),

@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::settle;
 use crate::workqueue::{Fifo, Order};
 
-/// A FIFO that notes what it is told.
+/// A FIFO that records its calls.
 struct Noted(Fifo<&'static str>, Arc<Mutex<Vec<String>>>);
 
 impl Order<&'static str> for Noted {
@@ -49,7 +49,7 @@ async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
             tokio::spawn(async move {
                 while let Some(key) = queue.get().await {
                     assert!(!in_hand[*key].swap(true, Ordering::SeqCst), "{} is in two hands", *key);
-                    // Every key once more, while it is in hand.
+                    // Adds every key again while it is processed.
                     if got[*key].fetch_add(1, Ordering::SeqCst) == 0 {
                         queue.add(*key);
                     }
@@ -71,7 +71,7 @@ async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
     for producer in producers.collect::<Vec<_>>() {
         producer.await.unwrap();
     }
-    // Before the end wakes all: nobody may sleep while there is something to do.
+    // Before the end wakes all workers: none may sleep while a key waits.
     let all_handed_out = async {
         while queue.metrics().depth > 0 {
             tokio::task::yield_now().await;
@@ -155,7 +155,7 @@ async fn a_key_in_hand_added_again_is_not_touched_and_a_second_worker_waits_for_
     assert!(is_waiting(&queue));
 }
 
-/// A key that can tell whether it is still held somewhere.
+/// A key that knows whether it is still referenced.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Held(Arc<str>);
 
@@ -232,7 +232,7 @@ async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
     });
     settle().await;
     {
-        // It is woken first, or at least may be, and goes away before it looks.
+        // It can be woken first, and leaves before it checks.
         let mut impatient = Box::pin(queue.get());
         assert!(impatient.as_mut().now_or_never().is_none());
         queue.add("a");
@@ -241,7 +241,7 @@ async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
     settle().await;
     assert_eq!(got.load(Ordering::SeqCst), 2);
     {
-        // It is the only one to know when the next key is due, and goes away.
+        // It alone knows when the next key is due, and leaves.
         let mut impatient = Box::pin(queue.get());
         queue.add_after("c", ms(20));
         assert!(impatient.as_mut().now_or_never().is_none());
@@ -269,7 +269,7 @@ async fn a_worker_that_never_waits_lets_others_have_the_thread() {
     assert!((1..10_000).contains(&queue.len()), "{} keys are left", queue.len());
 }
 
-/// Whoever shouts comes first; to shout again is to be touched.
+/// The key with the most shouts comes first. A touch is another shout.
 #[derive(Default)]
 struct ByShouts(BTreeMap<&'static str, usize>);
 

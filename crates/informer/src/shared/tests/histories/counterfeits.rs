@@ -1,10 +1,10 @@
-//! The test of the test: each way not to keep the promise is noticed.
+//! Tests the model: it detects each kind of false account.
 
 use super::*;
 
 const PLAIN: Manner = Manner { filtered: false, resynced: false, held_up: None };
 
-/// What a plain handler is told of a short history with something of everything.
+/// The notifications of a plain handler for a short history that contains everything.
 fn genuine() -> (Stage, Account) {
     let setting = Setting {
         queue: QueueKind::default(),
@@ -37,7 +37,7 @@ fn genuine() -> (Stage, Account) {
     (stage, account)
 }
 
-/// Where the `n`th notification of the key is.
+/// The position of the `n`th notification for the key.
 fn nth(told: &[Told], key: &str, n: usize) -> usize {
     let of_key = told.iter().enumerate().filter(|(_, told)| told.said.key() == key);
     of_key.map(|(at, _)| at).nth(n).unwrap()
