@@ -152,7 +152,7 @@ fn every_mechanism_of_client_go_has_its_counterpart_and_a_test() {
 }
 
 #[test]
-fn a_missing_ignored_or_doubled_test_is_found() {
+fn missing_ignored_and_duplicate_tests_are_found() {
     let source = "#[test]\nfn one() {}\n#[tokio::test(start_paused = true)]\nasync fn two() {}\nfn helper() {}\n\
         #[test]\n#[ignore = \"slow\"]\nfn three() {}\n    #[test]\n    fn four(\n";
     assert_eq!(tests_in(source), ["one", "two", "four"]);
@@ -163,6 +163,6 @@ fn a_missing_ignored_or_doubled_test_is_found() {
     {
         assert!(fault(name, &own).is_some(), "{name}");
     }
-    assert_eq!(fault("tests/mechanisms.rs::a_missing_ignored_or_doubled_test_is_found", &own), None);
+    assert_eq!(fault("tests/mechanisms.rs::missing_ignored_and_duplicate_tests_are_found", &own), None);
     assert_eq!(fault("crates/informer/src/handler.rs::compile_fail", &own), None);
 }

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_the_cap_and_are_stretched_by_less_than_two() {
+    async fn waits_double_up_to_the_cap_with_jitter() {
         let mut random = SplitMix::new(Some(1));
         let mut backoff = Backoff::new(BackoffPolicy::default());
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_quiet_minutes_start_the_waits_over() {
+    async fn two_idle_minutes_reset_the_waits() {
         let mut random = SplitMix::new(Some(1));
         let mut backoff = Backoff::new(BackoffPolicy { jitter: 0.0, ..BackoffPolicy::default() });
         let mut wait = async |quiet| {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_none_does_not() {
+    fn random_numbers_repeat_only_with_a_seed() {
         let draw = |seed| SplitMix::new(seed).next();
         assert_eq!(draw(Some(7)), draw(Some(7)));
         assert_ne!(draw(None), draw(None));

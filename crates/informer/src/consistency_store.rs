@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_ready_once_the_store_is_at_its_write_or_beyond() {
+    fn an_owner_is_ready_once_the_store_reaches_its_write() {
         for caught_up in ["10", "15", "100"] {
             let (store, pods, _) = consistency();
             assert_eq!(store.ensure_ready(&owner()), Ok(()), "nothing was written");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn all_resources_that_were_written_must_have_been_read() {
+    fn readiness_requires_every_written_resource() {
         let (store, pods, claims) = consistency();
         store.wrote_at(&owner(), "1", &resource("pods"), "10");
         store.wrote_at(&owner(), "1", &resource("claims"), "12");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn older_writes_and_what_is_no_version_are_ignored() {
+    fn older_writes_and_malformed_versions_are_ignored() {
         let (store, pods, _) = consistency();
         pods.is_at("1");
         for odd in ["", "0", "07", "x", "-3"] {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_whose_version_is_none_is_let_through() {
+    fn a_store_with_an_incomparable_version_counts_as_ready() {
         let (store, pods, _) = consistency();
         store.wrote_at(&owner(), "1", &resource("pods"), "10");
         pods.is_at("not a number");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn clearing_forgets_the_owner_of_that_uid_or_of_any() {
+    fn clear_discards_the_owner_by_uid_or_name() {
         let (store, pods, _) = consistency();
         pods.is_at("1");
         let other = ObjectKey::new(Some("ns"), "other");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writes_of_a_new_owner_take_the_place_of_the_old_ones_also_from_many_threads() {
+    fn writes_of_a_new_owner_replace_the_old_ones() {
         let (store, pods, claims) = consistency();
         pods.is_at("1");
         claims.is_at("1");

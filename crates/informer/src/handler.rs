@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn filtering_turns_updates_into_what_the_handler_should_see() {
+    fn filtering_turns_updates_into_adds_and_deletes() {
         type Call = fn(&mut dyn EventHandler<i32>);
         let table: [(Call, &str); 11] = [
             (|h| h.on_add(&Arc::new(1), true), "add 1 true"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_whose_object_does_not_pass_is_not_shown() {
+    fn filtering_drops_tombstones_that_do_not_pass() {
         let log = Log::default();
         let mut filtering = Filtering { filter: |object: &i32| *object > 0, handler: logger("", &log) };
         filtering.on_delete(&tombstone(Some(-1)));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fan_out_serves_its_handlers_in_order() {
+    fn a_fan_out_calls_its_handlers_in_order() {
         let log = Log::default();
         let even = Filtering { filter: |object: &i32| object % 2 == 0, handler: logger("even ", &log) };
         let odd = Filtering { filter: |object: &i32| object % 2 != 0, handler: logger("odd ", &log) };

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_ends_the_counting_of_every_informer() {
+    fn releasing_a_name_ends_the_metrics_of_its_informers() {
         let name = InformerName::new("released").unwrap();
         let identity = name.with_resource(pods());
         name.release();

@@ -205,14 +205,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_s_members_are_found_whatever_surrounds_them() {
+    fn watch_event_members_are_found_among_others() {
         let object = r#"{"type":"x","s":"}\"{","a":[1,{}]}"#;
         let text = format!(r#" {{"z":{{"type":1}}, "type" : "ADDED", "object":{object},"y":1 }} "#);
         assert_eq!(watch_event(text.as_bytes()), Some((&b"\"ADDED\""[..], object.as_bytes())));
     }
 
     #[test]
-    fn what_is_not_one_whole_event_is_none() {
+    fn incomplete_or_multiple_events_are_none() {
         let event = r#"{"type":"A","object":{"a":{}}}"#;
         assert!(watch_event(event.as_bytes()).is_some());
         let mut broken = vec![
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_broke_off_is_not_complete() {
+    fn truncated_json_is_not_complete() {
         for (text, complete) in
             [("{}", true), ("{\"a\":\"}\"}", true), ("{\"a\":\"}", false), ("{[}", false), (" ", false)]
         {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_cut_out_wherever_the_chunks_end() {
+    fn json_list_items_split_across_chunk_boundaries() {
         let list =
             br#"{"kind":"L", "x":{"items":[{"no":1}]}, "items" : [ {"a":"]}\\\"{"} ,{"b":[[],{"c":{}}]},{}],
             "metadata":{"resourceVersion":"7","continue":"c","y":[{}]}}"#;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_trusted_is_none() {
+    fn truncated_or_malformed_json_list_is_an_error() {
         let of = |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"7"}},{items}}}"#);
         for items in ["[]", "null", "[{}]", " [ {} , {} ] "] {
             assert!(split(of(&format!(r#""items":{items}"#)).as_bytes(), 5).is_ok(), "{items}");

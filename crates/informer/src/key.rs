@@ -175,7 +175,7 @@ mod tests {
     use crate::kind::Typed;
 
     #[test]
-    fn a_key_splits_into_what_it_was_made_of() {
+    fn a_key_splits_into_namespace_and_name() {
         for (namespace, name, text) in [
             (Some("ns"), "a", "ns/a"),
             (None, "a", "a"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_two_slashes_is_refused() {
+    fn a_key_with_two_slashes_is_rejected() {
         assert_eq!(ObjectKey::parse("a/b/c"), Err(KeyError::TooManyParts("a/b/c".to_owned())));
     }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_object_is_named_as_it_was_stored() {
+    fn a_deleted_object_has_the_key_of_the_stored_one() {
         let maps = Typed::<ConfigMap>::new();
         let mut map = ConfigMap::default();
         map.metadata.name = Some("a".to_owned());

@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typed_kind_knows_its_path_and_scope() {
+    fn typed_kinds_have_their_path_and_scope() {
         let pods = Typed::<Pod>::new();
         assert_eq!(pods.gvr().url_path(None), "/api/v1/pods");
         assert_eq!(pods.gvr().url_path(Some("ns")), "/api/v1/namespaces/ns/pods");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_object_from_a_list_is_given_its_type() {
+    fn dynamic_objects_from_a_list_get_their_type() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.dev", "v1", "Widget"));
         let widgets = Dynamic::namespaced(resource);
         let bytes = br#"{"metadata":{"name":"w","namespace":"ns","resourceVersion":"7"},"spec":{"size":3}}"#;

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_told_apart_by_code_or_reason() {
+    fn statuses_are_classified_by_code_or_reason() {
         assert!(status(json!({"code": 410})).is_expired());
         assert!(status(json!({"reason": "Expired"})).is_expired());
         assert!(status(json!({"reason": "TooManyRequests"})).is_too_many_requests());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_is_found_below_other_errors() {
+    fn refused_connection_is_found_in_the_error_chain() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let nested = kube::Error::Service(Box::new(io::Error::other(refused())));
         for cause in [Box::new(refused()) as Box<dyn Error + Send + Sync>, Box::new(nested)] {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_reads_the_same_with_and_without_its_index() {
+    fn namespace_reads_are_equal_with_and_without_index() {
         for indexers in [Indexers::new(), namespace_indexer()] {
             let lister = Lister::new(store(indexers));
             assert_eq!(lister.list().len(), 3);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_selected_by_their_labels_in_all_namespaces_or_one() {
+    fn listers_select_by_label_in_one_or_all_namespaces() {
         for indexers in [Indexers::new(), namespace_indexer()] {
             let lister = Lister::new(store(indexers));
             let table: [(Selector, &[&str]); 5] = [
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_namespace_index_is_told_once() {
+    fn a_missing_namespace_index_is_logged_once() {
         let log = CaughtLog::new();
         let indexed = Lister::new(store(namespace_indexer()));
         indexed.namespace("a").list();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_everything_or_nothing_does_not_look_at_labels() {
+    fn selecting_everything_or_nothing_reads_no_labels() {
         let looks = Arc::<AtomicUsize>::default();
         let kind = Arc::new(CountedKind(crate::GroupVersionResource::namespaced("", "v1", "things")));
         let store = Store::new(Arc::clone(&kind), namespace_indexer());

@@ -294,7 +294,7 @@ mod tests {
     use crate::informer_name::InformerName;
 
     #[test]
-    fn the_last_fifteen_digits_of_a_version_are_a_number() {
+    fn version_gauge_has_the_last_fifteen_digits() {
         for (version, digits) in [
             ("", None),
             ("12a", None),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_written_under_upstreams_names_and_labels() {
+    fn metrics_have_upstream_names_and_labels() {
         let name = InformerName::new("metrics-test").unwrap();
         let resource = GroupVersionResource::namespaced("apps", "v1", "deployments");
         let reserved = name.with_resource(resource);

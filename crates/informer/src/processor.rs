@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn before_the_start_the_shortest_period_sets_the_pace() {
+    async fn before_the_start_the_shortest_period_is_the_check_period() {
         let processor = processor(secs(12 * 3600));
         let table = [
             (0, 43200, vec![0]),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_the_start_shorter_periods_are_raised_to_the_pace() {
+    async fn after_the_start_shorter_periods_are_raised() {
         let processor = processor(secs(60));
         assert!(processor.start(Handle::current()));
         for resync in [5, 60, 90, 0] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_period_below_a_second_is_raised_and_none_stays_none_without_resyncs() {
+    async fn resync_periods_below_a_second_are_raised() {
         let with = processor(secs(60));
         add(&with, Duration::from_millis(200));
         assert_eq!(periods(&with), [1]);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_start_and_an_add_after_the_stop_are_refused() {
+    async fn starting_twice_and_adding_after_stop_are_rejected() {
         let processor = processor(Duration::ZERO);
         assert!(processor.start(Handle::current()) && !processor.start(Handle::current()));
         processor.stop();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_first_list_in_several_batches_has_been_seen_after_the_last() {
+    async fn a_first_list_of_several_batches_syncs_after_the_last() {
         let (store, panics) =
             (Store::new(Arc::new(Things::new()), Indexers::new()), mpsc::unbounded_channel().0);
         let processor = Processor::new("things", store, Duration::ZERO, panics);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longer_is_newer_and_equal_lengths_order_as_texts() {
+    fn versions_compare_by_length_then_text() {
         let huge = "9".repeat(50);
         let huger = format!("1{}", "0".repeat(50));
         for (a, b, expected) in [
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_stores_is_refused() {
+    fn versions_that_no_server_stores_are_rejected() {
         assert_eq!(compare_rv("", "1"), Err(ResourceVersionError::Empty));
         for zero in ["0", "01", "007"] {
             assert_eq!(compare_rv(zero, "1"), Err(ResourceVersionError::LeadingZero(zero.to_owned())));

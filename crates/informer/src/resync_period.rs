@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resync_periods_lie_within_the_minimum_and_twice_that_and_differ() {
+    fn resync_periods_vary_between_minimum_and_twice_that() {
         let min = Duration::from_mins(10);
         let period = seeded(min, Some(3));
         let periods: Vec<Duration> = (0..1000).map(|_| period()).collect();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_stretched_by_the_factor_and_no_more() {
+    fn jitter_extends_a_period_by_at_most_the_factor() {
         let (second, mut random) = (Duration::from_secs(1), SplitMix::new(Some(3)));
         for (factor, most) in [(0.5, 1.5), (3.0, 4.0), (0.0, 2.0), (-1.0, 2.0)] {
             let pauses: Vec<f64> =

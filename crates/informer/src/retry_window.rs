@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn retries_end_with_the_window_and_a_quiet_minute_opens_a_new_one() {
+    async fn retries_end_with_the_window_until_a_quiet_minute() {
         assert!(!RetryWindow::new(Duration::ZERO).may_retry());
         let mut window = RetryWindow::new(Duration::from_secs(30));
         let mut at = async |wait| {

@@ -173,7 +173,7 @@ fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_closes_at_once_is_asked_for_without_pause_by_kube_and_not_by_us() {
+async fn closing_watches_loop_in_kube_and_back_off_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, .. } => Answer::watch(Vec::new()),
@@ -194,7 +194,7 @@ async fn a_watch_that_closes_at_once_is_asked_for_without_pause_by_kube_and_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cheap_list_is_a_quorum_read_with_kube_and_not_with_us() {
+async fn kube_lists_with_quorum_reads_and_we_from_the_cache() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, .. } => Answer::watch(Vec::new()).staying_open(),
@@ -216,7 +216,7 @@ async fn the_cheap_list_is_a_quorum_read_with_kube_and_not_with_us() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_refused_as_gone_is_repeated_for_ever_by_kube_and_listed_by_us() {
+async fn watch_refused_with_410_loops_in_kube_and_lists_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, version, .. } if version.as_deref() == Some("10") => {
@@ -241,7 +241,7 @@ async fn a_watch_refused_as_gone_is_repeated_for_ever_by_kube_and_listed_by_us()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_may_take_kube_back_in_time_and_never_us() {
+async fn after_410_kube_lists_at_version_0_and_we_never_go_back() {
     let expired = event("ERROR", &status(410, "Expired"));
     let script = move |asked: &Asked, before| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
@@ -270,7 +270,7 @@ async fn an_expired_watch_may_take_kube_back_in_time_and_never_us() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_watch_list_is_repeated_for_ever_by_kube_and_becomes_a_list_with_us() {
+async fn rejected_watch_list_loops_in_kube_and_becomes_a_list_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, .. } => Answer::watch(Vec::new()).staying_open(),
@@ -289,7 +289,7 @@ async fn a_refused_watch_list_is_repeated_for_ever_by_kube_and_becomes_a_list_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_while_a_watch_list_begins_stays_in_kubes_store_and_not_in_ours() {
+async fn deletions_in_initial_events_are_lost_by_kube_and_kept_here() {
     let script = |asked: &Asked, _| {
         let events = [
             event("ADDED", &pod("a", "8")),
@@ -311,7 +311,7 @@ async fn what_is_deleted_while_a_watch_list_begins_stays_in_kubes_store_and_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_bookmark_with_the_annotation_ends_kubes_initial_events_and_only_true_ends_ours() {
+async fn only_annotation_true_ends_our_initial_events_unlike_kube() {
     let script = |asked: &Asked, _| {
         let events = [event("ADDED", &pod("a", "8")), bookmark("9", "false")];
         Answer::watch(if asked.initial_events { events.into() } else { Vec::new() }).staying_open()
@@ -328,7 +328,7 @@ async fn any_bookmark_with_the_annotation_ends_kubes_initial_events_and_only_tru
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_fail_are_repeated_at_a_flat_rate_by_kube_and_ever_more_slowly_by_us() {
+async fn failing_lists_repeat_flat_in_kube_and_back_off_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         _ => Answer::refused(500, "InternalError"),

@@ -143,7 +143,7 @@ fn client() -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
+async fn custom_objects_go_from_the_wire_to_the_handlers() {
     let factory = SharedInformerFactory::new(client());
     let pods = factory.informer_for(Arc::new(Records::new()), |parts| {
         let by_node: IndexFn<Record> =

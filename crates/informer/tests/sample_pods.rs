@@ -57,7 +57,7 @@ fn count(lines: &[String], line: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_prints_adds_updates_and_deletes_and_what_the_lister_has() {
+async fn pods_example_prints_changes_and_the_lister_content() {
     let lines = output_of(&["--for", "5s"]).await;
     assert_eq!(lines[0], "Pods at home, and all of them again every 60s:");
     let mut initial = lines[1..4].to_vec();
@@ -82,7 +82,7 @@ async fn the_sample_prints_adds_updates_and_deletes_and_what_the_lister_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_shows_everything_again_after_a_minute() {
+async fn pods_example_resyncs_after_a_minute() {
     let updates = async |arguments: &[&str]| {
         let lines = output_of(arguments).await;
         let quiet = "kube-system/dns Updated to kube-system/dns";
@@ -97,7 +97,7 @@ async fn the_sample_shows_everything_again_after_a_minute() {
 }
 
 #[tokio::test]
-async fn the_sample_runs_with_a_server_of_its_own_on_loopback() {
+async fn pods_example_runs_with_an_embedded_server() {
     let screen = Screen::default();
     let output = Arc::new(Mutex::new(screen.clone()));
     pods::run(&options(&["--embedded", "--for", "1"]).unwrap(), output).await.unwrap();
@@ -108,7 +108,7 @@ async fn the_sample_runs_with_a_server_of_its_own_on_loopback() {
 }
 
 #[tokio::test]
-async fn the_sample_says_what_is_wrong() {
+async fn pods_example_reports_errors() {
     for (arguments, error) in [
         (&["--kubeconfig"][..], "--kubeconfig needs a value"),
         (&["--for", "ever"], "\"ever\" is no number of seconds"),

@@ -9,9 +9,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-use crate::Result;
 use kube_informers::protobuf::{MAGIC, MEDIA_TYPE};
 
+use crate::Result;
 use crate::pods::{CHANGED_VERSION, FIRST_VERSION, LISTED_VERSION, Template, put, put_head, updated};
 use crate::task::{Content, Serve, read_task, say};
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_names_what_has_not_synced_and_why() {
+    fn a_sync_result_names_unsynced_informers_and_causes() {
         let pods = GroupVersionResource::namespaced("", "v1", "pods");
         let nodes = GroupVersionResource::cluster("", "v1", "nodes");
         let claims = GroupVersionResource::namespaced("resource.k8s.io", "v1", "resourceclaims");

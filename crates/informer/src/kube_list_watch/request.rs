@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_wanted_most_is_named_first_and_plain_json_last() {
+    fn accept_header_lists_preferred_form_first_and_json_last() {
         let accept = |protobuf, metadata_only| Accept { protobuf, metadata_only };
         let list = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let one = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

@@ -164,7 +164,7 @@ async fn requests_ask_for_plain_json() {
 }
 
 #[tokio::test]
-async fn a_list_yields_items_version_and_token_and_skips_what_is_broken() {
+async fn a_list_skips_undecodable_items() {
     let broken = json!({"metadata": {"name": "b", "namespace": "ns", "resourceVersion": "2"}, "spec": 3});
     let nameless = json!({"metadata": 3});
     let list = json!({
@@ -192,7 +192,7 @@ async fn a_list_without_items_is_empty_and_an_empty_token_is_none() {
 }
 
 #[tokio::test]
-async fn refusals_become_errors_with_code_reason_message_and_wait() {
+async fn rejections_become_errors_with_code_reason_and_wait() {
     let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "pods is forbidden",
         "details": {"retryAfterSeconds": 3}});
     let (client, _) = server(move |_| error(403, &status.to_string()));
@@ -216,7 +216,7 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_json_of_another_make_is_told_as_it_is() {
+async fn an_error_in_foreign_json_keeps_its_text() {
     for body in [r#"{"error":"invalid_token","error_description":"expired"}"#, r#"{"code":0}"#] {
         let (client, _) = server(move |_| error(401, body));
         let refused = pods(client).list(&ListOptions::default()).await.unwrap_err();
@@ -226,7 +226,7 @@ async fn a_refusal_in_json_of_another_make_is_told_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_list_is_an_error() {
+async fn a_response_that_is_not_a_list_is_an_error() {
     let table =
         r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}"#;
     for body in ["", "[]", "nonsense", table, r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#]
@@ -248,7 +248,7 @@ async fn an_answer_that_is_no_list_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_refused_is_told_apart() {
+async fn refused_connection_is_recognised() {
     let service = tower::service_fn(|_: Request<Body>| async {
         Err::<Answer, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     });
@@ -258,7 +258,7 @@ async fn a_connection_that_is_refused_is_told_apart() {
 }
 
 #[tokio::test]
-async fn events_are_read_wherever_the_chunks_end() {
+async fn json_events_decode_across_chunk_boundaries() {
     let bookmark = |version: &str, annotation: &str| {
         json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version, "creationTimestamp": null,
             "annotations": {"k8s.io/initial-events-end": annotation}}, "spec": {"containers": null}})
@@ -300,7 +300,7 @@ async fn events_are_read_wherever_the_chunks_end() {
 
 /// The affected object is unknown, so only a list can repair the store.
 #[tokio::test]
-async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
+async fn an_unreadable_event_is_a_watch_error() {
     let good = frame("ADDED", &pod("a", "1"));
     let glued = format!("{}{}", good.trim_end(), frame("DELETED", &pod("b", "2")));
     for broken in [
@@ -319,13 +319,13 @@ async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
 }
 
 #[tokio::test]
-async fn an_event_that_broke_off_is_the_end_and_no_more() {
+async fn a_truncated_last_event_is_dropped() {
     let body = format!("{}{}", frame("ADDED", &pod("a", "1")), r#"{"type":"ADDED","object":{"meta"#);
     assert_eq!(watched(body.as_bytes(), 10).await, ["+a"]);
 }
 
 #[tokio::test]
-async fn an_object_of_several_megabytes_is_read_whole() {
+async fn an_object_of_several_megabytes_is_read() {
     let mut large = pod("large", "1");
     large["metadata"]["annotations"] = json!({"blob": "x".repeat(4 << 20)});
     let body = [frame("ADDED", &large), frame("ADDED", &pod("small", "2"))].concat();
@@ -336,14 +336,14 @@ async fn an_object_of_several_megabytes_is_read_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_is_given_up() {
+async fn an_unresponsive_server_times_out() {
     let service = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, Infallible>>());
     let error = pods(Client::new(service, "default")).list(&ListOptions::default()).await.unwrap_err();
     assert!(matches!(error, ListWatchError::Silent(_)), "{error}");
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_apart_on_a_real_socket() {
+async fn refused_connection_is_recognised_on_a_real_socket() {
     // A port that was free a moment ago, without a listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());

@@ -51,7 +51,7 @@ impl Line {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand() {
+async fn order_is_kept_with_one_and_many_pending_changes() {
     for pending in [1, 100_000] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let seeing = Arc::clone(&seen);
@@ -78,7 +78,7 @@ fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
 }
 
 #[test]
-fn a_listener_is_shown_what_is_news_and_all_of_it_when_it_is_resynced() {
+fn a_listener_receives_unchanged_objects_only_in_its_resync() {
     let told = |number, sync| {
         let change = Notification::Add { object: Arc::new(number), is_in_initial_list: false };
         Told { change, sync }
@@ -97,7 +97,7 @@ fn a_listener_is_shown_what_is_news_and_all_of_it_when_it_is_resynced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_done_early_is_synced_only_with_the_informer() {
+async fn an_early_handler_syncs_only_with_the_informer() {
     let line = Line::to(HandlerFuncs::new(), usize::MAX);
     line.send(1);
     settle().await;
@@ -117,7 +117,7 @@ fn taking(duration: Duration) -> HandlerFuncs<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_call() {
+async fn only_slow_handlers_with_a_long_backlog_are_logged() {
     const MILLI: Duration = Duration::from_millis(1);
     let table = [
         (1024, 150 * MILLI, 0, 0),
@@ -148,7 +148,7 @@ async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_beyond_its_limit_is_given_up_with_a_message_that_names_it() {
+async fn a_handler_beyond_its_limit_is_removed_with_a_named_error() {
     let calls = Arc::new(Mutex::new(0));
     let calling = Arc::clone(&calls);
     let mut line = Line::to(HandlerFuncs::new().with_add(move |_, _| *calling.lock() += 1), 3);

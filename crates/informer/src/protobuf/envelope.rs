@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_envelope_says_how_its_object_is_encoded() {
+    fn an_envelope_has_its_objects_encoding() {
         let enveloped =
             |rest: &[u8]| [&MAGIC[..], b"\x0a\x05\x0a\x00\x12\x01X\x12\x02{}\x1a\x00", rest].concat();
         for (rest, expected) in [

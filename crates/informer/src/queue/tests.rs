@@ -162,7 +162,7 @@ fn queue(kind: QueueKind) -> Arc<InformerQueue<Thing>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_waiting_consumers_all_learn_of_the_end() {
+async fn closing_wakes_all_waiting_consumers() {
     for kind in KINDS {
         let queue = queue(kind);
         let mut waiting = JoinSet::new();
@@ -178,7 +178,7 @@ async fn ten_waiting_consumers_all_learn_of_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_queued_can_be_popped_after_the_end() {
+async fn queued_changes_can_be_popped_after_close() {
     for kind in KINDS {
         let queue = queue(kind);
         queue.push(delta("+a1"));
@@ -191,7 +191,7 @@ async fn what_was_queued_can_be_popped_after_the_end() {
 }
 
 #[test]
-fn a_queues_length_is_in_changes_or_in_objects_that_have_theirs_together() {
+fn queue_length_counts_changes_or_grouped_objects() {
     for kind in KINDS {
         let queue = queue(kind);
         let mut lengths = vec![queue.len()];
@@ -205,7 +205,7 @@ fn a_queues_length_is_in_changes_or_in_objects_that_have_theirs_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_queues_that_look_at_the_store_are_locked_while_it_is_written() {
+async fn only_store_reading_queues_lock_during_processing() {
     fn is_locked<C>(queue: &Fifo<C>) -> bool {
         queue.state.try_lock().is_none()
     }
@@ -221,7 +221,7 @@ async fn only_queues_that_look_at_the_store_are_locked_while_it_is_written() {
 }
 
 #[tokio::test]
-async fn what_each_of_two_producers_pushes_stays_in_order() {
+async fn each_producers_changes_stay_in_order() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     for kind in KINDS {
         let queue = queue(kind);
@@ -248,7 +248,7 @@ async fn what_each_of_two_producers_pushes_stays_in_order() {
 }
 
 #[test]
-fn the_default_is_the_queue_with_whole_lists_and_a_store_that_knows_its_version() {
+fn the_default_queue_keeps_lists_whole_and_versions_the_store() {
     assert_eq!(QueueKind::default(), QueueKind::RealFifo { atomic: true });
     for kind in KINDS {
         let store = kind.store(Arc::new(Things::new()), Indexers::new());
@@ -259,7 +259,7 @@ fn the_default_is_the_queue_with_whole_lists_and_a_store_that_knows_its_version(
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_of_a_shared_informer_hear_of_a_relist_in_the_order_of_its_queue() {
+async fn shared_handlers_see_a_relist_in_queue_order() {
     for kind in KINDS {
         let set_version = |thing: &mut Thing, version: &str| version.clone_into(&mut thing.version);
         let source = FakeSource::new(Arc::new(Things::new()), set_version);
@@ -413,7 +413,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn queues_of_every_kind_lead_to_the_same_content_in_consistent_steps(
+    fn all_queues_lead_to_the_same_content(
         steps in prop::collection::vec(step(), 0..60),
     ) {
         for kind in KINDS {

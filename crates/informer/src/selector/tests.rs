@@ -48,7 +48,7 @@ fn a_selector_matches_what_the_api_server_would_select() {
 }
 
 #[test]
-fn what_is_no_selector_is_refused_with_a_reason() {
+fn invalid_selectors_are_rejected_with_a_reason() {
     for (text, why) in [
         ("a b", "no operator"),
         ("a in b", "expected \"(\" and found \"b\""),
@@ -74,7 +74,7 @@ fn what_is_no_selector_is_refused_with_a_reason() {
 }
 
 #[test]
-fn the_empty_selector_is_everything_and_nothing_is_another() {
+fn the_empty_selector_matches_everything() {
     let pod = Pod::default();
     let everything = Selector::everything();
     assert!(everything.is_everything() && !everything.is_nothing() && everything.selects(&pod));
@@ -87,7 +87,7 @@ fn the_empty_selector_is_everything_and_nothing_is_another() {
 }
 
 #[test]
-fn the_selectors_of_specs_are_selectors() {
+fn selectors_convert_from_object_specs() {
     let requirement = |key: &str, operator: &str, values: &[&str]| LabelSelectorRequirement {
         key: key.to_owned(),
         operator: operator.to_owned(),
@@ -109,7 +109,7 @@ fn the_selectors_of_specs_are_selectors() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_selector_or_refused(text in "[a-z=!(),<>0-9 ]{0,24}") {
+    fn any_text_parses_as_a_selector_or_fails(text in "[a-z=!(),<>0-9 ]{0,24}") {
         if let Ok(selector) = text.parse::<Selector>() {
             prop_assert_eq!(selector.to_string().parse::<Selector>(), Ok(selector.clone()));
         }

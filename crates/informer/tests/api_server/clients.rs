@@ -40,7 +40,7 @@ impl Drop for Kubeconfig {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_gives_server_authority_token_and_namespace() {
+async fn kubeconfig_provides_server_ca_token_and_namespace() {
     let config = informer_config(Some(&fixture("kubeconfig"))).await.unwrap();
     assert_eq!(config.cluster_url, "https://shop.example:6443");
     assert_eq!(config.default_namespace, "till");
@@ -53,7 +53,7 @@ async fn a_kubeconfig_gives_server_authority_token_and_namespace() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_cannot_be_used_is_named_and_not_shown() {
+async fn errors_name_an_invalid_kubeconfig_without_its_content() {
     let missing = informer_config(Some(&fixture("none"))).await.unwrap_err();
     assert!(matches!(missing, ClientError::Kubeconfig { .. }));
     assert!(missing.to_string().contains("fixtures/none: "), "{missing}");
@@ -70,7 +70,7 @@ async fn a_kubeconfig_that_cannot_be_used_is_named_and_not_shown() {
 }
 
 #[tokio::test]
-async fn without_a_kubeconfig_a_pods_service_account_counts() {
+async fn without_kubeconfig_the_service_account_is_used() {
     for path in [None, Some(Path::new(""))] {
         let found = informer_config(path).await;
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
@@ -109,7 +109,7 @@ async fn use_clients(client: Client) {
 }
 
 #[tokio::test]
-async fn typed_dynamic_and_discovering_clients_work_in_process_and_over_the_wire() {
+async fn typed_dynamic_and_discovery_clients_work_on_both_transports() {
     use_clients(Client::new(ApiServer::default().service(), "default")).await;
 
     let server = ApiServer::default();
@@ -134,7 +134,7 @@ async fn typed_dynamic_and_discovering_clients_work_in_process_and_over_the_wire
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_resolved_to_plural_scope_and_verbs_and_an_unknown_one_is_an_error() {
+async fn discovery_resolves_plural_scope_and_verbs_of_a_kind() {
     let server = ApiServer::default();
     let client = Client::new(server.service(), "default");
     for (group, version, kind, plural, namespaced) in [

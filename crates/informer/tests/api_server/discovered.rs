@@ -165,17 +165,17 @@ async fn limits<F: Factory>() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn informers_of_a_custom_resource_see_what_the_factorys_limits_let_through() {
+async fn dynamic_informers_respect_factory_limits() {
     limits::<DynamicInformerFactory>().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn informers_of_metadata_see_what_the_factorys_limits_let_through() {
+async fn metadata_informers_respect_factory_limits() {
     limits::<MetadataInformerFactory>().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_has_one_informer_however_it_was_asked_for() {
+async fn a_resource_has_one_informer_by_plural_or_kind() {
     let cluster = cluster();
     cluster.send("POST", &path("shop"), &widget("w", "small")).await;
     let factory = DynamicInformerFactory::new(SharedInformerFactory::builder(cluster.client.clone()));
@@ -216,7 +216,7 @@ async fn a_resource_has_one_informer_however_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_all_that_its_informers_keep() {
+async fn metadata_informers_keep_only_metadata() {
     let cluster = cluster();
     cluster.send("POST", &path("shop"), &widget("w", "small")).await;
     let factory = MetadataInformerFactory::new(SharedInformerFactory::builder(cluster.client.clone()));
@@ -233,7 +233,7 @@ async fn metadata_is_all_that_its_informers_keep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_the_server_does_not_have_or_cannot_watch_is_an_error() {
+async fn unknown_and_unwatchable_resources_are_errors() {
     let cluster = Cluster::new();
     let factory = DynamicInformerFactory::new(SharedInformerFactory::builder(cluster.client.clone()));
     let unknown = factory.for_resource("example.dev", "v1", "widgets").await.err().unwrap();

@@ -124,7 +124,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_that_a_scheduler_reads_has_its_path_and_scope_and_is_decoded() {
+async fn all_kinds_of_a_scheduler_have_path_scope_and_decoder() {
     let rows = rows();
     let cluster = Cluster::new();
     let mut settings = SharedInformerFactory::builder(cluster.client.clone());

@@ -187,7 +187,7 @@ async fn requests_and_outcomes_are_those_of_client_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unlike_client_go_a_watch_list_without_an_end_is_given_up_for_a_list() {
+async fn a_watch_list_without_end_is_replaced_by_a_list() {
     let traces = traces().all;
     let trace = traces.iter().find(|trace| trace.name.starts_with("G6")).unwrap();
     let (requests, outcome) = run(&trace.server, ReflectorOptions::default(), 90).await;
@@ -206,7 +206,7 @@ async fn unlike_client_go_a_watch_list_without_an_end_is_given_up_for_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_cannot_do_watch_lists_is_never_asked_for_one() {
+async fn a_source_without_watch_list_is_never_asked_for_one() {
     let (client, requests) = client(|verb, _| match verb {
         Verb::List => Answer::json(&list("10", &[pod("a", "1")])),
         _ => Answer::events(&[]),
@@ -224,7 +224,7 @@ async fn a_source_that_cannot_do_watch_lists_is_never_asked_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_detector_lists_at_exactly_the_version_of_the_initial_events() {
+async fn the_detector_lists_at_the_version_of_initial_events() {
     let traces = traces().all;
     let trace = traces.iter().find(|trace| trace.name.starts_with("G10")).unwrap();
     let options = ReflectorOptions { detect_inconsistency: true, ..ReflectorOptions::default() };

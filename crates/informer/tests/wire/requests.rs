@@ -67,7 +67,7 @@ async fn requests_name_group_namespace_and_verb() {
 
 /// `kube` reads and writes single objects, on the same paths.
 #[tokio::test]
-async fn single_objects_are_read_written_and_bound_through_kube() {
+async fn kube_reads_writes_and_binds_single_objects() {
     let (client, requests) = recording();
     let pods = Api::<Pod>::namespaced(client.clone(), "ns");
     pods.get("a").await.unwrap();

@@ -63,27 +63,27 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_pods() {
+async fn protobuf_and_json_decode_to_equal_pods() {
     hold_the_same(|| slim("pods"), 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_nodes() {
+async fn protobuf_and_json_decode_to_equal_nodes() {
     hold_the_same(|| slim("nodes"), 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_config_maps_with_all_their_metadata() {
+async fn protobuf_and_json_decode_to_equal_config_maps() {
     hold_the_same(config_maps, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_metadata_of_whole_pods() {
+async fn protobuf_and_json_decode_to_equal_metadata() {
     hold_the_same(|| Asking::whole(Metadata::new(GroupVersionResource::of::<Pod>())), 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_all_that_a_metadata_informer_is_sent() {
+async fn servers_send_metadata_informers_only_metadata() {
     let server = Server::new();
     server.furnish().await;
     let (metadata, _stop) =
@@ -103,7 +103,7 @@ async fn metadata_is_all_that_a_metadata_informer_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_resources_come_in_json_whatever_is_asked_for() {
+async fn custom_resources_arrive_in_json_despite_protobuf() {
     let server = Server::new();
     server
         .api
@@ -192,7 +192,7 @@ fn initial_events() -> ListOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
+async fn protobuf_watch_sends_initial_events_and_their_end() {
     let server = Server::new();
     let maps = Api::<ConfigMap>::default_namespaced(server.admin.clone());
     create(&maps, config_map("a", "1")).await;
@@ -215,7 +215,7 @@ async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_is_not_acceptable_spoils_only_itself_in_protobuf() {
+async fn an_invalid_protobuf_item_affects_only_itself() {
     let server = Server::new();
     let maps = Api::<ConfigMap>::default_namespaced(server.admin.clone());
     create(&maps, config_map("a", "1")).await;
@@ -264,7 +264,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
 
 /// In both encodings of the response.
 #[tokio::test(start_paused = true)]
-async fn a_status_says_what_it_is_about() {
+async fn rejections_carry_their_status_details() {
     let server = Server::new();
     let kind = built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
     let (all, options) = (Matcher::default(), ListOptions::default());
@@ -301,7 +301,7 @@ fn answer(code: u16, content_type: &str, body: &[u8]) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_form_is_asked_for_plain_json_from_then_on() {
+async fn not_acceptable_switches_to_plain_json() {
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let client = answering(move |request| {
@@ -326,7 +326,7 @@ async fn a_server_that_refuses_the_form_is_asked_for_plain_json_from_then_on() {
 }
 
 #[tokio::test]
-async fn an_encoding_that_nobody_asked_for_is_an_error() {
+async fn an_unrequested_encoding_is_an_error() {
     for content_type in ["application/cbor", "application/vnd.kubernetes.protobuf2", "text/html"] {
         let client = answering(move |_| answer(200, content_type, b""));
         let source = KubeListWatch::new(client, Arc::new(slim("pods")));
@@ -341,7 +341,7 @@ async fn an_encoding_that_nobody_asked_for_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_is_no_status_says_at_least_its_code() {
+async fn an_error_without_status_has_its_http_code() {
     for (body, message) in
         [(&b"k8s\0\xff\xff"[..], "Bad Gateway"), (b"no", "no"), (b"\xff\xfe", "Bad Gateway")]
     {

@@ -31,7 +31,7 @@ async fn hammer(source: FakeSource<Pods>, seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_changes_ends_in_the_servers_state_with_every_queue() {
+async fn every_queue_converges_after_a_storm_of_changes() {
     for (queue, seed) in KINDS.into_iter().zip(1..) {
         let source = FakeSource::<Pods>::typed();
         let stop = CancellationToken::new();

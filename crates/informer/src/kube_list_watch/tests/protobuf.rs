@@ -67,7 +67,7 @@ async fn read(body: &[u8], chunk: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn events_in_protobuf_are_read_wherever_the_chunks_end() {
+async fn protobuf_events_decode_across_chunk_boundaries() {
     // Valid metadata, followed by an invalid field.
     let broken = enveloped(&[object(&meta("x", "4")), vec![0xff]].concat(), "");
     let json = pod("j", "5").to_string();
@@ -114,7 +114,7 @@ async fn events_in_protobuf_are_read_wherever_the_chunks_end() {
 }
 
 #[tokio::test]
-async fn an_object_larger_than_codecs_expect_is_read_whole_in_protobuf() {
+async fn protobuf_objects_above_codec_limits_are_read() {
     // tokio's codec rejects frames of more than 8 MB by default.
     let blob = [("blob".to_owned(), "x".repeat(9 << 20))].into();
     let large = enveloped(&object(&ObjectMeta { annotations: blob, ..meta("large", "1") }), "");
@@ -123,7 +123,7 @@ async fn an_object_larger_than_codecs_expect_is_read_whole_in_protobuf() {
 }
 
 #[tokio::test]
-async fn an_event_in_protobuf_that_cannot_be_read_is_an_error_of_the_watch() {
+async fn an_unreadable_protobuf_event_is_a_watch_error() {
     let good = event("ADDED", &named("a", "1"));
     let unnamed = enveloped(&field(2, b"no metadata"), "");
     for broken in [
@@ -144,7 +144,7 @@ async fn an_event_in_protobuf_that_cannot_be_read_is_an_error_of_the_watch() {
 }
 
 #[test]
-fn metadata_in_protobuf_is_the_same_as_in_json() {
+fn metadata_decodes_equally_from_protobuf_and_json() {
     let time = |seconds| Some(Time { seconds, nanos: Some(0) });
     let owner = OwnerReference {
         kind: "Node".to_owned(),

@@ -32,7 +32,7 @@ fn split(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), Malformed
 }
 
 #[test]
-fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
+fn protobuf_list_items_split_across_chunk_boundaries() {
     let large = [7; 300];
     // Between the items, unknown fields of every wire type.
     let unknown =
@@ -52,7 +52,7 @@ fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
 }
 
 #[test]
-fn a_list_in_protobuf_that_broke_off_or_is_none_is_an_error() {
+fn truncated_or_invalid_protobuf_list_is_an_error() {
     let whole = body(&[metadata(), field(2, b"one")].concat());
     // Without the fields that Go writes after the list, nothing is missing.
     let list_ends = whole.len() - 4;

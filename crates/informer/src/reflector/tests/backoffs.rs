@@ -23,7 +23,7 @@ const fn millis(millis: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
+async fn a_custom_backoff_policy_is_followed_exactly() {
     let policy =
         BackoffPolicy { initial: millis(10), max: millis(100), jitter: 0.0, ..BackoffPolicy::default() };
     let (waits, lists) = outage(6, policy).await;
@@ -32,7 +32,7 @@ async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_connections_double_the_waits_up_to_the_cap_and_cost_one_list() {
+async fn refused_connections_back_off_and_cost_one_list() {
     let policy = BackoffPolicy { initial: millis(1), max: millis(50), ..BackoffPolicy::default() };
     // 1+2+4+8+16, and the same with 32 and 34 times 50: at least this, and less than twice this.
     // The clock rounds each wait up to a millisecond.
@@ -46,7 +46,7 @@ async fn refused_connections_double_the_waits_up_to_the_cap_and_cost_one_list() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_that_make_no_sense_do_no_harm() {
+async fn nonsensical_backoff_numbers_are_harmless() {
     let odd = [
         BackoffPolicy { factor: f64::NAN, jitter: f64::NAN, ..BackoffPolicy::default() },
         BackoffPolicy { factor: -1.0, jitter: -7.0, ..BackoffPolicy::default() },
@@ -107,12 +107,12 @@ async fn retries(window: u64, quiet_minute: bool) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn internal_errors_are_retried_within_the_window_and_a_quiet_minute_opens_another() {
+async fn internal_errors_are_retried_within_their_window() {
     assert_eq!([retries(0, false).await, retries(30, false).await, retries(30, true).await], [0, 31, 40]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_two_minutes_without_trouble_the_waits_start_over() {
+async fn two_minutes_without_failure_reset_the_backoff() {
     let watch = |n: usize, _: &_| {
         let expired = WatchEvent::Error(refusal(410, "Expired"));
         Ok(match n {
@@ -134,7 +134,7 @@ async fn after_two_minutes_without_trouble_the_waits_start_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_always_fail_are_tried_ever_more_rarely() {
+async fn failing_lists_back_off() {
     let source = Scripted::new(
         |_, _| Err(refused(500, "InternalError")),
         no_watch_list(|_, _| Ok(Script::stay_after(vec![]))),

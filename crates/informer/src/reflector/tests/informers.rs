@@ -33,7 +33,7 @@ fn run(source: &FakeSource<Typed<Pod>>, options: ReflectorOptions) -> Arc<Shared
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
+async fn errors_keep_the_store_until_the_next_list() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     source.apply(pod("b", ""));
@@ -70,7 +70,7 @@ async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_the_server_deleted_unread_goes_with_the_relist_that_follows() {
+async fn an_undecodable_deletion_removes_the_object_by_relist() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::Refused);
     for name in ["a", "b"] {
         source.apply(pod(name, ""));
@@ -95,7 +95,7 @@ async fn an_object_the_server_deleted_unread_goes_with_the_relist_that_follows()
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_resync_period_time_alone_brings_nothing() {
+async fn without_a_resync_period_there_are_no_resyncs() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     let informer = run(&source, ReflectorOptions::default());
@@ -108,7 +108,7 @@ async fn without_a_resync_period_time_alone_brings_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
+async fn a_watch_list_without_end_bookmark_never_syncs() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::NoEnd);
     source.apply(pod("a", ""));
     let informer =
@@ -129,7 +129,7 @@ async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_shows_the_cached_object_as_old_and_new_and_asks_the_server_nothing() {
+async fn a_resync_delivers_cached_objects_without_requests() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     let options = InformerOptions { resync: Duration::from_mins(1), ..InformerOptions::default() };
@@ -150,7 +150,7 @@ async fn a_resync_shows_the_cached_object_as_old_and_new_and_asks_the_server_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_is_let_go_while_the_rest_of_its_list_stays() {
+async fn a_deleted_object_is_freed_while_its_list_remains() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::Refused);
     for name in ["a", "b"] {
         source.apply(pod(name, ""));

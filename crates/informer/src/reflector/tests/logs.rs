@@ -16,7 +16,7 @@ fn start(source: Scripted<Pod>, options: ReflectorOptions) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_coming() {
+async fn missing_end_of_initial_events_is_logged_when_quiet() {
     let log = CaughtLog::new();
     let watch = |_, _: &_| {
         let script = Script::stay_after(vec![]);
@@ -43,7 +43,7 @@ async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_com
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_error_handler_errors_are_logged_and_an_expired_version_hardly() {
+async fn without_error_handler_errors_are_logged() {
     let log = CaughtLog::new();
     let source = Scripted::new(
         |n, _| if n == 0 { Err(refused(403, "Forbidden")) } else { Ok(page("10", &[])) },
@@ -65,7 +65,7 @@ async fn without_an_error_handler_errors_are_logged_and_an_expired_version_hardl
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_handler_takes_the_place_of_the_log() {
+async fn an_error_handler_replaces_the_log() {
     let log = CaughtLog::new();
     let source = Scripted::new(|_, _| Err(refused(403, "Forbidden")), |_, _| Err(refused(422, "Invalid")));
     let rig = Rig::start(source);
@@ -78,7 +78,7 @@ async fn an_error_handler_takes_the_place_of_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_very_short_watch_is_warned_of() {
+async fn a_very_short_watch_is_logged() {
     let log = CaughtLog::new();
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
@@ -91,7 +91,7 @@ async fn a_very_short_watch_is_warned_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_the_errors_that_end_a_watch_only_an_expired_version_is_no_warning() {
+async fn watch_errors_are_warnings_except_expired() {
     for (code, reason, level, message) in [
         (410, "Expired", "DEBUG", "watch expired"),
         (500, "InternalError", "WARN", "watch ended with an error"),

@@ -37,7 +37,7 @@ fn quiet() -> Script<Pod> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_releases_the_watch_wherever_it_is() {
+async fn stopping_releases_the_watch_in_every_phase() {
     let cases: [OnWatch; 3] = [
         Box::new(|_, _| Ok(stay_after(bookmark("5", true)))),
         Box::new(|_, _| Ok(stay_after(WatchEvent::Added(pod("a", "1"))))),
@@ -80,7 +80,7 @@ async fn a_watch_is_released_before_the_next_is_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_panics_leaves_no_watch_open_and_the_queue_closed() {
+async fn a_panicking_transform_releases_the_watch_and_the_queue() {
     let source =
         source(|_, _| Ok(Script::stay_after(vec![bookmark("5", true), WatchEvent::Added(pod("a", "6"))])));
     let queue = Arc::new(RealFifo::new());
@@ -100,7 +100,7 @@ async fn a_transform_that_panics_leaves_no_watch_open_and_the_queue_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_stopped_before_it_runs_asks_for_nothing() {
+async fn a_reflector_stopped_before_it_runs_sends_no_request() {
     let source = source(|_, _| Ok(Script::stay_after(vec![])));
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),

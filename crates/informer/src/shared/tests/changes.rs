@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn every_change_reaches_every_handler_and_the_store_first() {
+async fn every_change_reaches_the_store_before_all_handlers() {
     let rig = Rig::new(&["a"]);
     let (first, registration) = rig.log(HandlerOptions::default());
     let (second, _) = rig.log(HandlerOptions::default());
@@ -45,7 +45,7 @@ async fn every_change_reaches_every_handler_and_the_store_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_brings_tombstones_then_updates_even_without_news_then_adds() {
+async fn a_relist_delivers_tombstones_then_updates_then_adds() {
     let rig = Rig::new(&["a", "b", "c"]);
     // Without resyncs, all handlers receive the same, whatever their periods.
     let logs = [HandlerOptions::default(), every(0), every(60), every(1)].map(|options| rig.log(options).0);
@@ -66,7 +66,7 @@ async fn a_relist_brings_tombstones_then_updates_even_without_news_then_adds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_handlers_hear_of_a_relist_the_store_has_all_of_it() {
+async fn during_relist_calls_the_store_has_the_whole_list() {
     let rig = Rig::new(&["a", "b"]);
     let store = rig.informer.store();
     let sizes = Arc::new(Mutex::new(Vec::new()));
@@ -88,7 +88,7 @@ async fn while_handlers_hear_of_a_relist_the_store_has_all_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_recreated_within_a_gap_is_one_update_between_two_identities() {
+async fn an_object_recreated_in_a_gap_is_one_update() {
     let rig = Rig::new(&[]);
     let with_uid = |uid: &str| {
         let mut pod = pod("a");
@@ -144,7 +144,7 @@ async fn one_registration_feeds_cache_and_queue_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_multi_valued_index_added_late_follows_along() {
+async fn a_multi_valued_index_added_late_is_maintained() {
     let labelled = |name: &str, labels: &[&str]| {
         let mut pod = pod(name);
         let labels = labels.iter().map(|label| ((*label).to_owned(), "yes".to_owned()));

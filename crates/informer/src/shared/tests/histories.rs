@@ -521,7 +521,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: histories(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_handlers_are_told_is_a_faithful_account_of_any_history(
+    fn handlers_receive_a_faithful_account_of_any_history(
         setting in setting(),
         steps in prop::collection::vec(step(), 0..80),
     ) {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_runs_once_and_what_comes_too_late_is_refused() {
+async fn an_informer_runs_once_and_rejects_late_settings() {
     let rig = Rig::new(&["a"]);
     rig.informer.set_transform(|_| {}).unwrap();
     let running = rig.run();
@@ -25,7 +25,7 @@ async fn an_informer_runs_once_and_what_comes_too_late_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_is_not_synced_while_objects_of_its_first_list_are_processed() {
+async fn an_informer_syncs_only_after_its_whole_first_list() {
     for queue in crate::queue::tests::KINDS {
         let rig = Rig::with(&["a", "b", "c"], InformerOptions { queue, ..InformerOptions::default() });
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -44,7 +44,7 @@ async fn an_informer_is_not_synced_while_objects_of_its_first_list_are_processed
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_run_leaves_no_task_behind() {
+async fn dropping_the_run_future_leaves_no_task() {
     let rig = Rig::new(&["a"]);
     let (_, registration) = rig.log(HandlerOptions::default());
     let running = rig.run();
@@ -57,7 +57,7 @@ async fn dropping_the_run_leaves_no_task_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_is_seen_everywhere_and_runs_once_per_object() {
+async fn a_transform_applies_everywhere_once_per_object() {
     let rig = Rig::new(&["a"]);
     let runs = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&runs);
@@ -132,7 +132,7 @@ async fn no_task_outlives_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_that_wait_for_a_late_start_get_everything_and_their_resyncs() {
+async fn handlers_added_long_before_the_start_miss_nothing() {
     let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let logs = [every(0), every(2), every(3)].map(|options| rig.log(options).0);
     tokio::time::sleep(Duration::from_millis(1500)).await;

@@ -8,7 +8,7 @@ use crate::metrics::write_prometheus;
 use crate::testing::log::CaughtLog;
 
 #[tokio::test(start_paused = true)]
-async fn metrics_follow_what_the_informer_does() {
+async fn metrics_follow_the_informer() {
     let name = InformerName::new("follow-what-it-does").unwrap();
     let identity = name.with_resource(Pods::new().gvr().clone());
     // An index function can extend the time to apply a batch.
@@ -84,7 +84,7 @@ async fn metrics_follow_what_the_informer_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_before_the_store_is_counted() {
+async fn queued_items_are_counted() {
     let rig = Rig::new(&[]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (seeing, informer) = (Arc::clone(&seen), Arc::downgrade(&rig.informer));
@@ -105,7 +105,7 @@ async fn what_waits_before_the_store_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_calls_an_informer_by_its_name_and_resource() {
+async fn the_log_names_informers_by_name_and_resource() {
     let log = CaughtLog::new();
     let name = InformerName::new("called-by-its-name").unwrap();
     let identity = name.with_resource(Pods::new().gvr().clone());

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::log::CaughtLog;
 
 #[test]
-fn a_slow_handler_holds_up_no_one_else() {
+fn a_slow_handler_delays_no_other_handler() {
     on_threads(2, async {
         let (release, blocked) = std::sync::mpsc::channel::<()>();
         let (enter, entered) = std::sync::mpsc::channel::<()>();
@@ -39,7 +39,7 @@ fn a_slow_handler_holds_up_no_one_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_may_skip_goes_on_after_the_pause() {
+async fn a_handler_with_skip_policy_continues_after_the_pause() {
     let rig = Rig::new(&[]);
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&calls);
@@ -62,7 +62,7 @@ async fn a_handler_that_may_skip_goes_on_after_the_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_is_not_to_be_skipped_ends_the_informer_with_it() {
+async fn a_propagated_handler_panic_ends_the_informer() {
     let rig = Rig::new(&["a"]);
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
     rig.informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
@@ -74,7 +74,7 @@ async fn a_panic_that_is_not_to_be_skipped_ends_the_informer_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_panics_ends_the_informer_with_it() {
+async fn a_panicking_transform_ends_the_informer() {
     let rig = Rig::new(&["a"]);
     rig.informer.set_transform(|_| panic!("on purpose")).unwrap();
     assert!(rig.run().await.unwrap_err().is_panic());
@@ -82,7 +82,7 @@ async fn a_transform_that_panics_ends_the_informer_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_panics_of_each_handler_come_a_second_apart_and_are_logged_by_its_name() {
+async fn repeated_panics_pause_a_second_each_and_log_the_handler() {
     let log = CaughtLog::new();
     let rig = Rig::new(&["a", "b", "c", "d", "e"]);
     let start = Instant::now();
@@ -112,7 +112,7 @@ async fn five_panics_of_each_handler_come_a_second_apart_and_are_logged_by_its_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() {
+async fn a_handler_beyond_its_limit_ends_the_informer() {
     let rig = Rig::new(&["a", "b", "c"]);
     let stuck = HandlerFuncs::<Pod>::new().with_add(|_, _| std::panic::resume_unwind(Box::new("on purpose")));
     let panic_policy = PanicPolicy::SkipAfter(secs(3600));
@@ -134,7 +134,7 @@ async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() 
 }
 
 #[test]
-fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
+fn run_does_not_wait_for_a_stuck_handler_beyond_its_limit() {
     on_threads(3, async {
         let rig = Rig::new(&["a"]);
         // Kept until the end: the call never returns.

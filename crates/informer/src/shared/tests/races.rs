@@ -66,7 +66,7 @@ fn a_hundred_workers_add_and_remove_handlers_until_the_informer_stops() {
 }
 
 #[test]
-fn settings_and_handlers_may_race_the_start() {
+fn settings_and_handlers_can_race_the_start() {
     on_threads(4, async {
         for _ in 0..200 {
             let rig = Arc::new(Rig::new(&["a"]));

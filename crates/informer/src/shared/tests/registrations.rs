@@ -46,7 +46,7 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registration_is_synced_once_its_handler_has_processed_the_first_list() {
+async fn a_registration_syncs_once_the_first_list_is_processed() {
     let rig = Rig::new(&["a", "b", "c"]);
     // Panics on the first object, and then pauses for 10 s.
     let first = AtomicBool::new(true);
@@ -66,7 +66,7 @@ async fn a_registration_is_synced_once_its_handler_has_processed_the_first_list(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_is_synced_after_its_own_first_objects() {
+async fn a_late_handler_syncs_after_its_initial_objects() {
     let rig = Rig::new(&["a"]);
     let _running = rig.run();
     rig.informer.synced().await;
@@ -89,7 +89,7 @@ async fn an_empty_first_list_syncs_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_handler_hears_nothing_more() {
+async fn a_removed_handler_receives_nothing_more() {
     let rig = Rig::new(&["a"]);
     let (removed, registration) = rig.log(HandlerOptions::default());
     let (other, _) = rig.log(HandlerOptions::default());
@@ -112,7 +112,7 @@ async fn a_removed_handler_hears_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_can_be_removed_while_it_is_held_up() {
+async fn a_handler_can_be_removed_during_its_pause() {
     let rig = Rig::new(&["a", "b"]);
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
     let options =
@@ -127,7 +127,7 @@ async fn a_handler_can_be_removed_while_it_is_held_up() {
 }
 
 #[test]
-fn handlers_come_and_go_in_a_storm_on_several_threads() {
+fn handlers_are_added_and_removed_during_a_storm() {
     on_threads(4, async {
         let rig = Arc::new(Rig::new(&[]));
         let running = rig.run();

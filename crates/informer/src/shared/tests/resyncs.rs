@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn each_handler_is_resynced_at_its_own_pace() {
+async fn each_handler_is_resynced_with_its_own_period() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (never, _) = rig.log(every(0));
     let (two, _) = rig.log(every(2));
@@ -30,7 +30,7 @@ async fn each_handler_is_resynced_at_its_own_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_period_between_two_checks_lasts_until_the_later() {
+async fn a_period_between_two_checks_extends_to_the_later_one() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(2), ..InformerOptions::default() });
     let (three, _) = rig.log(every(3));
     let (two, _) = rig.log(every(2));
@@ -48,7 +48,7 @@ async fn a_period_between_two_checks_lasts_until_the_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced() {
+async fn after_a_check_relists_of_unchanged_go_to_resynced_only() {
     let rig = Rig::with(&["a", "b", "c"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(1));
@@ -72,7 +72,7 @@ async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
+async fn updates_with_equal_version_go_only_to_resynced_handlers() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(10));
@@ -89,7 +89,7 @@ async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_next() {
+async fn late_handlers_receive_unchanged_updates_until_the_next_check() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (early, _) = rig.log(every(0));
     let _running = rig.run();
@@ -109,7 +109,7 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
+async fn a_late_resync_check_does_not_skip_the_next_resync() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (log, _) = rig.log(every(10));
     let _running = rig.run();
@@ -127,7 +127,7 @@ async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_period_longer_than_the_clock_can_count_is_never() {
+async fn an_unrepresentable_resync_period_never_fires() {
     let rig = Rig::with(&["a"], InformerOptions { resync: Duration::MAX, ..InformerOptions::default() });
     let (early, _) = rig.log(HandlerOptions::default());
     let running = rig.run();

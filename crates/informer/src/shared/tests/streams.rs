@@ -23,7 +23,7 @@ fn read(stream: &mut EventStream<Pod>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_told_what_a_handler_is_and_synced_when_its_reader_is() {
+async fn a_stream_matches_a_handler_and_syncs_with_its_reader() {
     let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let mut stream = rig.informer.add_event_stream(HandlerOptions::named("reader")).unwrap();
     assert_eq!(stream.registration().name(), "reader");
@@ -89,7 +89,7 @@ async fn a_dropped_stream_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_come_and_go_while_nothing_changes_leave_nothing_behind() {
+async fn dropped_streams_do_not_accumulate() {
     let rig = Rig::new(&["a"]);
     let before = rig.informer.add_event_stream(HandlerOptions::default()).unwrap();
     drop(before);
@@ -104,7 +104,7 @@ async fn streams_that_come_and_go_while_nothing_changes_leave_nothing_behind() {
 }
 
 #[test]
-fn a_notification_calls_the_method_that_it_stands_for() {
+fn a_notification_calls_its_handler_method() {
     let kind = Arc::new(Pods::new());
     let mut log = EventLog::new(Arc::clone(&kind));
     let version = |version: &str| {

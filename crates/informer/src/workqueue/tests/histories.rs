@@ -208,13 +208,13 @@ async fn carry_out(plan: Plan) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn a_random_history_loses_no_key_and_gives_none_to_two(steps in steps()) {
+    fn random_histories_lose_no_key_and_share_none(steps in steps()) {
         // Unconstrained, so that no step has to yield.
         paused().block_on(unconstrained(play(steps)))?;
     }
 
     #[test]
-    fn every_add_is_seen_by_a_worker_after_it(plan in plans()) {
+    fn every_add_is_followed_by_processing(plan in plans()) {
         paused().block_on(carry_out(plan))?;
     }
 }

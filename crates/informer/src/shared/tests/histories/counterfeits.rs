@@ -49,7 +49,7 @@ fn change(told: &mut [Told], key: &str, n: usize, change: impl FnOnce(&mut Said)
 }
 
 #[test]
-fn every_unfaithful_account_of_a_history_is_noticed() {
+fn the_model_detects_every_kind_of_false_account() {
     let (stage, account) = genuine();
     let lines: Vec<_> = account.told.iter().map(|told| format!("{:?}", told.said)).collect();
     // p0: add, update, update, tombstone, add, update; p1: add, delete; p2: add.
@@ -122,7 +122,7 @@ fn every_unfaithful_account_of_a_history_is_noticed() {
 }
 
 #[test]
-fn a_store_or_a_handler_that_is_behind_is_noticed() {
+fn the_model_detects_a_stale_store_or_handler() {
     let (mut stage, _) = genuine();
     stage.check(true).unwrap();
     let (player, told) = (stage.players.pop().unwrap(), 0);
