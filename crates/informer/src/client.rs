@@ -30,7 +30,7 @@ pub enum ClientError {
     NotInCluster(#[source] Box<InClusterError>),
     /// The configuration is valid, but no client can be built from it, for example because of a
     /// certificate.
-    #[error("cannot make a client: {0}")]
+    #[error("cannot build a client: {0}")]
     Client(#[source] Box<kube::Error>),
 }
 

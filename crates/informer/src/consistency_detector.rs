@@ -92,7 +92,7 @@ impl fmt::Display for Inconsistency {
                     write!(f, "\n~ {key} at {held} is listed at {listed}")
                 }
                 Difference::Content(version) => {
-                    write!(f, "\n! {key} at {version} is listed with another content")
+                    write!(f, "\n! {key} at {version} is listed with different content")
                 }
             }?;
         }
@@ -197,10 +197,10 @@ pub(crate) async fn compare_initial_events<K: Kind>(
 ) {
     let resource = kind.gvr();
     if matches!(version, "" | "0") {
-        tracing::debug!(%resource, version, "no list can be asked for at this version; not compared");
+        tracing::debug!(%resource, version, "initial events not compared: no list at this version");
         return;
     }
-    tracing::warn!(%resource, version, "comparing initial events with a list, which the server has to make");
+    tracing::warn!(%resource, version, "comparing initial events with an uncached list");
     let page = loop {
         match list_at(source, version).await {
             Ok(page) => break page,
@@ -209,7 +209,9 @@ pub(crate) async fn compare_initial_events<K: Kind>(
                 tracing::warn!(%resource, version, %error, "initial events not compared");
                 return;
             }
-            Err(error) => tracing::error!(%resource, version, %error, "cannot list to compare yet"),
+            Err(error) => {
+                tracing::error!(%resource, version, %error, "failed to list for the comparison; retrying")
+            }
         }
         tokio::time::sleep(RETRY).await;
     };

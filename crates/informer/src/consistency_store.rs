@@ -16,7 +16,7 @@ use crate::store::Store;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConsistencyError {
     /// A store has not caught up with a write. Try again later.
-    #[error("{resource} is known as of version {read:?}, and was written at {wrote}")]
+    #[error("the store of {resource} is at version {read:?}, behind the write at {wrote}")]
     Behind {
         /// The resource that was written.
         resource: GroupVersionResource,
@@ -27,7 +27,7 @@ pub enum ConsistencyError {
     },
     /// A write was recorded for a resource whose store was not
     /// [added](ConsistencyStore::with_store). This is a bug in the program; waiting does not help.
-    #[error("{0} was written, and has no store to be read from")]
+    #[error("no store for {0}, which was written")]
     NoStore(GroupVersionResource),
 }
 
@@ -110,7 +110,7 @@ impl ConsistencyStore {
         let newer = match compare_rv(version, known.map_or(version, String::as_str)) {
             Ok(order) => known.is_none() || order == Ordering::Greater,
             Err(error) => {
-                tracing::warn!(%owner, %resource, %error, "ignoring a write at what is no resource version");
+                tracing::warn!(%owner, %resource, %error, "ignoring a write with a malformed resource version");
                 false
             }
         };

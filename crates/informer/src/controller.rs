@@ -143,7 +143,7 @@ impl<K: Kind> Controller<K> {
     /// it.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Setup { source, handler, mut options }) = self.setup.lock().take() else {
-            tracing::warn!(resource = %self.kind.gvr(), "the controller has been started already");
+            tracing::warn!(resource = %self.kind.gvr(), "the controller is already started");
             return;
         };
         let _stopped = self.stopped.set_on_drop();

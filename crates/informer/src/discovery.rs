@@ -37,10 +37,10 @@ pub enum DiscoveryError {
         resource: String,
     },
     /// The resource exists, but does not support list and watch.
-    #[error("{0} cannot be listed and watched")]
+    #[error("{0} does not support list and watch")]
     NotWatchable(GroupVersionResource),
     /// The discovery request failed.
-    #[error("cannot ask the server what it serves in {group_version}: {source}")]
+    #[error("discovery of {group_version} failed: {source}")]
     Request {
         /// The group and version, as in `apiVersion`.
         group_version: String,

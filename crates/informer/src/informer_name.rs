@@ -16,10 +16,10 @@ static NAMES: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InformerNameError {
     /// The name is empty.
-    #[error("the name of informers is empty")]
+    #[error("the informer name is empty")]
     Empty,
     /// The name is already in use in this process.
-    #[error("the name {0:?} of informers is taken already in this process")]
+    #[error("the informer name {0:?} is already in use in this process")]
     Taken(String),
 }
 
@@ -71,7 +71,7 @@ impl InformerName {
             held.resources.insert(resource.clone(), Arc::clone(&reserved));
         } else if !held.released {
             tracing::error!(name = %self.0.name, %resource,
-                "a second informer for a resource under one name: it has no metrics");
+                "a second informer of a resource under one name has no metrics");
         }
         InformerIdentity(Some(Arc::new(Identity { name: Arc::clone(&self.0.name), resource, reserved })))
     }

@@ -86,7 +86,7 @@ pub(crate) fn is_complete(text: &[u8]) -> bool {
 pub(crate) enum NotAList {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("something that is no object between the items")]
+    #[error("an item is not an object")]
     Junk,
     #[error("too large")]
     TooLarge,

@@ -117,7 +117,7 @@ pub enum DecodeError {
     #[error("no decoder for {0:?}")]
     UnsupportedContentType(ContentType),
     /// A valid object of another type. The store ignores it.
-    #[error("expected {expected}, but this is {actual}")]
+    #[error("expected {expected}, found {actual}")]
     UnexpectedType {
         /// The expected API version and kind.
         expected: String,
@@ -125,7 +125,7 @@ pub enum DecodeError {
         actual: String,
     },
     /// Decoded, but rejected by the kind.
-    #[error("not acceptable: {0}")]
+    #[error("rejected by the kind: {0}")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -135,7 +135,7 @@ impl<K: Kind> KubeListWatch<K> {
         // Every header ends with plain JSON, but some servers reject a header for its first
         // entries.
         if answer.status() == StatusCode::NOT_ACCEPTABLE && accept != plain {
-            tracing::debug!(resource = %self.kind.gvr(), "the server has plain JSON only");
+            tracing::debug!(resource = %self.kind.gvr(), "the server supports only plain JSON");
             self.plain.store(true, Ordering::Relaxed);
             answer = self.answer(self.request(options, watch, plain)?).await?;
         }

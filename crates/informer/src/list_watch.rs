@@ -124,22 +124,22 @@ pub trait ListerWatcher<K: Kind>: Send + Sync + 'static {
 #[derive(Debug, Error)]
 pub enum ListWatchError {
     /// The server rejected the request with a `Status`.
-    #[error("the server refused with {} {}: {}", .0.code, .0.reason, .0.message)]
+    #[error("the server rejected the request: {} {}: {}", .0.code, .0.reason, .0.message)]
     Status(Box<Status>),
     /// The request or its response was lost.
-    #[error("no answer from the server: {}", with_causes(.0.as_ref()))]
+    #[error("no response from the server: {}", with_causes(.0.as_ref()))]
     Transport(#[source] Box<dyn Error + Send + Sync>),
     /// The connection failed within the response.
-    #[error("the answer broke off: {}", with_causes(.0.as_ref()))]
+    #[error("the response ended early: {}", with_causes(.0.as_ref()))]
     Body(#[source] Box<dyn Error + Send + Sync>),
     /// The server sent nothing for too long.
-    #[error("the server was silent for {0:?}")]
+    #[error("no data from the server for {0:?}")]
     Silent(Duration),
     /// The response has an encoding that was not requested.
-    #[error("the server answered with content type {0:?}")]
+    #[error("unexpected content type {0:?} of the response")]
     ContentType(String),
     /// The response to a list is not a list.
-    #[error("the answer is not a list: {0}")]
+    #[error("the response is not a list: {0}")]
     NotAList(#[source] Box<dyn Error + Send + Sync>),
     /// The request could not be built, for example because of a malformed namespace.
     #[error("cannot build the request: {0}")]
@@ -287,7 +287,7 @@ mod tests {
         let patient = json!({"code": 429, "details": {"retryAfterSeconds": 7}});
         assert_eq!(retry_after(status(patient).status().unwrap()), Duration::from_secs(7));
         let error = status(json!({"code": 403, "reason": "Forbidden", "message": "no"}));
-        assert_eq!(error.to_string(), "the server refused with 403 Forbidden: no");
+        assert_eq!(error.to_string(), "the server rejected the request: 403 Forbidden: no");
         assert!(!error.is_expired() && !error.is_retriable());
     }
 

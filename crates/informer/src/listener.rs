@@ -253,7 +253,7 @@ impl<T> Outbox<T> {
         }
         removed.cancel();
         let text = format!(
-            "event handler {name:?} of {informer} is more than {} changes behind, its limit",
+            "event handler {name:?} of {informer} exceeds its limit of {} pending changes",
             self.max_pending
         );
         tracing::error!("{text}");

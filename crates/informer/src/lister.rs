@@ -109,7 +109,7 @@ impl<T> NamespaceLister<T> {
             Err(error) => {
                 if !self.all.warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, namespace = self.namespace,
-                        "no namespace index, so every read of a namespace looks at all objects");
+                        "no namespace index: every read of a namespace scans all objects");
                 }
                 store.list_where(|key, object| key.namespace() == Some(&self.namespace) && predicate(object))
             }

@@ -33,7 +33,7 @@ const MAX_PART: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddHandlerError {
     /// The informer has stopped, so the handler would never be called.
-    #[error("the handler was not added because the informer has stopped already")]
+    #[error("cannot add a handler: the informer has stopped")]
     Stopped,
 }
 
@@ -325,7 +325,7 @@ impl Schedule {
         self.period = match (self.requested, check_period) {
             (Duration::ZERO, _) => Duration::ZERO,
             (requested, Duration::ZERO) => {
-                tracing::warn!(?requested, "no resyncs, because the informer was made without");
+                tracing::warn!(?requested, "no resyncs: the informer was created without them");
                 Duration::ZERO
             }
             (requested, check_period) => requested.max(check_period).min(FOR_EVER),
@@ -422,7 +422,7 @@ mod tests {
         processor.stop();
         let refused = processor.add(HandlerFuncs::new(), HandlerOptions::default());
         assert_eq!(refused.err(), Some(AddHandlerError::Stopped));
-        assert!(AddHandlerError::Stopped.to_string().ends_with("has stopped already"));
+        assert!(AddHandlerError::Stopped.to_string().ends_with("has stopped"));
         processor.stopped().await;
     }
 

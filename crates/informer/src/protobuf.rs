@@ -53,7 +53,7 @@ impl<K: Resource> Identified for K {
 /// use prost::Message;
 /// use serde::Deserialize;
 ///
-/// What a program reads of a pod.
+/// /// What a program reads of a pod.
 /// #[derive(Clone, PartialEq, Message, Deserialize)]
 /// struct Pod {
 ///     #[prost(message, required, tag = "1")]
@@ -78,7 +78,7 @@ impl<K: Resource> Identified for K {
 /// #[derive(Clone, PartialEq, Message, Deserialize)]
 /// #[serde(rename_all = "camelCase", default)]
 /// struct Spec {
-/// Empty for a pod without a node: Go does not distinguish empty from absent.
+///     /// Empty for a pod without a node: Go does not distinguish empty from absent.
 ///     #[prost(string, tag = "10")]
 ///     node_name: String,
 /// }

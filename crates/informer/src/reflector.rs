@@ -225,7 +225,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     async fn pause_for(&mut self, error: &ListWatchError) {
-        tracing::warn!(resource = %self.kind.gvr(), %error, "watch not open yet; trying again");
+        tracing::warn!(resource = %self.kind.gvr(), %error, "failed to open a watch; retrying");
         *self.status.last_error.lock() = Some(error.to_string());
         self.pause(error.status().map_or(Duration::ZERO, retry_after)).await;
     }

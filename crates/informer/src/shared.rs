@@ -59,7 +59,7 @@ impl<T> Default for InformerOptions<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SettingError {
     /// The informer has been started.
-    #[error("the informer has been started already")]
+    #[error("the informer is already started")]
     AlreadyStarted,
 }
 
@@ -225,7 +225,7 @@ impl<K: Kind> SharedInformer<K> {
     /// With a message, if a handler exceeded its limit of pending changes.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Started { transform, on_error, mut panics }) = self.begin() else {
-            tracing::warn!(informer = %label(&self.identity, &*self.kind), "the informer has been started already");
+            tracing::warn!(informer = %label(&self.identity, &*self.kind), "the informer is already started");
             return;
         };
         let _stopped = self.stopped.set_on_drop();

@@ -48,10 +48,10 @@ pub enum IndexError {
     #[error("no index named {0:?}")]
     Unknown(String),
     /// The index exists already; nothing was added.
-    #[error("an index named {0:?} exists already")]
+    #[error("an index named {0:?} already exists")]
     Conflict(String),
     /// The informer has stopped, so its store is final.
-    #[error("the informer has stopped already")]
+    #[error("the informer has stopped")]
     Stopped,
 }
 

@@ -78,7 +78,7 @@ impl<K: Kind> UndeltaStore<K> {
     /// With the panic of the closure.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Setup { source, options, push }) = self.setup.lock().take() else {
-            tracing::warn!(resource = %self.kind.gvr(), "the store has been started already");
+            tracing::warn!(resource = %self.kind.gvr(), "the store is already started");
             return;
         };
         let sink = Sink {

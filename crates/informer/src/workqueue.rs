@@ -21,7 +21,7 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
 //! let queue = WorkQueue::new();
-//! As a handler would. The second call has no effect.
+//! // As a handler would. The second call has no effect.
 //! queue.add(ObjectKey::new(Some("default"), "web"));
 //! queue.add(ObjectKey::new(Some("default"), "web"));
 //!
@@ -31,7 +31,7 @@
 //!         let mut tries = 0;
 //!         while let Some(key) = queue.get().await {
 //!             tries += 1;
-//! Read the store and act here.
+//!             // Read the store and act here.
 //!             let done: Result<(), &str> = if tries < 3 { Err("not yet") } else { Ok(()) };
 //!             match done {
 //!                 Ok(()) => key.forget(),

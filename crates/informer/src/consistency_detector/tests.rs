@@ -164,8 +164,8 @@ async fn the_detector_compares_contents_after_the_transform() {
     let same = check_objects(&kind, &source, &store, Against::StoreVersion, Some(&transform)).await;
     assert_eq!(same.unwrap(), 2);
     let error = check_objects(&kind, &source, &store, Against::StoreVersion, None).await.unwrap_err();
-    let expected = "2 v1/pods differ from the list at version \"12\"\n! ns/a at 1 is listed with another content\n\
-                    ! ns/b at 2 is listed with another content";
+    let expected = "2 v1/pods differ from the list at version \"12\"\n! ns/a at 1 is listed with different content\n\
+                    ! ns/b at 2 is listed with different content";
     assert_eq!(error.to_string(), expected);
     // An object at another version has other content.
     let newer = watched("12", |_, _| Ok(page(&[("a", "1"), ("b", "3")])));

@@ -140,7 +140,7 @@ impl EventBroadcaster {
                 dropped,
                 name = record.regarding.name,
                 reason = record.event.reason,
-                "event dropped: too many are queued, or events are shut down"
+                "event dropped: the queue is full, or events are shut down"
             );
         }
     }

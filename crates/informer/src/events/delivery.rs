@@ -61,7 +61,7 @@ impl<S: EventSink> Delivery<S> {
             if self.closing.run_until_cancelled(sleep(pause)).await.is_none() {
                 return Err(format!("{error}; shutting down"));
             }
-            tracing::debug!(error, tries, "trying to write an event once more");
+            tracing::debug!(error, tries, "retrying to write an event");
         }
     }
 }

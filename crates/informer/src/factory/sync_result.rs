@@ -48,7 +48,7 @@ pub struct SyncFailure {
 
 impl fmt::Display for SyncFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.reason.as_deref().unwrap_or("no failure, but not done when the wait was given up");
+        let reason = self.reason.as_deref().unwrap_or("no failure, but not synced when the wait ended");
         write!(f, "{} ({reason})", self.resource)
     }
 }
@@ -77,13 +77,13 @@ mod tests {
         };
         let one = SyncResult {
             synced: vec![nodes.clone()],
-            failed: vec![failed(&pods, Some("failed to list: no answer from the server"))],
+            failed: vec![failed(&pods, Some("failed to list: no response from the server"))],
         };
         assert_eq!(one.by_resource(), BTreeMap::from([(&nodes, true), (&pods, false)]));
         let error = one.into_result().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "failed to sync all caches: v1/pods (failed to list: no answer from the server)"
+            "failed to sync all caches: v1/pods (failed to list: no response from the server)"
         );
         let many = SyncResult {
             synced: vec![nodes.clone()],
@@ -91,8 +91,6 @@ mod tests {
         };
         assert!(!many.by_resource()[&nodes], "two informers of nodes, of which one has not");
         let text = many.into_result().unwrap_err().to_string();
-        assert!(
-            text.contains("v1/nodes (no failure, but not done when the wait was given up), resource.k8s")
-        );
+        assert!(text.contains("v1/nodes (no failure, but not synced when the wait ended), resource.k8s"));
     }
 }

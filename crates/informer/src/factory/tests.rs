@@ -142,7 +142,7 @@ async fn waiting_for_caches_names_failures_and_causes() {
     assert_eq!(result.failed.len(), 1);
     assert_eq!(&result.failed[0].resource, nodes.kind().gvr());
     let reason = result.failed[0].reason.as_deref();
-    assert_eq!(reason, Some("failed to list: the server refused with 403 Forbidden: not for you"));
+    assert_eq!(reason, Some("failed to list: the server rejected the request: 403 Forbidden: not for you"));
     factory.shutdown().await;
     // Nothing is left to wait for.
     let result = factory.wait_for_cache_sync(&CancellationToken::new()).await;

@@ -30,7 +30,8 @@ fn open(content_type: ContentType, frame: &[u8]) -> Result<Frame<'_>, DecodeErro
     match content_type {
         ContentType::Json => {
             let event = json::watch_event(frame);
-            let (event_type, object) = event.ok_or_else(|| DecodeError::Invalid("not one event".into()))?;
+            let (event_type, object) =
+                event.ok_or_else(|| DecodeError::Invalid("not exactly one event".into()))?;
             let event_type = event_type.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\""));
             Ok(Frame { event_type: event_type.unwrap_or_default(), content_type, object })
         }

@@ -69,7 +69,7 @@ impl Meta {
                 })
             }
             ContentType::Protobuf => {
-                let no_metadata = || DecodeError::Invalid("an object without metadata".into());
+                let no_metadata = || DecodeError::Invalid("object without metadata".into());
                 let metadata = find_bytes(object, 1).ok_or_else(no_metadata)?;
                 let metadata = ProtobufMeta::decode(metadata)?;
                 let mark = metadata.annotations.get(INITIAL_EVENTS_END);

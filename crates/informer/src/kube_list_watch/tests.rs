@@ -198,7 +198,7 @@ async fn rejections_become_errors_with_code_reason_and_wait() {
     let (client, _) = server(move |_| error(403, &status.to_string()));
     let source = pods(client);
     let refused = source.list(&ListOptions::default()).await.unwrap_err();
-    assert_eq!(refused.to_string(), "the server refused with 403 Forbidden: pods is forbidden");
+    assert_eq!(refused.to_string(), "the server rejected the request: 403 Forbidden: pods is forbidden");
     let details = refused.status().unwrap().details.as_ref().unwrap();
     assert_eq!(details.retry_after_seconds, 3);
     assert!(matches!(source.watch(&ListOptions::default()).await, Err(ListWatchError::Status(_))));
@@ -221,7 +221,7 @@ async fn an_error_in_foreign_json_keeps_its_text() {
         let (client, _) = server(move |_| error(401, body));
         let refused = pods(client).list(&ListOptions::default()).await.unwrap_err();
         assert_eq!(refused.status().map(|status| status.code), Some(401));
-        assert_eq!(refused.to_string(), format!("the server refused with 401 : {body}"));
+        assert_eq!(refused.to_string(), format!("the server rejected the request: 401 : {body}"));
     }
 }
 

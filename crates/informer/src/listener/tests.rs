@@ -160,7 +160,7 @@ async fn a_handler_beyond_its_limit_is_removed_with_a_named_error() {
     let panic = line.panics.try_recv().unwrap();
     assert_eq!(
         panic_message(&panic),
-        "event handler \"slow\" of v1/pods is more than 3 changes behind, its limit"
+        "event handler \"slow\" of v1/pods exceeds its limit of 3 pending changes"
     );
     line.send(4);
     assert!(line.panics.try_recv().is_err(), "said once");

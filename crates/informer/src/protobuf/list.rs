@@ -102,9 +102,9 @@ impl ListSplitter {
     pub(crate) fn finish(self) -> Result<ListMeta, Malformed> {
         let between = self.state == State::Tag && self.varint.is_empty() && self.list_left.is_none();
         if !between || !self.list_seen {
-            return Err(Malformed("a list that broke off"));
+            return Err(Malformed("truncated list"));
         }
-        self.metadata.ok_or(Malformed("a list without metadata"))
+        self.metadata.ok_or(Malformed("list without metadata"))
     }
 
     fn clear(&mut self) {
@@ -126,7 +126,7 @@ impl ListSplitter {
     fn byte(&mut self, byte: u8) -> Result<(), Malformed> {
         if let State::Magic(at) = self.state {
             if byte != MAGIC[at] {
-                return Err(Malformed("not an object of Kubernetes"));
+                return Err(Malformed("not a Kubernetes object"));
             }
             self.state = if at + 1 == MAGIC.len() { State::Tag } else { State::Magic(at + 1) };
             return Ok(());
@@ -148,7 +148,7 @@ impl ListSplitter {
     /// The state after the length of a field.
     fn begin(&mut self, field: u32, length: u64) -> Result<State, Malformed> {
         let role = match (self.list_left, field) {
-            (None, 2) if self.list_seen => return Err(Malformed("two lists in one")),
+            (None, 2) if self.list_seen => return Err(Malformed("more than one list")),
             (None, 2) => {
                 self.list_seen = true;
                 self.list_left = Some(length);
@@ -165,11 +165,7 @@ impl ListSplitter {
             Role::Item => self.max_item,
             Role::Outer(_) | Role::Metadata => MAX_METADATA,
         };
-        if length > limit {
-            Err(Malformed("an object that is too large"))
-        } else {
-            Ok(State::Value(role, length))
-        }
+        if length > limit { Err(Malformed("object too large")) } else { Ok(State::Value(role, length)) }
     }
 
     /// Processes a complete value.
@@ -183,12 +179,12 @@ impl ListSplitter {
             }
             Role::Metadata => {
                 let metadata = ListMeta::decode(value);
-                self.metadata = Some(metadata.map_err(|_| Malformed("a list's metadata that is none"))?);
+                self.metadata = Some(metadata.map_err(|_| Malformed("invalid list metadata"))?);
             }
             Role::Outer(1) => check_kind(value)?,
             Role::Outer(3) => check_encoding(value)?,
             Role::Outer(4) if content_type(value)? != ContentType::Protobuf => {
-                return Err(Malformed("a list in JSON in protobuf"));
+                return Err(Malformed("list in JSON instead of protobuf"));
             }
             Role::Outer(_) => {}
         }
@@ -213,13 +209,13 @@ fn check_kind(types: &[u8]) -> Result<(), Malformed> {
             && !kind.is_empty()
             && !kind.ends_with(b"List")
         {
-            return Err(Malformed("an object that is no list"));
+            return Err(Malformed("not a list"));
         }
     }
     Ok(())
 }
 
-const BEYOND: Malformed = Malformed("a field that ends after its message");
+const BEYOND: Malformed = Malformed("field beyond the end of its message");
 
 #[cfg(test)]
 mod tests;

@@ -121,8 +121,8 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             // Free the connection before waiting.
             drop(watch);
             match end {
-                End::Overdue => return Err("the initial events do not end".to_owned()),
-                End::Closed if very_short => return Err("a very short watch".to_owned()),
+                End::Overdue => return Err("the initial events timed out".to_owned()),
+                End::Closed if very_short => return Err("very short watch".to_owned()),
                 // A server that breaks off early would otherwise cause a tight loop.
                 End::Closed if short => self.pause(Duration::ZERO).await,
                 End::Closed => {}
@@ -192,9 +192,9 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         let resource = self.kind.gvr();
         match last_event.map(|at| at.elapsed()) {
             None => tracing::warn!(%resource, elapsed = ?opened.elapsed(),
-                "no initial events yet, nor the bookmark that ends them"),
+                "no initial events or final bookmark yet"),
             Some(quiet) if quiet >= WARN_EVERY => tracing::warn!(%resource, ?quiet,
-                "no more initial events, but the bookmark that ends them is missing"),
+                "no more initial events, but the final bookmark is missing"),
             Some(_) => {}
         }
     }
@@ -238,7 +238,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             drop(watch);
             match end {
                 End::Closed | End::Overdue if very_short => {
-                    tracing::warn!(resource = %self.kind.gvr(), "a very short watch: no events within a second");
+                    tracing::warn!(resource = %self.kind.gvr(), "very short watch: no events within a second");
                     return Ok(());
                 }
                 End::Closed | End::Overdue => {}

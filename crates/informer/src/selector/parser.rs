@@ -48,7 +48,7 @@ impl<'a> Parser<'a> {
                 "" => Expression::Exists(key),
                 "in" => Expression::In(key, one_of(self.values()?)),
                 "notin" => Expression::NotIn(key, one_of(self.values()?)),
-                other => return Err(format!("after {key:?} there is {other:?}, which is no operator")),
+                other => return Err(format!("{other:?} after {key:?} is not an operator")),
             }
         };
         Ok(Requirement::Expression(expression))
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
 
     fn bound(&mut self) -> Parsed<i64> {
         let word = self.word();
-        word.parse().map_err(|_| format!("{word:?} is not a whole number"))
+        word.parse().map_err(|_| format!("{word:?} is not an integer"))
     }
 
     /// `(a, b)`. Nothing before a comma or the bracket is the empty value.
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let found = if self.rest.is_empty() { "the end".to_owned() } else { format!("{:?}", self.rest) };
-        Err(format!("expected {symbol:?} and found {found}"))
+        Err(format!("expected {symbol:?}, found {found}"))
     }
 
     fn take(&mut self, symbol: &str) -> bool {
@@ -117,7 +117,7 @@ fn check_key(key: &str) -> Parsed<()> {
         None => (None, key),
     };
     if !is_name(name) {
-        return Err(format!("{key:?} is not a label's key"));
+        return Err(format!("{key:?} is not a label key"));
     }
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -125,14 +125,14 @@ fn check_key(key: &str) -> Parsed<()> {
     };
     match prefix {
         Some(prefix) if prefix.len() > LONGEST_PREFIX || !prefix.split('.').all(is_label) => {
-            Err(format!("{prefix:?} is not the prefix of a label's key"))
+            Err(format!("{prefix:?} is not the prefix of a label key"))
         }
         _ => Ok(()),
     }
 }
 
 fn check_value(value: &str) -> Parsed<()> {
-    if value.is_empty() || is_name(value) { Ok(()) } else { Err(format!("{value:?} is not a label's value")) }
+    if value.is_empty() || is_name(value) { Ok(()) } else { Err(format!("{value:?} is not a label value")) }
 }
 
 fn is_name(text: &str) -> bool {

@@ -50,21 +50,21 @@ fn a_selector_matches_what_the_api_server_would_select() {
 #[test]
 fn invalid_selectors_are_rejected_with_a_reason() {
     for (text, why) in [
-        ("a b", "no operator"),
-        ("a in b", "expected \"(\" and found \"b\""),
+        ("a b", "not an operator"),
+        ("a in b", "expected \"(\", found \"b\""),
         ("a in (b", "found the end"),
-        ("a in (b c)", "expected \",\" and found \"c)\""),
-        ("a=b c", "expected \",\" and found \"c\""),
-        ("a=b,", "\"\" is not a label's key"),
-        ("=a", "not a label's key"),
-        ("!", "not a label's key"),
-        ("a>b", "not a whole number"),
-        ("-a", "not a label's key"),
+        ("a in (b c)", "expected \",\", found \"c)\""),
+        ("a=b c", "expected \",\", found \"c\""),
+        ("a=b,", "\"\" is not a label key"),
+        ("=a", "not a label key"),
+        ("!", "not a label key"),
+        ("a>b", "not an integer"),
+        ("-a", "not a label key"),
         ("A.io/b", "not the prefix"),
         ("/b", "not the prefix"),
-        ("a/b/c", "not a label's key"),
-        ("a=b_", "not a label's value"),
-        ("a=ä", "not a label's value"),
+        ("a/b/c", "not a label key"),
+        ("a=b_", "not a label value"),
+        ("a=ä", "not a label value"),
     ] {
         let error = text.parse::<Selector>().unwrap_err().to_string();
         assert!(error.contains(why) && error.contains(&format!("{text:?}")), "{text}: {error}");

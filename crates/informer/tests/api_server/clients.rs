@@ -172,5 +172,5 @@ async fn discovery_resolves_plural_scope_and_verbs_of_a_kind() {
     let unreachable = discover_kind(&client, &GroupVersionKind::gvk("apps", "v1", "Deployment")).await;
     let error = unreachable.unwrap_err();
     assert!(matches!(error, DiscoveryError::Request { .. }), "{error}");
-    assert!(error.to_string().starts_with("cannot ask the server what it serves in apps/v1: "), "{error}");
+    assert!(error.to_string().starts_with("discovery of apps/v1 failed: "), "{error}");
 }

@@ -206,8 +206,8 @@ async fn protobuf_watch_sends_initial_events_and_their_end() {
     maps.patch("b", &PatchParams::default(), &data(json!({"key": "2"}))).await.unwrap();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     let next: Vec<_> = events.by_ref().take(4).collect().await;
-    let refused = "undecodable default/a false not acceptable: unacceptable";
-    let gone = "undecodable default/a true not acceptable: unacceptable";
+    let refused = "undecodable default/a false rejected by the kind: unacceptable";
+    let gone = "undecodable default/a true rejected by the kind: unacceptable";
     // A bookmark arrives once a minute.
     assert_eq!(next, [refused, "~b", gone, "@"]);
     let page = server.list_watch(config_maps()).list(&ListOptions::default()).await.unwrap();

@@ -150,7 +150,7 @@ async fn failing_lists_back_off() {
     assert_eq!(errors.len(), requests.len() / 2);
     assert_eq!(
         errors[0],
-        "v1/pods: failed to list: the server refused with 500 InternalError: test refusal 500"
+        "v1/pods: failed to list: the server rejected the request: 500 InternalError: test refusal 500"
     );
     assert!(rig.status.last_error().is_some_and(|error| error.contains("500")));
     assert!(rig.stop().await.is_empty());

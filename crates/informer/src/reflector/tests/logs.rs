@@ -31,7 +31,7 @@ async fn missing_end_of_initial_events_is_logged_when_quiet() {
     // At 10, 20, 30 and 40 seconds; at 20 the last event was two seconds ago. Nothing after the
     // end.
     let expected = [
-        ("WARN no initial events yet", "elapsed=10"),
+        ("WARN no initial events or final bookmark yet", "elapsed=10"),
         ("WARN no more initial events", "quiet=1"),
         ("WARN no more initial events", "quiet=2"),
     ];
@@ -54,11 +54,12 @@ async fn without_error_handler_errors_are_logged() {
     let errors = log.lines_of("ERROR");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
-        errors[0].contains("v1/pods") && errors[0].contains("failed to list: the server refused with 403")
+        errors[0].contains("v1/pods")
+            && errors[0].contains("failed to list: the server rejected the request: 403")
     );
     let expired = log.lines_of("DEBUG");
     assert!(
-        expired.iter().any(|line| line.contains("failed to watch: the server refused with 410")),
+        expired.iter().any(|line| line.contains("failed to watch: the server rejected the request: 410")),
         "{expired:?}"
     );
     assert!(log.lines_of("WARN").is_empty());
@@ -72,7 +73,7 @@ async fn an_error_handler_replaces_the_log() {
     settle().await;
     assert_eq!(
         *rig.errors.lock(),
-        ["v1/pods: failed to list: the server refused with 403 Forbidden: test refusal 403"]
+        ["v1/pods: failed to list: the server rejected the request: 403 Forbidden: test refusal 403"]
     );
     assert!(log.lines_of("ERROR").is_empty());
 }
@@ -87,7 +88,7 @@ async fn a_very_short_watch_is_logged() {
     start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
     sleep(30.0).await;
     let warnings = log.lines_of("WARN");
-    assert!(warnings.len() == 1 && warnings[0].contains("a very short watch"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("very short watch"), "{warnings:?}");
 }
 
 #[tokio::test(start_paused = true)]

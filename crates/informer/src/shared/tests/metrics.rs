@@ -114,8 +114,5 @@ async fn the_log_names_informers_by_name_and_resource() {
     settle().await;
     Arc::clone(&rig.informer).run(CancellationToken::new()).await;
     rig.stop(running).await;
-    assert_eq!(
-        log.lines(),
-        ["WARN the informer has been started already informer=called-by-its-name: v1/pods"]
-    );
+    assert_eq!(log.lines(), ["WARN the informer is already started informer=called-by-its-name: v1/pods"]);
 }

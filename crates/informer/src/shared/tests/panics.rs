@@ -127,7 +127,7 @@ async fn a_handler_beyond_its_limit_ends_the_informer() {
     let before = Instant::now();
     rig.source.apply(pod("e"));
     let panic = running.await.unwrap_err().into_panic();
-    let text = "event handler \"stuck\" of v1/pods is more than 4 changes behind, its limit";
+    let text = "event handler \"stuck\" of v1/pods exceeds its limit of 4 pending changes";
     assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(text));
     assert!(before.elapsed() < secs(1), "nobody waited for the one that is stuck");
     assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
