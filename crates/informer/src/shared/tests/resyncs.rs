@@ -25,7 +25,7 @@ async fn each_handler_is_resynced_with_its_own_period() {
         calls.push([&never, &two, &three].map(|log| log.take().len()));
     }
     assert_eq!(calls, [[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]]);
-    assert_eq!(rig.source.requests().len(), 1, "a resync asks nothing of the server");
+    assert_eq!(rig.source.requests().len(), 1, "a resync sends no request");
     assert!(same.load(Ordering::Relaxed), "old and new are the same object");
 }
 
@@ -44,7 +44,7 @@ async fn a_period_between_two_checks_extends_to_the_later_one() {
         tokio::time::sleep(secs(2)).await;
         calls.push([&two, &three].map(|log| log.take().len()));
     }
-    assert_eq!(calls, [[1, 0], [1, 1], [1, 0], [1, 1]], "three seconds come to four");
+    assert_eq!(calls, [[1, 0], [1, 1], [1, 0], [1, 1]], "a period of three seconds becomes four");
 }
 
 #[tokio::test(start_paused = true)]
