@@ -9,7 +9,7 @@ use kube::{Api, Client, Config};
 use kube_informers::{InformerOptions, KubeListWatch, SharedInformer, namespace_indexer};
 
 use crate::Result;
-use crate::client::{Bench, Measured, listen, reflect};
+use crate::client::{Bench, Measured, Start, Tally, listen, reflect};
 use crate::task::Task;
 
 fn client(task: &Task) -> Result<Client> {
@@ -18,7 +18,7 @@ fn client(task: &Task) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// This crate's informer, as a factory makes it.
+/// This crate's informer, built by a factory.
 pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     let kind = Arc::new(K::make(task.content));
     let source = KubeListWatch::new(client(task)?, Arc::clone(&kind));
@@ -27,28 +27,31 @@ pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     informer.set_transform(K::trim)?;
     let (tallies, start) = listen(&informer, task.listeners)?;
     let store = informer.store();
-    Ok(Bench {
-        start,
-        release: Box::new(|| ()),
-        tallies,
-        goals: [task.pods as u64, (task.pods + task.events) as u64],
-        has_all: Box::new(|_| true),
-        stored: Box::new(move || store.len()),
-    })
+    Ok(bench(task, start, tallies, move || store.len()))
 }
 
-/// `kube_runtime`'s watcher and reflector, as its documentation shows them.
+/// `kube_runtime`'s watcher and reflector, as in its documentation.
 pub(crate) fn kube(task: &Task) -> Result<Bench> {
     let pods: Api<Pod> = Api::all(client(task)?);
     let events = watcher(pods, watcher::Config::default()).default_backoff();
     let events = events.modify(|pod| pod.metadata.managed_fields = None).boxed();
     let (store, tallies, start) = reflect(events, task.listeners);
-    Ok(Bench {
+    Ok(bench(task, start, tallies, move || store.len()))
+}
+
+/// A bench whose changes the server sends.
+fn bench(
+    task: &Task,
+    start: Start,
+    tallies: Vec<Arc<Tally>>,
+    stored: impl Fn() -> usize + Send + 'static,
+) -> Bench {
+    Bench {
         start,
         release: Box::new(|| ()),
         tallies,
         goals: [task.pods as u64, (task.pods + task.events) as u64],
         has_all: Box::new(|_| true),
-        stored: Box::new(move || store.len()),
-    })
+        stored: Box::new(stored),
+    }
 }

@@ -4,14 +4,14 @@ use super::*;
 use crate::workqueue::Histogram;
 
 #[tokio::test(start_paused = true)]
-async fn the_metrics_follow_a_key_through_the_queue() {
+async fn queue_metrics_follow_a_key() {
     let queue = WorkQueue::builder().name("pods").build();
     queue.add("a");
     let metrics = queue.metrics();
     assert_eq!((&*metrics.name, metrics.depth, metrics.adds, metrics.retries), ("pods", 1, 1, 0));
     advance(ms(50)).await;
     queue.add("a");
-    assert_eq!(queue.metrics().adds, 1, "an add that changes nothing does not count");
+    assert_eq!(queue.metrics().adds, 1, "an add without effect does not count");
 
     let item = take(&queue);
     let metrics = queue.metrics();
@@ -21,7 +21,7 @@ async fn the_metrics_follow_a_key_through_the_queue() {
     advance(ms(25)).await;
     queue.add("a");
     let metrics = queue.metrics();
-    assert_eq!((metrics.depth, metrics.adds, queue.len()), (1, 2, 0), "in hand and to come again");
+    assert_eq!((metrics.depth, metrics.adds, queue.len()), (1, 2, 0), "processed and queued again");
     assert_eq!((metrics.unfinished_work, metrics.longest_running_processor), (ms(25), ms(25)));
 
     drop(item);
@@ -37,7 +37,7 @@ async fn the_metrics_follow_a_key_through_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_in_hand_is_added_up_and_the_slowest_is_known_also_in_a_drain() {
+async fn unfinished_work_is_measured_during_drains_too() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add("b");
@@ -55,7 +55,7 @@ async fn work_in_hand_is_added_up_and_the_slowest_is_known_also_in_a_drain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_count_and_a_delayed_key_waits_since_it_was_due() {
+async fn delayed_adds_count_as_retries_and_wait_since_due() {
     let queue = WorkQueue::new();
     queue.add_after("a", ms(500));
     queue.add_after("a", ms(400));
@@ -65,7 +65,7 @@ async fn retries_count_and_a_delayed_key_waits_since_it_was_due() {
     assert_eq!(
         (metrics.retries, metrics.adds, metrics.depth),
         (4, 1, 1),
-        "what is not due is not in the queue"
+        "a key that is not due is not in the queue"
     );
     advance(ms(405)).await;
     assert_eq!(queue.metrics().adds, 3);
@@ -77,7 +77,7 @@ async fn retries_count_and_a_delayed_key_waits_since_it_was_due() {
 }
 
 #[test]
-fn durations_are_counted_by_decades_and_a_bound_belongs_to_its_bucket() {
+fn histogram_bounds_are_inclusive_powers_of_ten() {
     let mut histogram = Histogram::default();
     let durations = [
         Duration::ZERO,

@@ -1,10 +1,10 @@
-//! The test of the test: each way not to keep the promise is noticed.
+//! Tests the model: it detects each kind of false account.
 
 use super::*;
 
 const PLAIN: Manner = Manner { filtered: false, resynced: false, held_up: None };
 
-/// What a plain handler is told of a short history with something of everything.
+/// The notifications of a plain handler for a short history that contains everything.
 fn genuine() -> (Stage, Account) {
     let setting = Setting {
         queue: QueueKind::default(),
@@ -37,7 +37,7 @@ fn genuine() -> (Stage, Account) {
     (stage, account)
 }
 
-/// Where the `n`th notification of the key is.
+/// The position of the `n`th notification for the key.
 fn nth(told: &[Told], key: &str, n: usize) -> usize {
     let of_key = told.iter().enumerate().filter(|(_, told)| told.said.key() == key);
     of_key.map(|(at, _)| at).nth(n).unwrap()
@@ -49,7 +49,7 @@ fn change(told: &mut [Told], key: &str, n: usize, change: impl FnOnce(&mut Said)
 }
 
 #[test]
-fn every_unfaithful_account_of_a_history_is_noticed() {
+fn the_model_detects_every_kind_of_false_account() {
     let (stage, account) = genuine();
     let lines: Vec<_> = account.told.iter().map(|told| format!("{:?}", told.said)).collect();
     // p0: add, update, update, tombstone, add, update; p1: add, delete; p2: add.
@@ -62,8 +62,8 @@ fn every_unfaithful_account_of_a_history_is_noticed() {
         ("ends with", |told| drop(told.pop())),
         ("added twice", |told| told.insert(1, told[0].clone())),
         ("added twice", |told| drop(told.remove(nth(told, "ns/p0", 3)))),
-        ("follows on", |told| drop(told.remove(nth(told, "ns/p0", 1)))),
-        ("follows on", |told| {
+        ("does not follow", |told| drop(told.remove(nth(told, "ns/p0", 1)))),
+        ("does not follow", |told| {
             let (one, two) = (nth(told, "ns/p0", 1), nth(told, "ns/p0", 2));
             told.swap(one, two);
         }),
@@ -71,11 +71,11 @@ fn every_unfaithful_account_of_a_history_is_noticed() {
             let delete = told[nth(told, "ns/p1", 1)].clone();
             told.push(delete);
         }),
-        ("back in time", |told| {
+        ("older than an earlier state", |told| {
             let add = told[nth(told, "ns/p1", 0)].clone();
             told.insert(nth(told, "ns/p1", 1) + 1, add);
         }),
-        ("never was in this state", |told| {
+        ("the object never had this state", |told| {
             change(told, "ns/p2", 0, |said| {
                 *said = Said::Add { key: "ns/p2".to_owned(), version: 1000, initial: false };
             });
@@ -95,19 +95,19 @@ fn every_unfaithful_account_of_a_history_is_noticed() {
             let said = Said::Delete { key, version: Some(version), tombstone: true };
             told.push(Told { at: Instant::now(), said });
         }),
-        ("began with", |told| {
+        ("initial objects", |told| {
             change(told, "ns/p1", 0, |said| {
                 let Said::Add { initial, .. } = said else { panic!() };
                 *initial = false;
             });
         }),
-        ("initial after the beginning", |told| {
+        ("initial flag after the initial objects", |told| {
             change(told, "ns/p2", 0, |said| {
                 let Said::Add { initial, .. } = said else { panic!() };
                 *initial = true;
             });
         }),
-        ("no news for a handler without resyncs", |told| {
+        ("unchanged update for a handler without resyncs", |told| {
             let last = told.last().unwrap().clone();
             let Said::Update { key, new, .. } = last.said else { panic!() };
             told.push(Told { at: last.at, said: Said::Update { key, old: new, new } });
@@ -122,12 +122,12 @@ fn every_unfaithful_account_of_a_history_is_noticed() {
 }
 
 #[test]
-fn a_store_or_a_handler_that_is_behind_is_noticed() {
+fn the_model_detects_a_stale_store_or_handler() {
     let (mut stage, _) = genuine();
     stage.check(true).unwrap();
     let (player, told) = (stage.players.pop().unwrap(), 0);
     stage.gone.push((player, told));
-    assert_eq!(stage.check(true).unwrap_err(), "was told something after it had left");
+    assert_eq!(stage.check(true).unwrap_err(), "received a notification after its removal");
     stage.gone.clear();
     stage.apply(3, true, How::Told);
     assert!(stage.check(true).unwrap_err().starts_with("the store has"));
