@@ -1,29 +1,29 @@
-//! What has changed, in order: what evaluation tables catch up with.
+//! The log of changes that evaluation tables catch up with.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use supercargo_framework::{NodeIndex, NodeRecord, PodInfo, Text};
 
-/// A change of what plugins read.
+/// A change of something that plugins read.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// A pod came to a node, which was then like this.
+    /// A pod was added to a node; the node is as it was then.
     PodAdded { index: NodeIndex, node: Arc<NodeRecord>, pod: Arc<PodInfo> },
-    /// A pod left a node.
+    /// A pod was removed from a node.
     PodRemoved { index: NodeIndex, node: Arc<NodeRecord>, pod: Arc<PodInfo> },
-    /// A node came, without pods; those that it brought came right after.
+    /// A node was added without pods. Its pods follow as further changes.
     NodeAdded { index: NodeIndex, node: Arc<NodeRecord> },
-    /// A node went; its pods went right before.
+    /// A node was removed. The removals of its pods precede this change.
     NodeRemoved { index: NodeIndex, node: Arc<NodeRecord> },
     /// A node object changed.
     NodeChanged { index: NodeIndex, old: Arc<NodeRecord>, new: Arc<NodeRecord> },
-    /// An object of another kind came, went or changed.
+    /// An object of another kind was added, removed or changed.
     Object { resource: Text, key: Arc<str> },
 }
 
 impl Change {
-    /// The node that it is about.
+    /// The node that the change is about.
     pub(crate) fn index(&self) -> Option<NodeIndex> {
         match self {
             Self::PodAdded { index, .. }
@@ -36,22 +36,23 @@ impl Change {
     }
 }
 
-/// A place in the log: after all changes so far.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cursor(u64);
 
 impl Cursor {
-    /// The place after the next change.
+    /// The position after the next change.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
-/// So many changes at most are kept.
+/// The maximum number of changes kept.
 const KEPT: usize = 1 << 16;
-/// And so many for each pod and node there is. Whoever is further behind starts over: by then that costs no more.
+/// The maximum per pod and node in the cache. A reader that is further behind starts over, which
+/// costs no more by then.
 const KEPT_EACH: usize = 4;
-/// But so many in any case.
+/// The number of changes kept in any case.
 const KEPT_LEAST: usize = 1024;
 
 /// The latest changes.
@@ -59,7 +60,7 @@ const KEPT_LEAST: usize = 1024;
 pub(crate) struct ChangeLog {
     changes: VecDeque<Change>,
     end: u64,
-    /// How many are kept.
+    /// The maximum number of changes kept.
     pub(crate) kept: usize,
 }
 
@@ -70,7 +71,7 @@ impl Default for ChangeLog {
 }
 
 impl ChangeLog {
-    /// Notes a change where there are so many pods and nodes.
+    /// Adds a change. `there_are` is the number of pods and nodes in the cache.
     pub(crate) fn push(&mut self, change: Change, there_are: usize) {
         let kept = self.kept.min(KEPT_LEAST.max(KEPT_EACH * there_are)).max(1);
         self.changes.drain(..(self.changes.len() + 1).saturating_sub(kept));
@@ -78,23 +79,24 @@ impl ChangeLog {
         self.end += 1;
     }
 
-    /// How many changes are kept.
+    /// The number of changes kept.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Where the log ends.
+    /// The position after the latest change.
     pub(crate) fn end(&self) -> Cursor {
         Cursor(self.end)
     }
 
-    /// How many changes there are since; `None` when some of them are no longer known.
+    /// The number of changes since a position; `None` if some of them are no longer kept.
     pub(crate) fn lag(&self, cursor: Cursor) -> Option<usize> {
         let lag = (self.end - cursor.0) as usize;
         (lag <= self.changes.len()).then_some(lag)
     }
 
-    /// The changes since, each with its place, in order; those that are no longer known are left out.
+    /// The changes since a position, each with its own, in order. Changes that are no longer kept
+    /// are left out.
     pub(crate) fn since(&self, cursor: Cursor) -> impl Iterator<Item = (Cursor, &Change)> {
         let lag = self.lag(cursor).unwrap_or(self.changes.len());
         let first = self.end - lag as u64;

@@ -1,14 +1,14 @@
-//! What exactly changed between two versions of an object.
+//! The cluster events that follow from two versions of an object.
 
 use smallvec::SmallVec;
 use supercargo_framework::{
     ActionType, ClusterEvent, EventResource, Feature, Features, NodeRecord, PodInfo, Resource,
 };
 
-/// Usually one event, seldom more.
+/// Usually one event.
 pub(crate) type Events = SmallVec<[ClusterEvent; 2]>;
 
-/// The events of a pod update, or one generic update when nothing in particular changed.
+/// The events of a pod update; one generic update if no specific change is found.
 pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
     let resource =
         if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
@@ -34,7 +34,7 @@ pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
     actions.into_iter().map(|action| ClusterEvent::new(resource.clone(), action)).collect()
 }
 
-/// The events of a node update; none when nothing changed that scheduling reads.
+/// The events of a node update; none if nothing changed that scheduling reads.
 pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Features) -> Events {
     let mut events = Events::new();
     let mut push = |changed: bool, action| {
@@ -54,7 +54,7 @@ pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Feature
     events
 }
 
-/// Whether `new` asks for less of anything than `old`.
+/// Whether `new` requests less of any resource than `old`.
 fn any_less(new: &Resource, old: &Resource) -> bool {
     new.milli_cpu < old.milli_cpu
         || new.memory < old.memory

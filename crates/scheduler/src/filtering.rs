@@ -6,11 +6,12 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::FilterPlugin;
 use supercargo_framework::{Code, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
-use crate::cycle::{Cycle, SkippedFilters};
+use crate::cycle::Cycle;
 use crate::diagnosis::Diagnosis;
 use crate::failure::FailureKind;
 use crate::observer::{Evaluated, Observation, PluginSet, Point};
 use crate::profile::Named;
+use crate::skipped_filters::SkippedFilters;
 
 /// The filters of one cycle.
 pub(crate) type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
@@ -29,14 +30,14 @@ impl Cycle<'_> {
         let mut feasible = Vec::with_capacity(wanted.min(nodes.len()));
         let start = start.checked_rem(nodes.len()).unwrap_or(0);
         self.note_evaluated(Evaluated { filter: self.places(filters), ..Evaluated::default() });
-        self.laps.restart();
+        self.plugins.timer.restart();
         for (nth, index) in nodes[start..].iter().chain(&nodes[..start]).enumerate() {
             let status = self.filter_nth(nth, filters, state, self.cx.node(*index));
             match status.code() {
                 Code::Success => feasible.push(*index),
                 _ if status.is_rejected() => diagnosis.set(*index, status),
                 _ => {
-                    self.laps.point(Point::Filter, status.code());
+                    self.plugins.timer.point(Point::Filter, status.code());
                     return (feasible, Some(FailureKind::Internal(status.message())));
                 }
             }
@@ -44,7 +45,7 @@ impl Cycle<'_> {
                 break;
             }
         }
-        self.laps.point(Point::Filter, Code::Success);
+        self.plugins.timer.point(Point::Filter, Code::Success);
         (feasible, None)
     }
 
@@ -58,16 +59,15 @@ impl Cycle<'_> {
 
     /// The filters that have something to say.
     pub(crate) fn filters(&self, state: &CycleState) -> Filters<'_> {
-        let skipped = state.read::<SkippedFilters>();
-        let has_a_say = |name: &'static str| skipped.is_none_or(|skipped| !skipped.0.contains(&name));
-        self.profile.filter.iter().filter(|filter| has_a_say(filter.name)).collect()
+        let skipped = SkippedFilters::of(state);
+        self.profile.filter.iter().filter(|filter| !skipped.contains(filter.name)).collect()
     }
 
     /// The nodes that pods of at least this pod's priority have been promised, sorted.
-    pub(crate) fn promised_nodes(&self) -> Vec<NodeIndex> {
+    pub(crate) fn nominated_nodes(&self) -> Vec<NodeIndex> {
         let nominator = &self.queue.nominator;
         let mut nodes: Vec<NodeIndex> = nominator
-            .promised()
+            .nodes()
             .filter(|node| self.queue.nominated_on(node).iter().any(|pod| self.defers_to(pod)))
             .filter_map(|node| self.cx.nodes().index_of(node))
             .collect();
@@ -76,8 +76,8 @@ impl Cycle<'_> {
     }
 
     /// Whether a promise to that pod counts for this one.
-    fn defers_to(&self, promised: &PodInfo) -> bool {
-        promised.priority >= self.pod.priority && promised.uid != self.pod.uid
+    fn defers_to(&self, nominated: &PodInfo) -> bool {
+        nominated.priority >= self.pod.priority && nominated.uid != self.pod.uid
     }
 
     /// The verdict of all filters on a node, with the pods that have been promised it and without.
@@ -103,9 +103,9 @@ impl Cycle<'_> {
         state: &CycleState,
         node: &NodeInfo,
     ) -> Status {
-        let promised = self.promised(node);
-        if !promised.is_empty() {
-            let status = self.filter_trial(nth, filters, state, node, &promised);
+        let nominated = self.nominated(node);
+        if !nominated.is_empty() {
+            let status = self.filter_with(&nominated, nth, filters, state, node);
             if !status.is_success() {
                 return status;
             }
@@ -114,33 +114,34 @@ impl Cycle<'_> {
     }
 
     /// The pods that have been promised the node and count for this one.
-    fn promised(&self, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
+    fn nominated(&self, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
         let nominator = &self.queue.nominator;
         if nominator.is_empty() || nominator.on_node(node.name()).is_empty() {
             return Vec::new();
         }
-        let mut promised = self.queue.nominated_on(node.name());
-        promised.retain(|pod| self.defers_to(pod));
-        promised
+        let mut nominated = self.queue.nominated_on(node.name());
+        nominated.retain(|pod| self.defers_to(pod));
+        nominated
     }
 
     /// Whether there are such pods.
-    pub(crate) fn is_promised(&self, node: &NodeInfo) -> bool {
-        !self.promised(node).is_empty()
+    pub(crate) fn has_nominated(&self, node: &NodeInfo) -> bool {
+        !self.nominated(node).is_empty()
     }
 
-    fn filter_trial(
+    /// Filters a copy of the node to which these pods have been added.
+    fn filter_with(
         &self,
+        nominated: &[Arc<PodInfo>],
         nth: usize,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,
         node: &NodeInfo,
-        promised: &[Arc<PodInfo>],
     ) -> Status {
         let (mut state, mut node) = (state.clone(), node.clone());
-        for pod in promised {
+        for pod in nominated {
             node.add_pod(Arc::clone(pod));
-            let status = self.add_promised(&mut state, pod, &node);
+            let status = self.add_nominated(&mut state, pod, &node);
             if !status.is_success() {
                 return status;
             }
@@ -156,9 +157,8 @@ impl Cycle<'_> {
         node: &NodeInfo,
     ) -> Status {
         for Named { name, plugin } in filters {
-            self.running.set("Filter", name);
             let call = || plugin.filter(self.cx, state, self.pod, node);
-            let status = self.laps.plugin_of_node(nth, Point::Filter, name, call, Status::code);
+            let status = self.plugins.call_for_node(nth, Point::Filter, name, call, Status::code);
             if status.is_success() {
                 continue;
             }
@@ -166,22 +166,21 @@ impl Cycle<'_> {
                 return status.by(*name);
             }
             let failed = Observation::PluginFailed { plugin: name, point: Point::Filter };
-            self.laps.observer.observe(failed);
+            self.plugins.timer.observer.observe(failed);
             return Status::error(format!("running {name:?} filter plugin: {}", status.message())).by(*name);
         }
         Status::success()
     }
 
     /// Tells the PreFilter plugins that have something to say of a pod that is promised the node.
-    fn add_promised(&self, state: &mut CycleState, promised: &PodInfo, node: &NodeInfo) -> Status {
-        let skipped = state.read::<SkippedFilters>().cloned().unwrap_or_default();
+    fn add_nominated(&self, state: &mut CycleState, nominated: &PodInfo, node: &NodeInfo) -> Status {
+        let skipped = SkippedFilters::of(state);
         for Named { name, plugin } in &self.profile.pre_filter {
-            let Some(extensions) = plugin.extensions().filter(|_| !skipped.0.contains(name)) else {
+            let Some(extensions) = plugin.extensions().filter(|_| !skipped.contains(name)) else {
                 continue;
             };
-            self.running.set("PreFilterExtensions", name);
-            let call = || extensions.add_pod(state, self.pod, promised, node);
-            let status = self.laps.plugin(Point::PreFilterExtensionAddPod, name, call, Status::code);
+            let call = || extensions.add_pod(state, self.pod, nominated, node);
+            let status = self.plugins.call(Point::PreFilterExtensionAddPod, name, call, Status::code);
             if !status.is_success() {
                 return named_error("AddPod", name, &status);
             }

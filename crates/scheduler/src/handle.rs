@@ -9,7 +9,7 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, 
 use crate::cache::on_node;
 use crate::cluster_events;
 use crate::input::{Input, Notification};
-use crate::observer::{Moment, Observation, Took};
+use crate::observer::{Observation, TimePoint, Timespan};
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
@@ -33,13 +33,13 @@ impl Scheduler {
     }
 
     /// What an informer told of has been worked in.
-    fn handled(&self, from: Moment, event: &ClusterEvent) {
-        let took = Took { from, to: self.observer.moment() };
+    fn handled(&self, from: TimePoint, event: &ClusterEvent) {
+        let took = Timespan { from, to: self.observer.time_point() };
         self.observer.observe(Observation::Handled { event, took });
     }
 
     fn assigned_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         let action = action_of(&notification);
         match notification {
             Notification::Added(pod) => self.add_assigned(now, pod),
@@ -85,7 +85,7 @@ impl Scheduler {
     }
 
     fn queued_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         let action = action_of(&notification);
         match notification {
             Notification::Added(pod) => self.add_to_queue(now, pod),
@@ -111,7 +111,7 @@ impl Scheduler {
             return;
         }
         let Some(profile) = self.profile_of(&pod) else {
-            self.others.insert(pod.key(), pod);
+            self.unclaimed_pods.insert(pod.key(), pod);
             return;
         };
         self.pending.insert(pod.key(), Arc::clone(&pod));
@@ -137,7 +137,7 @@ impl Scheduler {
         let profile = self.profile_of(&new);
         // One without a profile may still be on its way to a node, by one that has been replaced.
         if profile.is_none() && self.known(&new).is_none() {
-            self.others.insert(new.key(), new);
+            self.unclaimed_pods.insert(new.key(), new);
             return;
         }
         self.pending.insert(new.key(), Arc::clone(&new));
@@ -175,8 +175,8 @@ impl Scheduler {
         if self.known(pod).is_some() {
             self.pending.remove(&pod.key());
         }
-        if self.others.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
-            self.others.remove(&pod.key());
+        if self.unclaimed_pods.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
+            self.unclaimed_pods.remove(&pod.key());
         }
         self.queue.delete(&pod.uid);
     }
@@ -201,7 +201,7 @@ impl Scheduler {
     }
 
     fn node(&mut self, now: Now, notification: Notification<NodeRecord>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         match notification {
             Notification::Added(node) => {
                 self.cache.set_node(Arc::clone(&node));
@@ -230,7 +230,7 @@ impl Scheduler {
     }
 
     fn object(&mut self, now: Now, notification: Notification<Object>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         let action = action_of(&notification);
         let (old, new) = match notification {
             Notification::Added(new) => (None, Some(new)),
@@ -249,7 +249,7 @@ impl Scheduler {
             (None, None) => {}
         }
         // What is only read moves nothing, not even pods of plugins that hear of everything.
-        if self.heard.contains(&resource) {
+        if self.registered_kinds.contains(&resource) {
             let resource = EventResource::Other(resource);
             self.move_all(now, resource.clone(), action, &Change::Object { old, new });
             self.handled(from, &ClusterEvent::new(resource, action));

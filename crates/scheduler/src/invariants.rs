@@ -23,7 +23,7 @@ impl Scheduler {
     fn misplaced(&self, pod: &PodInfo) -> Option<String> {
         let uid = &pod.uid;
         let in_queue = self.queue.get(uid).is_some();
-        let is_held = self.preemptions.held().is_some_and(|held| held.queued.uid() == uid);
+        let is_held = self.preemptions.held.as_ref().is_some_and(|held| held.queued.uid() == uid);
         let on_its_way = self.bindings.get(uid).is_some() || is_held;
         let on_a_node = self.cache.node_of(uid).is_some() && !on_its_way;
         let places = [in_queue, on_its_way, on_a_node].into_iter().filter(|here| *here).count();
@@ -43,7 +43,7 @@ impl Scheduler {
                 found.push(format!("pod {} is queued and not known as such", entry.pod.key()));
             }
         }
-        for pod in self.others.values().filter(|pod| self.profile_of(pod).is_some()) {
+        for pod in self.unclaimed_pods.values().filter(|pod| self.profile_of(pod).is_some()) {
             found.push(format!("pod {} has a profile and is not pending", pod.key()));
         }
         for pod in self.cache.assumed().filter(|pod| self.known(pod).is_none()) {
@@ -57,7 +57,7 @@ impl Scheduler {
                 found.push(format!("pod {}: waits {waits}, in flight {in_flight}, {listed}", pod.key()));
             }
         }
-        let held = usize::from(self.preemptions.held().is_some());
+        let held = usize::from(self.preemptions.held.is_some());
         if self.queue.lengths()[4] != self.bindings.waiting().len() + held {
             found.push("pods are in flight that nobody binds".to_owned());
         }

@@ -10,15 +10,15 @@ use supercargo_framework::{ClusterEvent, Code, PodInfo, Text};
 
 /// A moment by the observer's clock. The scheduler only hands it back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moment(pub u64);
+pub struct TimePoint(pub u64);
 
 /// When something began and ended, by the observer's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Took {
+pub struct Timespan {
     /// When it began.
-    pub from: Moment,
+    pub from: TimePoint,
     /// When it ended.
-    pub to: Moment,
+    pub to: TimePoint,
 }
 
 /// An extension point, or a part of one that is timed by itself.
@@ -63,6 +63,15 @@ pub enum Point {
 impl Point {
     /// How many there are.
     pub const COUNT: usize = Self::PostBind as usize + 1;
+
+    /// The name in reports of panics.
+    pub(crate) fn phase(self) -> &'static str {
+        match self {
+            Self::PreFilterExtensionAddPod | Self::PreFilterExtensionRemovePod => "PreFilterExtensions",
+            Self::ScoreExtensionNormalize => "NormalizeScore",
+            _ => self.as_str(),
+        }
+    }
 
     /// The name in metrics.
     pub fn as_str(self) -> &'static str {
@@ -215,10 +224,10 @@ pub enum Observation<'a> {
         /// Whether it was tried only because it had waited too long.
         after_flush: bool,
         /// From the moment at which it was taken from the queue.
-        took: Took,
+        took: Timespan,
     },
     /// A node was looked for, with PostFilter where there was none.
-    Algorithm(Took),
+    Algorithm(Timespan),
     /// All plugins of a point have run.
     ExtensionPoint {
         /// The profile's place.
@@ -230,7 +239,7 @@ pub enum Observation<'a> {
         /// What came of it.
         status: Code,
         /// How long.
-        took: Took,
+        took: Timespan,
     },
     /// One plugin has run: of those attempts only that are watched, but always at PostFilter.
     Plugin {
@@ -243,7 +252,7 @@ pub enum Observation<'a> {
         /// What it said.
         status: Code,
         /// How long.
-        took: Took,
+        took: Timespan,
     },
     /// A plugin failed, as opposed to turning the pod down.
     PluginFailed {
@@ -268,14 +277,14 @@ pub enum Observation<'a> {
         /// `Queue`, `QueueSkip` or `Error`.
         hint: &'static str,
         /// How long it took.
-        took: Took,
+        took: Timespan,
     },
     /// Something that an informer told of has been worked in.
     Handled {
         /// What happened.
         event: &'a ClusterEvent,
         /// How long it took.
-        took: Took,
+        took: Timespan,
     },
     /// A pod that waited on Permit goes on or is turned down.
     PermitWaited {
@@ -294,7 +303,7 @@ pub enum Observation<'a> {
         /// Whether a victim could not be deleted.
         failed: bool,
         /// How long it took.
-        took: Took,
+        took: Timespan,
     },
     /// A pod was bound by someone else, or elsewhere, while this scheduler was at it.
     LostRace,
@@ -313,8 +322,8 @@ pub trait Observer: Send {
     fn profiles(&mut self, _profiles: &[ObservedProfile]) {}
 
     /// What time it is, for an observer to whom it matters how long things take.
-    fn moment(&self) -> Moment {
-        Moment::default()
+    fn time_point(&self) -> TimePoint {
+        TimePoint::default()
     }
 
     /// Whether the plugins of what begins now are to be timed one by one.

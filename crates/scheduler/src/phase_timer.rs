@@ -1,69 +1,67 @@
-//! How long the parts of an attempt take, for the observer.
+//! Times the phases of an attempt for the observer.
 
 use std::cell::Cell;
 
 use supercargo_framework::{Code, PodInfo};
 
-use crate::observer::{Moment, Observation, Observer, Point, Took};
+use crate::observer::{Observation, Observer, Point, TimePoint, Timespan};
 use crate::profile::ProfileIndex;
 
-/// Of a watched cycle, so many nodes' calls of each plugin at most are timed: more would cost more than they tell.
-pub(crate) const WATCHED_NODES: usize = 100;
-
-/// Times what comes one after the other: each part begins where the last one ended.
-pub(crate) struct Laps<'a> {
+/// Times consecutive phases: each begins where the last one ended.
+pub(crate) struct PhaseTimer<'a> {
     pub(crate) observer: &'a dyn Observer,
     profile: usize,
     pod: &'a PodInfo,
+    /// Whether plugins are timed one by one.
     watches: bool,
-    last: Cell<Moment>,
+    last: Cell<TimePoint>,
 }
 
-impl<'a> Laps<'a> {
-    /// The first part has begun at `since`. Plugins are timed one by one if it `watches` them.
+impl<'a> PhaseTimer<'a> {
+    /// A timer whose first phase began at `since`.
     pub(crate) fn since(
         observer: &'a dyn Observer,
         ProfileIndex(profile): ProfileIndex,
         pod: &'a PodInfo,
-        since: Moment,
+        since: TimePoint,
         watches: bool,
     ) -> Self {
         Self { observer, profile, pod, watches, last: Cell::new(since) }
     }
 
-    /// The first part begins now.
-    pub(crate) fn now(
+    /// A timer whose first phase begins now.
+    pub(crate) fn start(
         observer: &'a dyn Observer,
         profile: ProfileIndex,
         pod: &'a PodInfo,
         watches: bool,
     ) -> Self {
-        Self::since(observer, profile, pod, observer.moment(), watches)
+        Self::since(observer, profile, pod, observer.time_point(), watches)
     }
 
-    /// What has gone on since the last part counts as none.
+    /// Begins the next phase now. The time since the last phase counts for none.
     pub(crate) fn restart(&self) {
-        self.last.set(self.observer.moment());
+        self.last.set(self.observer.time_point());
     }
 
-    /// Ends a part.
-    pub(crate) fn lap(&self) -> Took {
-        let to = self.observer.moment();
-        Took { from: self.last.replace(to), to }
+    /// Ends a phase.
+    pub(crate) fn lap(&self) -> Timespan {
+        let to = self.observer.time_point();
+        Timespan { from: self.last.replace(to), to }
     }
 
-    /// Ends a part that was a whole extension point.
+    /// Ends a phase that was a whole extension point.
     pub(crate) fn point(&self, point: Point, status: Code) {
-        self.told(point, status, self.lap());
+        self.report(point, status, self.lap());
     }
 
-    /// Tells of an extension point that took so long.
-    pub(crate) fn told(&self, point: Point, status: Code, took: Took) {
+    /// Reports the time of an extension point.
+    pub(crate) fn report(&self, point: Point, status: Code, took: Timespan) {
         let (profile, pod) = (self.profile, self.pod);
         self.observer.observe(Observation::ExtensionPoint { profile, pod, point, status, took });
     }
 
-    /// Calls a plugin.
+    /// Calls a plugin, and times it if plugins are timed one by one.
     pub(crate) fn plugin<R>(
         &self,
         point: Point,
@@ -71,37 +69,21 @@ impl<'a> Laps<'a> {
         call: impl FnOnce() -> R,
         status: impl FnOnce(&R) -> Code,
     ) -> R {
-        if !self.watches {
-            return call();
-        }
-        timed(self.observer, self.pod, point, plugin, call, status)
+        if self.watches { self.plugin_always(point, plugin, call, status) } else { call() }
     }
 
-    /// Calls a plugin for one of many nodes, of which `nth` have gone before.
-    pub(crate) fn plugin_of_node<R>(
+    /// Calls a plugin, and times it in any case.
+    pub(crate) fn plugin_always<R>(
         &self,
-        nth: usize,
         point: Point,
         plugin: &str,
         call: impl FnOnce() -> R,
         status: impl FnOnce(&R) -> Code,
     ) -> R {
-        if nth >= WATCHED_NODES { call() } else { self.plugin(point, plugin, call, status) }
+        let from = self.observer.time_point();
+        let answer = call();
+        let (pod, took) = (self.pod, Timespan { from, to: self.observer.time_point() });
+        self.observer.observe(Observation::Plugin { pod, plugin, point, status: status(&answer), took });
+        answer
     }
-}
-
-/// Calls a plugin and tells how long that took.
-pub(crate) fn timed<R>(
-    observer: &dyn Observer,
-    pod: &PodInfo,
-    point: Point,
-    plugin: &str,
-    call: impl FnOnce() -> R,
-    status: impl FnOnce(&R) -> Code,
-) -> R {
-    let from = observer.moment();
-    let answer = call();
-    let took = Took { from, to: observer.moment() };
-    observer.observe(Observation::Plugin { pod, plugin, point, status: status(&answer), took });
-    answer
 }

@@ -105,7 +105,7 @@ pub(crate) struct Scorer {
 }
 
 /// A plugin that has a say in which node a pod gets, as evaluation tables see it.
-pub(crate) struct Judge {
+pub(crate) struct TablePlugin {
     pub(crate) name: &'static str,
     pub(crate) sign: Arc<dyn SignPlugin>,
     pub(crate) pre_filter: Option<Arc<dyn PreFilterPlugin>>,
@@ -121,7 +121,7 @@ pub(crate) struct Judge {
     pub(crate) sets_aside: bool,
 }
 
-impl Judge {
+impl TablePlugin {
     /// Whether it has a state.
     pub(crate) fn prepares(&self) -> bool {
         self.pre_filter.is_some() || self.pre_score.is_some()
@@ -147,11 +147,11 @@ pub(crate) struct Profile {
     /// Every plugin of the profile once, with the events it wants; `None` means all.
     pub(crate) events: Vec<(Text, Option<Vec<EventRegistration>>)>,
     /// The kinds whose events some plugin wants, beside pods and nodes.
-    heard: BTreeSet<Text>,
+    registered_kinds: BTreeSet<Text>,
     /// The kinds that some plugin reads.
     read: BTreeSet<Text>,
     /// The plugins whose answers decide on a node, in order; `None` as soon as one of them does not sign pods.
-    pub(crate) judges: Option<Vec<Judge>>,
+    pub(crate) table_plugins: Option<Vec<TablePlugin>>,
 }
 
 /// Takes one extension point of a list of plugins.
@@ -204,10 +204,10 @@ impl Profile {
                 .map(|Named { name, plugin }| NamedBinder { name: name.into(), plugin })
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
-            heard: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
+            registered_kinds: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
             read: every.iter().flat_map(|plugin| plugin.reads()).collect(),
             events,
-            judges: lists.judges(),
+            table_plugins: lists.table_plugins(),
         })
     }
 
@@ -228,8 +228,8 @@ impl Profile {
     /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
     pub(crate) fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
         let mut signer = Signer::default();
-        for judge in self.judges.as_ref()? {
-            judge.sign.sign(cx, pod, &mut signer).ok()?;
+        for plugin in self.table_plugins.as_ref()? {
+            plugin.sign.sign(cx, pod, &mut signer).ok()?;
         }
         Some(signer.finish())
     }
@@ -308,14 +308,14 @@ impl PluginLists {
         self.score.iter().map(scorer).collect()
     }
 
-    fn judges(&self) -> Option<Vec<Judge>> {
+    fn table_plugins(&self) -> Option<Vec<TablePlugin>> {
         let place = |list: &[Arc<dyn Plugin>], name| list.iter().position(|plugin| plugin.name() == name);
         let scored = self.score.iter().map(|(plugin, _)| plugin);
-        let judging = [&self.pre_filter, &self.filter, &self.pre_score].into_iter().flatten().chain(scored);
-        let mut judges: Vec<Judge> = Vec::new();
-        for plugin in judging {
+        let deciding = [&self.pre_filter, &self.filter, &self.pre_score].into_iter().flatten().chain(scored);
+        let mut table_plugins: Vec<TablePlugin> = Vec::new();
+        for plugin in deciding {
             let name = plugin.name();
-            if judges.iter().any(|judge| judge.name == name) {
+            if table_plugins.iter().any(|plugin| plugin.name == name) {
                 continue;
             }
             let points = Arc::clone(plugin).extension_points();
@@ -324,7 +324,7 @@ impl PluginLists {
             let weight =
                 self.score.iter().find(|(scorer, _)| scorer.name() == name).map(|(_, weight)| *weight);
             let sets_aside = [&self.reserve, &self.permit, &self.pre_bind, &self.post_bind];
-            judges.push(Judge {
+            table_plugins.push(TablePlugin {
                 name,
                 sign: points.sign?,
                 pre_filter: points.pre_filter.filter(|_| place(&self.pre_filter, name).is_some()),
@@ -343,7 +343,7 @@ impl PluginLists {
                 sets_aside: sets_aside.into_iter().any(|list| place(list, name).is_some()),
             });
         }
-        Some(judges)
+        Some(table_plugins)
     }
 }
 
@@ -421,8 +421,8 @@ impl Profiles {
     }
 
     /// The kinds whose events some plugin of some profile wants, beside pods and nodes.
-    pub(crate) fn heard(&self) -> BTreeSet<Text> {
-        self.iter().flat_map(|profile| &profile.heard).cloned().collect()
+    pub(crate) fn registered_kinds(&self) -> BTreeSet<Text> {
+        self.iter().flat_map(|profile| &profile.registered_kinds).cloned().collect()
     }
 
     /// The kinds that some plugin of some profile reads beside.

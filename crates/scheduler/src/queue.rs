@@ -2,11 +2,13 @@
 //!
 //! Every pod that the queue was given is in exactly one of these places until it is deleted, bound, or given up.
 
+mod context;
 mod entry;
 mod guarded_sort;
 mod hints;
 mod in_flight;
 mod nominator;
+mod queueing_strategy;
 mod rank;
 mod reconfigure;
 mod requeue;
@@ -20,22 +22,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use priority_queue::PriorityQueue;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::Objects;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, QueueContext, Text, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Text, Uid};
 
+pub(crate) use self::context::QueueCx;
 pub(crate) use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
 use self::guarded_sort::GuardedSort;
-use self::hints::{QueueingHints, Worth};
+use self::hints::QueueingHints;
 use self::in_flight::InFlight;
 use self::nominator::Nominated;
 pub(crate) use self::nominator::Nominator;
+use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};
 use self::steady_clock::SteadyClock;
 use crate::cluster_events;
-use crate::observer::{Observation, Observer, QueueName};
+use crate::observer::{Observation, QueueName};
 use crate::profile::{ProfileIndex, Profiles};
 
 const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
@@ -237,24 +240,6 @@ impl SchedulingQueue {
     }
 }
 
-/// What a call needs beside the queue itself.
-pub(crate) struct QueueCx<'a> {
-    pub(crate) now: Now,
-    pub(crate) profiles: &'a Profiles,
-    pub(crate) objects: &'a Objects,
-    pub(crate) preempting: &'a FxHashSet<Uid>,
-    pub(crate) observer: &'a dyn Observer,
-    /// What a plugin said that panicked.
-    pub(crate) panic: Option<String>,
-}
-
-impl QueueCx<'_> {
-    /// What plugins may read of it.
-    pub(crate) fn for_plugins(&self) -> QueueContext<'_> {
-        QueueContext { objects: self.objects, preempting: self.preempting }
-    }
-}
-
 /// Pods come, change and go.
 impl SchedulingQueue {
     /// A new pod: straight into the active queue.
@@ -309,12 +294,12 @@ impl SchedulingQueue {
                 return;
             };
             let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
-            let worth = self.hints.worth(cx, entry, &event, &change);
-            if worth == Worth::Skip {
+            let strategy = self.hints.strategy(cx, entry, &event, &change);
+            if strategy == QueueingStrategy::Skip {
                 continue;
             }
             if let Some(entry) = self.take(&new.uid) {
-                self.requeue(cx, entry, worth, &Text::from(event.to_string()));
+                self.requeue(cx, entry, strategy, &Text::from(event.to_string()));
             }
             if !self.is_unschedulable(&new.uid) {
                 return;
@@ -419,20 +404,20 @@ impl SchedulingQueue {
         entry.timestamp = cx.now.wall;
         entry.flushed = false;
         entry.set_backoff(&self.options.backoff, self.options.window());
-        let worth = self.worth_of_events_in_flight(cx, &entry);
+        let strategy = self.strategy_of_events_in_flight(cx, &entry);
         self.done(&uid);
-        self.requeue(cx, entry, worth, &SCHEDULE_ATTEMPT_FAILURE);
+        self.requeue(cx, entry, strategy, &SCHEDULE_ATTEMPT_FAILURE);
     }
 
-    fn worth_of_events_in_flight(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod) -> Worth {
+    fn strategy_of_events_in_flight(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod) -> QueueingStrategy {
         let events = self.in_flight.events_since(entry.uid());
         let Some(events) = events.filter(|_| entry.has_rejectors()) else {
-            return Worth::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         };
-        let best_possible = entry.best_possible_worth();
-        let mut best = Worth::Skip;
+        let best_possible = entry.best_possible_strategy();
+        let mut best = QueueingStrategy::Skip;
         for (event, change) in events {
-            best = best.max(self.hints.worth(cx, entry, event, change));
+            best = best.max(self.hints.strategy(cx, entry, event, change));
             if best == best_possible {
                 break;
             }

@@ -7,7 +7,7 @@ use supercargo_framework::{Now, PodInfo};
 
 use crate::profile::{ProfileIndex, Profiles};
 use crate::queue::QueuedPod;
-use crate::scheduler::{BuildError, Options, Scheduler, heard};
+use crate::scheduler::{BuildError, Options, Scheduler, registered_kinds};
 use crate::tables::Tables;
 
 impl Scheduler {
@@ -23,7 +23,7 @@ impl Scheduler {
         let in_use = self.on_their_way().map(|queued| queued.profile).collect();
         self.replace_profiles(next, &in_use);
         self.tell_observer_profiles();
-        self.heard = heard(&self.profiles, &options.extenders);
+        self.registered_kinds = registered_kinds(&self.profiles, &options.extenders);
         self.tables = (!options.plain).then(|| Tables::new(self.profiles.len(), options.table_memory));
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
         self.features = options.features;
@@ -38,18 +38,18 @@ impl Scheduler {
     /// The profile of a pod that was on its way has been taken away meanwhile: it is nobody's, until another serves it.
     pub(crate) fn let_go(&mut self, pod: Arc<PodInfo>) {
         self.pending.remove(&pod.key());
-        self.others.insert(pod.key(), pod);
+        self.unclaimed_pods.insert(pod.key(), pod);
     }
 
     /// The pods whose attempt has not ended.
     fn on_their_way(&self) -> impl Iterator<Item = &QueuedPod> {
-        let held = self.preemptions.held().map(|held| &held.queued);
+        let held = self.preemptions.held.as_ref().map(|held| &held.queued);
         self.bindings.iter().map(|binding| &binding.queued).chain(held)
     }
 
     fn replace_profiles(&mut self, next: Profiles, in_use: &BTreeSet<ProfileIndex>) {
         let moved = self.profiles.replace(next, in_use);
-        let held = self.preemptions.held_mut().map(|held| &mut held.queued);
+        let held = self.preemptions.held.as_mut().map(|held| &mut held.queued);
         for queued in self.bindings.iter_mut().map(|binding| &mut binding.queued).chain(held) {
             queued.profile = moved[&queued.profile];
         }
@@ -61,16 +61,16 @@ impl Scheduler {
         let unserved: Vec<_> = waiting.filter(is_unserved).cloned().collect();
         for pod in unserved {
             self.delete_from_queue(now, &pod);
-            self.others.insert(pod.key(), pod);
+            self.unclaimed_pods.insert(pod.key(), pod);
         }
     }
 
     fn take_on_pods_with_profile(&mut self, now: Now) {
         let is_served = |pod: &&Arc<PodInfo>| self.profile_of(pod).is_some();
-        let mut served: Vec<_> = self.others.values().filter(is_served).cloned().collect();
+        let mut served: Vec<_> = self.unclaimed_pods.values().filter(is_served).cloned().collect();
         served.sort_by_key(|pod| pod.key());
         for pod in served {
-            self.others.remove(&pod.key());
+            self.unclaimed_pods.remove(&pod.key());
             self.add_to_queue(now, pod);
         }
     }

@@ -19,11 +19,12 @@ use thiserror::Error;
 use crate::bindings::Bindings;
 use crate::cache::Cache;
 use crate::changes;
-use crate::cycle::Running;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
-use crate::preemption::{Order, Preemptions};
+use crate::phase_timer::PhaseTimer;
+use crate::plugin_calls::{CurrentPlugin, PluginCalls};
+use crate::preemptions::{Order, Preemptions};
 use crate::profile::{EVENT_KINDS, Profile, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::tables::{Rule, TableStats, Tables};
@@ -70,22 +71,22 @@ pub struct Scheduler {
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
     /// The kinds whose events can move pods.
-    pub(crate) heard: BTreeSet<Text>,
+    pub(crate) registered_kinds: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as the informer last saw them.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
     /// Pods without a node that no profile is responsible for, yet.
-    pub(crate) others: FxHashMap<PodKey, Arc<PodInfo>>,
+    pub(crate) unclaimed_pods: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
-    pub(crate) running: Running,
+    pub(crate) current_plugin: CurrentPlugin,
     pub(crate) next_start_node: usize,
     /// `None` when every pod is evaluated from scratch.
     pub(crate) tables: Option<Tables>,
     /// Compares what tables say with the plain path.
     #[cfg(test)]
-    pub(crate) witness: Option<crate::tables::Witness>,
+    pub(crate) witness: Option<crate::tables::witness::Witness>,
     pub(crate) draining: bool,
     /// What a plugin said that panicked during the last call of the queue.
     pub(crate) contained_panic: Option<String>,
@@ -96,7 +97,7 @@ impl Scheduler {
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
         Ok(Self {
-            heard: heard(&profiles, &options.extenders),
+            registered_kinds: registered_kinds(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             tables: (!options.plain).then(|| Tables::new(profiles.len(), options.table_memory)),
             #[cfg(test)]
@@ -108,12 +109,12 @@ impl Scheduler {
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),
-            others: FxHashMap::default(),
+            unclaimed_pods: FxHashMap::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
-            running: Running::default(),
+            current_plugin: CurrentPlugin::default(),
             next_start_node: 0,
             draining: false,
             contained_panic: None,
@@ -149,7 +150,7 @@ impl Scheduler {
 
     /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
     pub fn has_work(&self) -> bool {
-        !self.draining && self.preemptions.held().is_none() && self.queue.has_poppable()
+        !self.draining && self.preemptions.held.is_none() && self.queue.has_poppable()
     }
 
     /// Whether it takes no more pods and neither a binding nor a preemption is under way.
@@ -170,14 +171,13 @@ impl Scheduler {
     /// The pod's signature under its profile: pods with equal ones get the same verdicts and raw scores. `None` when no
     /// profile is responsible or the pod's evaluation cannot be shared.
     pub fn signature(&self, now: Now, pod: &PodInfo) -> Option<Signature> {
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        self.profiles.get(self.profile_of(pod)?).sign(&cx, pod)
+        self.profiles.get(self.profile_of(pod)?).sign(&self.context(now), pod)
     }
 
     /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
     /// reads. As plugins name them, sorted.
     pub fn resources(&self) -> Vec<Text> {
-        self.heard.union(&self.profiles.read()).cloned().collect()
+        self.registered_kinds.union(&self.profiles.read()).cloned().collect()
     }
 
     /// The objects of other kinds.
@@ -211,8 +211,8 @@ impl Scheduler {
     }
 
     /// Switches such a rule off. Decisions are wrong then: it is for showing that the rule is needed.
-    #[doc(hidden)]
-    pub fn switch_off(&mut self, rule: Rule) {
+    #[cfg(test)]
+    pub(crate) fn switch_off(&mut self, rule: Rule) {
         if let Some(tables) = &mut self.tables {
             tables.switch_off(rule);
         }
@@ -236,6 +236,18 @@ impl Scheduler {
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()
+    }
+
+    /// What plugins may read and command.
+    pub(crate) fn context(&self, now: Now) -> Context<'_> {
+        context(&self.cache, &self.objects, &self.bindings, now)
+    }
+
+    /// Calls the plugins of a pod; the first phase begins now.
+    pub(crate) fn plugin_calls<'a>(&'a self, queued: &'a QueuedPod) -> PluginCalls<'a> {
+        let watches = self.observer.watches_plugins();
+        let timer = PhaseTimer::start(&*self.observer, queued.profile, &queued.pod, watches);
+        PluginCalls::new(timer, &self.current_plugin)
     }
 
     /// Calls the queue with what it needs.
@@ -349,14 +361,24 @@ impl Scheduler {
     }
 }
 
+/// What plugins may read and command, from the parts of a scheduler.
+pub(crate) fn context<'a>(
+    cache: &'a Cache,
+    objects: &'a Objects,
+    bindings: &'a Bindings,
+    now: Now,
+) -> Context<'a> {
+    Context::new(cache.nodes(), objects, bindings.waiting(), now)
+}
+
 /// The kinds whose events can move pods.
-pub(crate) fn heard(profiles: &Profiles, extenders: &[ExtenderSpec]) -> BTreeSet<Text> {
-    let mut heard = profiles.heard();
+pub(crate) fn registered_kinds(profiles: &Profiles, extenders: &[ExtenderSpec]) -> BTreeSet<Text> {
+    let mut kinds = profiles.registered_kinds();
     if !extenders.is_empty() {
         // They cannot say what they wait for.
-        heard.extend(EVENT_KINDS);
+        kinds.extend(EVENT_KINDS);
     }
-    heard
+    kinds
 }
 
 /// What bindings wait for is looked at here.

@@ -20,7 +20,7 @@ pub struct Rejected {
 
 /// How much there is of everything.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Stats {
     /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
     pub queue: [usize; 5],
     /// Events that are kept for pods in flight, by label.
@@ -44,7 +44,7 @@ pub struct Figures {
 impl Scheduler {
     /// How much there is of everything. Goes once over what is kept for pods in flight and once over the pods in the cache, which
     /// is a matter of a millisecond with hundreds of thousands.
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> Stats {
         let events = self.queue.events_in_flight().into_iter();
         let rejected = self.queue.rejected().map(|(profile, plugin, pods)| Rejected {
             profile: Arc::clone(&self.profiles.get(profile).scheduler_name),
@@ -52,7 +52,7 @@ impl Scheduler {
             pods,
         });
         let (pods, assumed_pods) = self.cache.pod_counts();
-        Figures {
+        Stats {
             queue: self.queue.lengths(),
             events_in_flight: events.map(|(event, count)| (event.to_string(), count)).collect(),
             rejected: rejected.collect(),

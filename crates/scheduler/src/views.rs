@@ -108,7 +108,7 @@ impl Scheduler {
 
     /// All nodes and pods that it knows of.
     pub fn known_objects(&self) -> Known {
-        let waiting = self.pending.values().chain(self.others.values()).map(|pod| pod.uid.clone());
+        let waiting = self.pending.values().chain(self.unclaimed_pods.values()).map(|pod| pod.uid.clone());
         let nodes = self.cache.nodes().names().cloned().collect();
         let pods = self.cache.uids().cloned().chain(waiting).collect();
         Known { nodes, pods }

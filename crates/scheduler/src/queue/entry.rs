@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use supercargo_framework::{PodInfo, Text, Timestamp, Uid};
 
-use super::hints::Worth;
+use super::queueing_strategy::QueueingStrategy;
 use crate::failure::FailureKind;
-use crate::observer::Moment;
+use crate::observer::TimePoint;
 use crate::profile::ProfileIndex;
 
 /// A pod that waits to be scheduled, or is being scheduled, with the history of its attempts.
@@ -38,7 +38,7 @@ pub struct QueuedPod {
     /// When the backoff of its last attempt ends; `None` when none is due.
     pub(crate) backoff_until: Option<Timestamp>,
     /// When its attempt began, by the observer's clock.
-    pub(crate) began: Moment,
+    pub(crate) began: TimePoint,
     /// Its turn among equals; a later entry has a larger one.
     pub(crate) sequence: u64,
 }
@@ -58,7 +58,7 @@ impl QueuedPod {
             pending_plugins: BTreeSet::new(),
             gating_plugin: None,
             backoff_until: None,
-            began: Moment::default(),
+            began: TimePoint::default(),
             sequence: 0,
         }
     }
@@ -88,9 +88,13 @@ impl QueuedPod {
         self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
     }
 
-    /// The most that an event can be worth: only a plugin that waits for something under way can end the backoff.
-    pub(super) fn best_possible_worth(&self) -> Worth {
-        if self.pending_plugins.is_empty() { Worth::AfterBackoff } else { Worth::Immediately }
+    /// The most that an event can be strategy: only a plugin that waits for something under way can end the backoff.
+    pub(super) fn best_possible_strategy(&self) -> QueueingStrategy {
+        if self.pending_plugins.is_empty() {
+            QueueingStrategy::AfterBackoff
+        } else {
+            QueueingStrategy::Immediately
+        }
     }
 
     /// Replaces the plugins to blame.
@@ -127,10 +131,10 @@ pub(crate) enum Window {
 }
 
 impl Window {
-    fn align(self, moment: Timestamp) -> Timestamp {
+    fn align(self, time: Timestamp) -> Timestamp {
         match self {
-            Self::Seconds => moment.floor_to_second(),
-            Self::Exact => moment,
+            Self::Seconds => time.floor_to_second(),
+            Self::Exact => time,
         }
     }
 

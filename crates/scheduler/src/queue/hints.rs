@@ -3,23 +3,13 @@
 use supercargo_framework::event::{Change, HintFn, QueueingHint};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Text};
 
-use super::QueueCx;
+use super::context::QueueCx;
 use super::entry::QueuedPod;
-use crate::contain::contained;
+use super::queueing_strategy::QueueingStrategy;
 use crate::extender::EXTENDER;
-use crate::observer::{Observation, Took};
+use crate::observer::{Observation, Timespan};
+use crate::panic_guard::guard;
 use crate::profile::{Profile, Profiles};
-
-/// What an event means for a pod that waits; more is greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Worth {
-    /// Nothing.
-    Skip,
-    /// Try again once its backoff has ended.
-    AfterBackoff,
-    /// Try again at once.
-    Immediately,
-}
 
 /// One plugin's wish to hear of an event.
 struct Wish {
@@ -67,29 +57,33 @@ impl QueueingHints {
     }
 
     /// What the event means for the pod: the plugins that turned it down are asked.
-    pub(super) fn worth(
+    pub(super) fn strategy(
         &self,
         cx: &mut QueueCx<'_>,
         entry: &QueuedPod,
         event: &ClusterEvent,
         change: &Change,
-    ) -> Worth {
+    ) -> QueueingStrategy {
         if !entry.has_rejectors() {
-            return Worth::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         }
         if event.is_wildcard() {
             let about_another = change.new_pod().is_some_and(|pod| pod.uid != entry.pod.uid);
-            return if about_another { Worth::Skip } else { Worth::AfterBackoff };
+            return if about_another { QueueingStrategy::Skip } else { QueueingStrategy::AfterBackoff };
         }
-        let best_possible = entry.best_possible_worth();
-        let mut best = Worth::Skip;
+        let best_possible = entry.best_possible_strategy();
+        let mut best = QueueingStrategy::Skip;
         for wish in &self.by_profile[entry.profile.0] {
             if wish.event.matches(event)
                 && entry.rejected_by(&wish.plugin)
                 && wish.queues(cx, entry, event, change)
             {
                 let waits = entry.pending_plugins.contains(&wish.plugin);
-                best = best.max(if waits { Worth::Immediately } else { Worth::AfterBackoff });
+                best = best.max(if waits {
+                    QueueingStrategy::Immediately
+                } else {
+                    QueueingStrategy::AfterBackoff
+                });
                 if best == best_possible {
                     break;
                 }
@@ -108,12 +102,12 @@ impl Wish {
 
     /// An error queues, and so does a panic: a pod tried for nothing is better than a pod left to wait.
     fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, event: &ClusterEvent, change: &Change) -> bool {
-        let from = cx.observer.moment();
+        let from = cx.observer.time_point();
         let answer = match &self.hint {
             None => Ok(Ok(QueueingHint::Queue)),
             Some(hint) => {
                 let cx = cx.for_plugins();
-                contained("QueueingHint", &self.plugin, || hint(&cx, &entry.pod, change))
+                guard("QueueingHint", &self.plugin, || hint(&cx, &entry.pod, change))
             }
         };
         let (queues, hint) = match answer {
@@ -125,7 +119,7 @@ impl Wish {
                 (true, "Error")
             }
         };
-        let took = Took { from, to: cx.observer.moment() };
+        let took = Timespan { from, to: cx.observer.time_point() };
         cx.observer.observe(Observation::Hint { plugin: &self.plugin, event, hint, took });
         queues
     }

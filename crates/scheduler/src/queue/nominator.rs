@@ -92,7 +92,7 @@ impl Nominator {
     }
 
     /// The nodes that pods have been promised.
-    pub(crate) fn promised(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_node.keys()
     }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use supercargo_framework::Text;
 
+use super::context::QueueCx;
 use super::guarded_sort::GuardedSort;
-use super::hints::{QueueingHints, Worth};
-use super::{Place, QueueCx, QueueOptions, SchedulingQueue};
+use super::hints::QueueingHints;
+use super::queueing_strategy::QueueingStrategy;
+use super::{Place, QueueOptions, SchedulingQueue};
 
 const CONFIGURATION_RELOAD: Text = Text::Static("ConfigurationReload");
 
@@ -34,7 +36,7 @@ impl SchedulingQueue {
             if is_active {
                 self.move_to_active(cx, entry, &CONFIGURATION_RELOAD, false);
             } else {
-                self.requeue(cx, entry, Worth::AfterBackoff, &CONFIGURATION_RELOAD);
+                self.requeue(cx, entry, QueueingStrategy::AfterBackoff, &CONFIGURATION_RELOAD);
             }
         }
     }

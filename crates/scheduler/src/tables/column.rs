@@ -7,13 +7,14 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::{Applied, PreFilter, Scope};
 use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
-use super::Refusal;
-use super::again::{Again, Because, Row, concerned};
-use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, View, coarse_keys};
+use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, coarse_keys};
+use super::fallback::Fallback;
+use super::invalidation::{Cause, Invalidation, Row, concerned};
 use super::reads::Reads;
 use super::rule::Rule;
+use super::view::View;
 use crate::changes::{Change, Cursor};
-use crate::profile::Judge;
+use crate::profile::TablePlugin;
 
 /// A row that is another because of a change elsewhere.
 type Touched = (Cursor, NodeIndex);
@@ -47,9 +48,9 @@ const MOST_TOUCHED: usize = 1024;
 
 impl Column {
     /// Asks the plugin about every node.
-    pub(super) fn new(view: &mut View<'_>, judge: &Judge) -> Result<Self, Refusal> {
+    pub(super) fn new(view: &mut View<'_>, plugin: &TablePlugin) -> Result<Self, Fallback> {
         let mut column = Self { is_blank: false, ..Self::blank(view) };
-        column.build(view, judge)?;
+        column.build(view, plugin)?;
         Ok(column)
     }
 
@@ -73,7 +74,7 @@ impl Column {
     }
 
     /// Forgets everything and asks again.
-    fn rebuild(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    fn rebuild(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         self.state = CycleState::new();
         (self.verdicts, self.scores, self.reads) = (None, None, Reads::default());
         self.touched.clear();
@@ -81,121 +82,121 @@ impl Column {
         self.version += 1;
         self.cursor = view.log.end();
         self.labels_version = view.labels_version;
-        self.build(view, judge)
+        self.build(view, plugin)
     }
 
-    fn build(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        self.pre_filter(view, judge)?;
-        let scores = self.pre_score(view, judge)?;
+    fn build(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        self.pre_filter(view, plugin)?;
+        let scores = self.pre_score(view, plugin)?;
         self.reads.note_of_all(view.cx.take_reads())?;
-        if let Some((_, plugin)) = judge.filter.as_ref().filter(|_| !self.skips_filter) {
-            let scope = plugin.scope(&self.state, view.pod);
+        if let Some((_, filter)) = plugin.filter.as_ref().filter(|_| !self.skips_filter) {
+            let scope = filter.scope(&self.state, view.pod);
             let answers = match (&scope, coarse_keys(view, &scope)) {
                 (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
                 _ => Answers::PerNode(Vec::new()),
             };
             self.verdicts = Some(Verdicts { answers, scope, statuses: Statuses::default() });
-            self.ask_filter_of_all(view, judge)?;
+            self.ask_filter_of_all(view, plugin)?;
         }
-        if let Some((_, plugin)) = judge.score.as_ref().filter(|_| scores) {
-            self.scores = Some(Scores::new(view, &**plugin, &self.state));
-            self.ask_score_of_all(view, judge)?;
+        if let Some((_, score)) = plugin.score.as_ref().filter(|_| scores) {
+            self.scores = Some(Scores::new(view, &**score, &self.state));
+            self.ask_score_of_all(view, plugin)?;
         }
         Ok(())
     }
 
-    fn pre_filter(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        let Some(plugin) = &judge.pre_filter else { return Ok(()) };
-        view.running.set("PreFilter", judge.name);
-        self.skips_filter = match plugin.pre_filter(view.cx, &mut self.state, view.pod) {
+    fn pre_filter(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        let Some(pre_filter) = &plugin.pre_filter else { return Ok(()) };
+        view.calls.enter("PreFilter", plugin.name);
+        self.skips_filter = match pre_filter.pre_filter(view.cx, &mut self.state, view.pod) {
             PreFilter::AllNodes => false,
             PreFilter::Skip => true,
             // Few nodes are looked at, and quickly.
-            PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Refusal::Passing),
+            PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
         };
-        if judge.incremental.is_none() || (judge.sets_aside && !self.skips_filter) {
-            return Err(Refusal::Lasting);
+        if plugin.incremental.is_none() || (plugin.sets_aside && !self.skips_filter) {
+            return Err(Fallback::Signature);
         }
         Ok(())
     }
 
     /// Runs PreScore, unless it depends on the feasible nodes; whether there are scores to be kept here.
-    fn pre_score(&mut self, view: &View<'_>, judge: &Judge) -> Result<bool, Refusal> {
-        let Some(plugin) = &judge.pre_score else { return Ok(true) };
-        if judge.incremental.is_none() {
-            return Err(Refusal::Lasting);
+    fn pre_score(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<bool, Fallback> {
+        let Some(pre_score) = &plugin.pre_score else { return Ok(true) };
+        if plugin.incremental.is_none() {
+            return Err(Fallback::Signature);
         }
-        if plugin.depends_on_nodes() {
+        if pre_score.depends_on_nodes() {
             return Ok(false);
         }
-        view.running.set("PreScore", judge.name);
-        let status = plugin.pre_score(view.cx, &mut self.state, view.pod, &[]);
+        view.calls.enter("PreScore", plugin.name);
+        let status = pre_score.pre_score(view.cx, &mut self.state, view.pod, &[]);
         if status.is_skip() {
             return Ok(false);
         }
-        if status.is_success() { Ok(true) } else { Err(Refusal::Passing) }
+        if status.is_success() { Ok(true) } else { Err(Fallback::Cycle) }
     }
 
-    fn ask_filter_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else { return Ok(()) };
+    fn ask_filter_of_all(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        let (Some((_, filter)), Some(verdicts)) = (&plugin.filter, &mut self.verdicts) else { return Ok(()) };
         let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(()) };
         let slots = view.nodes.columns().len();
         rows.clear();
         let mut passes = vec![true; slots];
-        view.running.set("Filter", judge.name);
-        if plugin.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
+        view.calls.enter("Filter", plugin.name);
+        if filter.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
             rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
             return self.reads.note_of_all(view.cx.take_reads());
         }
         rows.resize(slots, PASSES);
         for (index, _) in view.nodes.iter() {
             let verdict =
-                verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+                verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
             rows[index.0 as usize] = verdict;
         }
         Ok(())
     }
 
-    fn ask_score_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        match (&judge.score, &mut self.scores) {
-            (Some((_, plugin)), Some(scores)) => {
-                scores.ask_of_all(view, judge.name, &**plugin, &self.state, &mut self.reads)
+    fn ask_score_of_all(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        match (&plugin.score, &mut self.scores) {
+            (Some((_, score)), Some(scores)) => {
+                scores.ask_of_all(view, plugin.name, &**score, &self.state, &mut self.reads)
             }
             _ => Ok(()),
         }
     }
 
     /// Works in what has changed.
-    pub(super) fn catch_up(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    pub(super) fn catch_up(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         if self.is_blank || (self.cursor == view.log.end() && !self.is_broken) {
             return Ok(());
         }
         let was_broken = std::mem::replace(&mut self.is_broken, true);
-        if was_broken { self.rebuild(view, judge) } else { self.work_in(view, judge) }?;
+        if was_broken { self.rebuild(view, plugin) } else { self.work_in(view, plugin) }?;
         self.is_broken = false;
         Ok(())
     }
 
-    fn work_in(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    fn work_in(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         let slots = view.nodes.columns().len();
         let bearable = |lag: usize| lag <= 64.max(slots / 4);
         if !view.log.lag(self.cursor).is_some_and(bearable) && view.rules.follow(Rule::Behind) {
-            return self.rebuild(view, judge);
+            return self.rebuild(view, plugin);
         }
         if self.labels_version != view.labels_version {
             self.labels_version = view.labels_version;
             if self.has_other_keys(view) && view.rules.follow(Rule::Domain) {
-                return self.rebuild(view, judge);
+                return self.rebuild(view, plugin);
             }
         }
-        let mut again = Again::default();
+        let mut again = Invalidation::default();
         for (at, change) in view.log.since(self.cursor) {
-            if !self.take(view, judge, at, change, &mut again) {
-                return self.rebuild(view, judge);
+            if !self.take(view, plugin, at, change, &mut again) {
+                return self.rebuild(view, plugin);
             }
         }
         self.cursor = view.log.end();
-        self.ask_again(view, judge, again)
+        self.ask_again(view, plugin, again)
     }
 
     /// Whether a key that had few domains has many now, or the other way round.
@@ -209,10 +210,10 @@ impl Column {
     fn take(
         &mut self,
         view: &mut View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         at: Cursor,
         change: &Change,
-        again: &mut Again,
+        again: &mut Invalidation,
     ) -> bool {
         if let Change::Object { resource, key } = change {
             if self.reads.object_concerns_all(resource, key, view.rules) {
@@ -222,7 +223,7 @@ impl Column {
                 && let Some(index) = view.nodes.index_of(key)
                 && view.rules.follow(Rule::ObjectOfNode)
             {
-                again.rows.push(Row { index, because: Because::Elsewhere });
+                again.rows.push(Row { index, because: Cause::Elsewhere });
                 self.touch(at, index);
             }
             return true;
@@ -238,13 +239,13 @@ impl Column {
         }
         if let Some(index) = change.index() {
             let because = match change {
-                Change::NodeAdded { .. } => Because::NodeCame,
-                Change::NodeChanged { .. } => Because::NodeObject,
-                _ => Because::Pods,
+                Change::NodeAdded { .. } => Cause::NodeCame,
+                Change::NodeChanged { .. } => Cause::NodeObject,
+                _ => Cause::Pods,
             };
             again.rows.push(Row { index, because });
         }
-        match apply(view, judge, &mut self.state, change) {
+        match apply(view, plugin, &mut self.state, change) {
             Applied::Here => true,
             Applied::Domain(keys) => {
                 if view.rules.follow(Rule::StateOfDomain) {
@@ -266,14 +267,14 @@ impl Column {
         keys: &SmallVec<[Arc<str>; 2]>,
         at: Cursor,
         change: &Change,
-        again: &mut Again,
+        again: &mut Invalidation,
     ) {
         let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| self.rows_follow(key)).collect();
         for node in nodes_of(change) {
             for key in &keys {
                 let Some(value) = node.labels.get(key) else { continue };
                 for index in view.topology.domain(view.nodes, key, value) {
-                    again.rows.push(Row { index: *index, because: Because::Elsewhere });
+                    again.rows.push(Row { index: *index, because: Cause::Elsewhere });
                     self.touch(at, *index);
                 }
             }
@@ -307,27 +308,32 @@ impl Column {
         (cursor >= self.touched_from || self.touched.is_empty()).then(|| since.map(|(_, index)| *index))
     }
 
-    fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge, again: Again) -> Result<(), Refusal> {
+    fn ask_again(
+        &mut self,
+        view: &mut View<'_>,
+        plugin: &TablePlugin,
+        again: Invalidation,
+    ) -> Result<(), Fallback> {
         if again.all && self.keeps_rows() {
             self.version += 1;
             self.touched.clear();
             self.touched_from = view.log.end();
-            self.ask_filter_of_all(view, judge)?;
-            return self.ask_score_of_all(view, judge);
+            self.ask_filter_of_all(view, plugin)?;
+            return self.ask_score_of_all(view, plugin);
         }
         let slots = view.nodes.columns().len();
-        if let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts)
+        if let (Some((_, filter)), Some(verdicts)) = (&plugin.filter, &mut self.verdicts)
             && let Answers::PerNode(rows) = &mut verdicts.answers
         {
             rows.resize(slots, PASSES);
             for index in concerned(&again, &verdicts.scope, view) {
                 let verdict =
-                    verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+                    verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
                 rows[index.0 as usize] = verdict;
             }
         }
-        if let (Some((_, plugin)), Some(scores)) = (&judge.score, &mut self.scores) {
-            scores.ask_again(view, judge.name, &**plugin, &self.state, &mut self.reads, &again)?;
+        if let (Some((_, score)), Some(scores)) = (&plugin.score, &mut self.scores) {
+            scores.ask_again(view, plugin.name, &**score, &self.state, &mut self.reads, &again)?;
         }
         Ok(())
     }
@@ -336,16 +342,16 @@ impl Column {
     pub(super) fn verdict(
         &mut self,
         view: &View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         index: NodeIndex,
-    ) -> Result<Verdict, Refusal> {
-        let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else {
+    ) -> Result<Verdict, Fallback> {
+        let (Some((_, filter)), Some(verdicts)) = (&plugin.filter, &mut self.verdicts) else {
             return Ok(PASSES);
         };
         let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(PASSES) };
         let row = &mut rows[index.0 as usize];
         if *row == UNASKED {
-            *row = verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+            *row = verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
         }
         Ok(*row)
     }
@@ -376,18 +382,25 @@ pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
 }
 
 /// Works a change into a plugin's state.
-pub(super) fn apply(view: &mut View<'_>, judge: &Judge, state: &mut CycleState, change: &Change) -> Applied {
-    let Some(plugin) = judge.incremental.as_ref().filter(|_| judge.prepares()) else { return Applied::Here };
+pub(super) fn apply(
+    view: &mut View<'_>,
+    plugin: &TablePlugin,
+    state: &mut CycleState,
+    change: &Change,
+) -> Applied {
+    let Some(incremental) = plugin.incremental.as_ref().filter(|_| plugin.prepares()) else {
+        return Applied::Here;
+    };
     if !view.rules.follow(Rule::State) {
         return Applied::Here;
     }
-    view.running.set("Incremental", judge.name);
+    view.calls.enter("Incremental", plugin.name);
     match change {
-        Change::PodAdded { node, pod, .. } => plugin.pod_added(state, view.pod, pod, node),
-        Change::PodRemoved { node, pod, .. } => plugin.pod_removed(state, view.pod, pod, node),
-        Change::NodeAdded { node, .. } => plugin.node_added(state, view.pod, node),
-        Change::NodeRemoved { node, .. } => plugin.node_removed(state, view.pod, node),
-        Change::NodeChanged { old, new, .. } => plugin.node_changed(state, view.pod, old, new),
+        Change::PodAdded { node, pod, .. } => incremental.pod_added(state, view.pod, pod, node),
+        Change::PodRemoved { node, pod, .. } => incremental.pod_removed(state, view.pod, pod, node),
+        Change::NodeAdded { node, .. } => incremental.node_added(state, view.pod, node),
+        Change::NodeRemoved { node, .. } => incremental.node_removed(state, view.pod, node),
+        Change::NodeChanged { old, new, .. } => incremental.node_changed(state, view.pod, old, new),
         Change::Object { .. } => Applied::Here,
     }
 }

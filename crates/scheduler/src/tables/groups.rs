@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::NodeIndex;
 
-use super::answers::View;
 use super::layout::Layout;
 use super::rule::Rule;
 use super::tournament::{OUT, Tournament};
+use super::view::View;
 
 /// What the plugins whose scores are normalised over all nodes tell nodes of a domain apart by: one number for each.
 pub(super) type Class = SmallVec<[i64; 2]>;

@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 use supercargo_framework::NodeIndex;
 use supercargo_framework::plugin::Scope;
 
-use super::answers::View;
 use super::rule::Rule;
+use super::view::View;
 
 /// Why a row must be asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Because {
+pub(super) enum Cause {
     NodeCame,
     NodeObject,
     Pods,
@@ -20,36 +20,40 @@ pub(super) enum Because {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) index: NodeIndex,
-    pub(super) because: Because,
+    pub(super) because: Cause,
 }
 
 /// What must be asked again.
 #[derive(Debug, Default)]
-pub(super) struct Again {
+pub(super) struct Invalidation {
     pub(super) all: bool,
     pub(super) rows: SmallVec<[Row; 8]>,
 }
 
 /// Whether an answer of this scope is another for a reason.
-fn concerns(scope: &Scope, because: Because) -> bool {
+fn concerns(scope: &Scope, because: Cause) -> bool {
     match because {
-        Because::NodeCame | Because::NodeObject | Because::Elsewhere => true,
-        Because::Pods => matches!(scope, Scope::Node | Scope::Classes(_)),
+        Cause::NodeCame | Cause::NodeObject | Cause::Elsewhere => true,
+        Cause::Pods => matches!(scope, Scope::Node | Scope::Classes(_)),
     }
 }
 
 /// The nodes to be asked about again where answers have this scope, each once.
-pub(super) fn concerned(again: &Again, scope: &Scope, view: &mut View<'_>) -> SmallVec<[NodeIndex; 8]> {
+pub(super) fn concerned(
+    again: &Invalidation,
+    scope: &Scope,
+    view: &mut View<'_>,
+) -> SmallVec<[NodeIndex; 8]> {
     let mut due: SmallVec<[NodeIndex; 8]> = SmallVec::new();
     for Row { index, because } in &again.rows {
         if !concerns(scope, *because) || !view.nodes.has(*index) {
             continue;
         }
         let rule = match because {
-            Because::NodeCame => Rule::NodeCame,
-            Because::NodeObject => Rule::NodeObject,
-            Because::Pods => Rule::PodsOfNode,
-            Because::Elsewhere => {
+            Cause::NodeCame => Rule::NodeCame,
+            Cause::NodeObject => Rule::NodeObject,
+            Cause::Pods => Rule::PodsOfNode,
+            Cause::Elsewhere => {
                 due.push(*index);
                 continue;
             }

@@ -10,7 +10,7 @@ const ABSENT: i64 = i64::MIN;
 /// What [`Normalize::ByMax`](supercargo_framework::plugin::Normalize) needs, kept while single raw scores change.
 #[derive(Debug)]
 pub(super) struct Proportional {
-    pub(super) judge: usize,
+    pub(super) plugin: usize,
     reverse: bool,
     /// What scores are in proportion to.
     greatest: i64,
@@ -36,9 +36,15 @@ impl Top {
 }
 
 impl Proportional {
-    pub(super) fn new(judge: usize, reverse: bool, rows: &[i64], feasible: &[bool], layout: &Layout) -> Self {
+    pub(super) fn new(
+        plugin: usize,
+        reverse: bool,
+        rows: &[i64],
+        feasible: &[bool],
+        layout: &Layout,
+    ) -> Self {
         let is_flat = rows.iter().zip(feasible).all(|(raw, feasible)| !feasible || *raw == 0);
-        let mut made = Self { judge, reverse, greatest: 0, raw: Vec::new(), tops: Vec::new() };
+        let mut made = Self { plugin, reverse, greatest: 0, raw: Vec::new(), tops: Vec::new() };
         if !is_flat {
             let of_feasible = |(raw, feasible): (&i64, &bool)| if *feasible { *raw } else { ABSENT };
             made.raw = rows.iter().zip(feasible).map(of_feasible).collect();

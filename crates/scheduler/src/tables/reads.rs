@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::context::Read;
 use supercargo_framework::{NodeRecord, Text};
 
-use super::Refusal;
+use super::fallback::Fallback;
 use super::rule::{Rule, Rules};
 
 /// What was read.
@@ -22,7 +22,7 @@ pub(super) struct Reads {
 
 impl Reads {
     /// Takes note of what was read to prepare for all nodes.
-    pub(super) fn note_of_all(&mut self, reads: Vec<Read>) -> Result<(), Refusal> {
+    pub(super) fn note_of_all(&mut self, reads: Vec<Read>) -> Result<(), Fallback> {
         for read in reads {
             // The nodes themselves are what the plugin's state follows.
             if read != Read::AllNodes {
@@ -33,11 +33,11 @@ impl Reads {
     }
 
     /// Takes note of what was read about one node.
-    pub(super) fn note_of_node(&mut self, reads: Vec<Read>, node: &str) -> Result<(), Refusal> {
+    pub(super) fn note_of_node(&mut self, reads: Vec<Read>, node: &str) -> Result<(), Fallback> {
         reads.into_iter().try_for_each(|read| self.note(read, Some(node)))
     }
 
-    fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Refusal> {
+    fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Fallback> {
         match read {
             Read::Object { resource, key } if node == Some(&*key) => {
                 self.of_node.insert(resource);
@@ -50,7 +50,7 @@ impl Reads {
             }
             Read::NodeCount => self.node_count = true,
             Read::Images => self.images = true,
-            Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Refusal::Lasting),
+            Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Fallback::Signature),
         }
         Ok(())
     }

@@ -4,41 +4,42 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
-use super::Refusal;
-use super::again::{Again, Because, Row};
-use super::answers::{Asked, Scores, View};
+use super::answers::{Asked, Scores};
 use super::column::apply;
+use super::fallback::Fallback;
+use super::invalidation::{Cause, Invalidation, Row};
 use super::reads::Reads;
 use super::rule::Rule;
+use super::view::View;
 use crate::changes::{Change, Cursor};
-use crate::profile::Judge;
+use crate::profile::TablePlugin;
 
 /// A plugin whose PreScore depends on the feasible nodes: its state and its scores belong to one table.
 #[derive(Debug)]
-pub(super) struct Own {
-    pub(super) judge: usize,
+pub(super) struct RelativeScores {
+    pub(super) plugin: usize,
     state: CycleState,
     /// `None` when PreScore has skipped.
     pub(super) scores: Option<Scores>,
     reads: Reads,
     /// By node, whether the plugin takes it to be feasible.
-    told: Vec<bool>,
-    again: Again,
+    reported: Vec<bool>,
+    again: Invalidation,
     /// Whether the plugin skips, whatever nodes are feasible, and so is told of none.
     skips: bool,
     is_stale: bool,
 }
 
-impl Own {
+impl RelativeScores {
     /// To be prepared.
-    pub(super) fn new(judge: usize) -> Self {
+    pub(super) fn new(plugin: usize) -> Self {
         Self {
-            judge,
+            plugin,
             state: CycleState::new(),
             scores: None,
             reads: Reads::default(),
-            told: Vec::new(),
-            again: Again::default(),
+            reported: Vec::new(),
+            again: Invalidation::default(),
             skips: false,
             is_stale: true,
         }
@@ -49,17 +50,17 @@ impl Own {
     }
 
     /// Takes the changes since.
-    pub(super) fn take(&mut self, view: &mut View<'_>, judge: &Judge, cursor: Cursor) {
+    pub(super) fn take(&mut self, view: &mut View<'_>, plugin: &TablePlugin, cursor: Cursor) {
         let log = view.log;
         for (_, change) in log.since(cursor) {
-            if !self.is_stale && !self.take_one(view, judge, change) {
+            if !self.is_stale && !self.take_one(view, plugin, change) {
                 self.is_stale = true;
             }
         }
     }
 
-    fn take_one(&mut self, view: &mut View<'_>, judge: &Judge, change: &Change) -> bool {
-        let was_feasible = |index: NodeIndex| self.told.get(index.0 as usize).copied().unwrap_or(false);
+    fn take_one(&mut self, view: &mut View<'_>, plugin: &TablePlugin, change: &Change) -> bool {
+        let was_feasible = |index: NodeIndex| self.reported.get(index.0 as usize).copied().unwrap_or(false);
         let (index, because, old, new) = match change {
             Change::Object { resource, key } => {
                 // An object of one node is none of PreScore's business, but of Score's.
@@ -71,20 +72,20 @@ impl Own {
             Change::NodeChanged { index, old, new } if was_feasible(*index) && old.labels != new.labels => {
                 return false;
             }
-            Change::NodeRemoved { index, node } => (*index, Because::NodeObject, Some(&**node), None),
-            Change::NodeAdded { index, node } => (*index, Because::NodeCame, None, Some(&**node)),
+            Change::NodeRemoved { index, node } => (*index, Cause::NodeObject, Some(&**node), None),
+            Change::NodeAdded { index, node } => (*index, Cause::NodeCame, None, Some(&**node)),
             Change::NodeChanged { index, old, new } => {
-                (*index, Because::NodeObject, Some(&**old), Some(&**new))
+                (*index, Cause::NodeObject, Some(&**old), Some(&**new))
             }
             Change::PodAdded { index, .. } | Change::PodRemoved { index, .. } => {
-                (*index, Because::Pods, None, None)
+                (*index, Cause::Pods, None, None)
             }
         };
-        if because != Because::Pods && self.reads.node_concerns_all(old, new, view.rules) {
+        if because != Cause::Pods && self.reads.node_concerns_all(old, new, view.rules) {
             return false;
         }
         self.again.rows.push(Row { index, because });
-        let applied = apply(view, judge, &mut self.state, change);
+        let applied = apply(view, plugin, &mut self.state, change);
         let nodes = super::column::nodes_of(change);
         self.follow(view, applied, &nodes.iter().map(|node| &node.labels).collect::<SmallVec<[_; 2]>>())
     }
@@ -111,8 +112,7 @@ impl Own {
                     {
                         let Some(value) = labels.get(key) else { continue };
                         let nodes = view.topology.domain(view.nodes, key, value);
-                        let rows =
-                            nodes.iter().map(|index| Row { index: *index, because: Because::Elsewhere });
+                        let rows = nodes.iter().map(|index| Row { index: *index, because: Cause::Elsewhere });
                         self.again.rows.extend(rows);
                     }
                 }
@@ -127,41 +127,41 @@ impl Own {
     pub(super) fn settle(
         &mut self,
         view: &mut View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         filter_state: &CycleState,
         feasible: impl Fn(NodeIndex) -> bool,
         candidates: impl Iterator<Item = NodeIndex>,
-    ) -> Result<Asked, Refusal> {
+    ) -> Result<Asked, Fallback> {
         if !self.is_stale && !self.skips {
             for index in candidates {
-                self.tell(view, judge, index, feasible(index));
+                self.tell(view, plugin, index, feasible(index));
             }
         }
         if self.is_stale {
-            self.prepare(view, judge, filter_state, feasible)?;
+            self.prepare(view, plugin, filter_state, feasible)?;
             return Ok(Asked::All);
         }
-        self.ask_again(view, judge)
+        self.ask_again(view, plugin)
     }
 
-    fn tell(&mut self, view: &mut View<'_>, judge: &Judge, index: NodeIndex, feasible: bool) {
+    fn tell(&mut self, view: &mut View<'_>, plugin: &TablePlugin, index: NodeIndex, feasible: bool) {
         let slot = index.0 as usize;
-        if self.told.len() <= slot {
-            self.told.resize(slot + 1, false);
+        if self.reported.len() <= slot {
+            self.reported.resize(slot + 1, false);
         }
-        if self.told[slot] == feasible || !view.nodes.has(index) || !view.rules.follow(Rule::Feasible) {
+        if self.reported[slot] == feasible || !view.nodes.has(index) || !view.rules.follow(Rule::Feasible) {
             return;
         }
-        self.told[slot] = feasible;
-        let Some(plugin) = judge.incremental.as_ref() else {
+        self.reported[slot] = feasible;
+        let Some(incremental) = plugin.incremental.as_ref() else {
             self.is_stale = true;
             return;
         };
         let node = view.nodes.at(index);
-        view.running.set("Incremental", judge.name);
-        let applied = plugin.feasible_changed(&mut self.state, view.pod, node, feasible);
+        view.calls.enter("Incremental", plugin.name);
+        let applied = incremental.feasible_changed(&mut self.state, view.pod, node, feasible);
         if feasible {
-            self.again.rows.push(Row { index, because: Because::Elsewhere });
+            self.again.rows.push(Row { index, because: Cause::Elsewhere });
         }
         if !self.follow(view, applied, &[&node.node().labels]) {
             self.is_stale = true;
@@ -172,16 +172,16 @@ impl Own {
     fn prepare(
         &mut self,
         view: &mut View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         filter_state: &CycleState,
         feasible: impl Fn(NodeIndex) -> bool,
-    ) -> Result<(), Refusal> {
-        let Some(plugin) = &judge.pre_score else { return Ok(()) };
-        (self.again, self.scores, self.reads) = (Again::default(), None, Reads::default());
+    ) -> Result<(), Fallback> {
+        let Some(pre_score) = &plugin.pre_score else { return Ok(()) };
+        (self.again, self.scores, self.reads) = (Invalidation::default(), None, Reads::default());
         self.state = filter_state.clone();
-        self.told.clear();
-        view.running.set("PreScore", judge.name);
-        self.skips = plugin.skips(view.cx, view.pod);
+        self.reported.clear();
+        view.calls.enter("PreScore", plugin.name);
+        self.skips = pre_score.skips(view.cx, view.pod);
         if self.skips {
             self.reads.note_of_all(view.cx.take_reads())?;
             self.is_stale = false;
@@ -189,34 +189,34 @@ impl Own {
         }
         let nodes: Vec<NodeIndex> =
             view.nodes.order().iter().copied().filter(|index| feasible(*index)).collect();
-        self.told.resize(view.nodes.columns().len(), false);
+        self.reported.resize(view.nodes.columns().len(), false);
         for index in &nodes {
-            self.told[index.0 as usize] = true;
+            self.reported[index.0 as usize] = true;
         }
-        let status = plugin.pre_score(view.cx, &mut self.state, view.pod, &nodes);
+        let status = pre_score.pre_score(view.cx, &mut self.state, view.pod, &nodes);
         self.reads.note_of_all(view.cx.take_reads())?;
         if !status.is_success() && !status.is_skip() {
-            return Err(Refusal::Passing);
+            return Err(Fallback::Cycle);
         }
-        if let Some((_, scorer)) = judge.score.as_ref().filter(|_| status.is_success()) {
+        if let Some((_, scorer)) = plugin.score.as_ref().filter(|_| status.is_success()) {
             let mut scores = Scores::new(view, &**scorer, &self.state);
-            scores.ask_of_all(view, judge.name, &**scorer, &self.state, &mut self.reads)?;
+            scores.ask_of_all(view, plugin.name, &**scorer, &self.state, &mut self.reads)?;
             self.scores = Some(scores);
         }
         self.is_stale = false;
         Ok(())
     }
 
-    fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<Asked, Refusal> {
+    fn ask_again(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<Asked, Fallback> {
         let again = std::mem::take(&mut self.again);
-        let (Some((_, scorer)), Some(scores)) = (&judge.score, &mut self.scores) else {
+        let (Some((_, scorer)), Some(scores)) = (&plugin.score, &mut self.scores) else {
             return Ok(Asked::Some(SmallVec::new()));
         };
-        scores.ask_again(view, judge.name, &**scorer, &self.state, &mut self.reads, &again)
+        scores.ask_again(view, plugin.name, &**scorer, &self.state, &mut self.reads, &again)
     }
 
     /// How many bytes it takes, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.told.capacity() + self.scores.as_ref().map_or(0, Scores::bytes) + size_of::<Self>()
+        self.reported.capacity() + self.scores.as_ref().map_or(0, Scores::bytes) + size_of::<Self>()
     }
 }

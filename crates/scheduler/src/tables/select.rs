@@ -2,22 +2,20 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
-use supercargo_framework::{CycleState, NodeIndex, Status};
+use supercargo_framework::{CycleState, NodeIndex};
 
-use super::Refusal;
-use super::answers::{Answers, Scores, View};
+use super::answers::{Answers, Scores};
+use super::fallback::Fallback;
 use super::groups::{Grouping, Groups, RowsByPlugin};
-use super::table::{Columns, Table, column, normalization};
+use super::table::{Columns, DomainVerdicts, Table, column, normalization};
 use super::tournament::OUT;
-use crate::profile::Judge;
+use super::view::View;
+use crate::profile::TablePlugin;
 use crate::scoring::by_max;
-
-/// What filters say of each domain: `None` where nodes may pass.
-pub(super) type DomainVerdicts = SmallVec<[Option<(usize, Status)>; 4]>;
 
 /// Scores that are not part of the sums.
 struct Late<'a> {
-    judge: &'a Judge,
+    plugin: &'a TablePlugin,
     state: &'a CycleState,
     scores: &'a Scores,
     weight: i64,
@@ -26,42 +24,43 @@ struct Late<'a> {
 impl<'a> Late<'a> {
     /// Whether the scores of a domain's nodes are the same, whatever the other nodes' are like.
     fn is_by_domain(&self) -> bool {
-        matches!(self.scores.answers, Answers::PerDomain(_)) && normalization(self.judge) != Normalize::Custom
+        matches!(self.scores.answers, Answers::PerDomain(_))
+            && normalization(self.plugin) != Normalize::Custom
     }
 
     /// By node, its class, where the scores of a domain's nodes of one class are the same but for how they are normalised.
     fn classes(&self) -> Option<&'a [i64]> {
-        self.scores.rows().filter(|_| normalization(self.judge) == Normalize::ByRange)
+        self.scores.rows().filter(|_| normalization(self.plugin) == Normalize::ByRange)
     }
 
     /// The raw score of a class, of which one node is.
-    fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Refusal> {
+    fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Fallback> {
         match self.scores.answers {
             Answers::PerNode(_) => Ok(class),
             Answers::Classes(..) | Answers::PerDomain(_) => self.raw_of_node(view, index),
         }
     }
 
-    fn normalize(&self, view: &View<'_>, raw: &mut [i64]) -> Result<(), Refusal> {
-        let Some((_, plugin)) = &self.judge.score else { return Ok(()) };
-        match plugin.normalization() {
+    fn normalize(&self, view: &View<'_>, raw: &mut [i64]) -> Result<(), Fallback> {
+        let Some((_, score)) = &self.plugin.score else { return Ok(()) };
+        match score.normalization() {
             Normalize::None => {}
             Normalize::ByMax { reverse } => by_max(raw, reverse),
             Normalize::ByRange | Normalize::Custom => {
-                view.running.set("NormalizeScore", self.judge.name);
-                if !plugin.normalize(self.state, view.pod, raw).is_success() {
-                    return Err(Refusal::Passing);
+                view.calls.enter("NormalizeScore", self.plugin.name);
+                if !score.normalize(self.state, view.pod, raw).is_success() {
+                    return Err(Fallback::Cycle);
                 }
             }
         }
         let is_score = |score: &i64| (0..=MAX_NODE_SCORE).contains(score);
-        if raw.iter().all(is_score) { Ok(()) } else { Err(Refusal::Passing) }
+        if raw.iter().all(is_score) { Ok(()) } else { Err(Fallback::Cycle) }
     }
 
-    fn raw_of_node(&self, view: &View<'_>, index: NodeIndex) -> Result<i64, Refusal> {
-        let Some((_, plugin)) = &self.judge.score else { return Ok(0) };
-        view.running.set("Score", self.judge.name);
-        plugin.score(view.cx, self.state, view.pod, view.nodes.at(index)).map_err(|_| Refusal::Passing)
+    fn raw_of_node(&self, view: &View<'_>, index: NodeIndex) -> Result<i64, Fallback> {
+        let Some((_, score)) = &self.plugin.score else { return Ok(0) };
+        view.calls.enter("Score", self.plugin.name);
+        score.score(view.cx, self.state, view.pod, view.nodes.at(index)).map_err(|_| Fallback::Cycle)
     }
 }
 
@@ -70,25 +69,27 @@ impl Table {
     pub(super) fn domain_verdicts(
         &self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
-    ) -> Result<DomainVerdicts, Refusal> {
+    ) -> Result<DomainVerdicts, Fallback> {
         let mut found: DomainVerdicts = self.layout.domains().map(|_| None).collect();
-        for (number, judge) in judges.iter().enumerate() {
+        for (number, plugin) in plugins.iter().enumerate() {
             let column = column(columns, self.columns[number]);
-            let (Some((place, plugin)), Some(verdicts)) = (&judge.filter, &column.verdicts) else { continue };
+            let (Some((place, filter)), Some(verdicts)) = (&plugin.filter, &column.verdicts) else {
+                continue;
+            };
             if !matches!(verdicts.answers, Answers::PerDomain(_)) {
                 continue;
             }
-            view.running.set("Filter", judge.name);
+            view.calls.enter("Filter", plugin.name);
             for (leaves, found) in self.layout.domains().zip(&mut found) {
                 let node = view.nodes.at(self.layout.node(leaves.start));
-                let status = plugin.filter(view.cx, &column.state, view.pod, node);
+                let status = filter.filter(view.cx, &column.state, view.pod, node);
                 if !status.is_success() && !status.is_rejected() {
-                    return Err(Refusal::Passing);
+                    return Err(Fallback::Cycle);
                 }
                 if status.is_rejected() && found.as_ref().is_none_or(|(first, _)| place < first) {
-                    *found = Some((*place, status.by(judge.name)));
+                    *found = Some((*place, status.by(plugin.name)));
                 }
             }
         }
@@ -98,51 +99,52 @@ impl Table {
     }
 
     /// Tells the plugins whose scores depend on it which nodes are feasible. Answers whether nodes are in other domains now.
-    pub(super) fn settle_own(
+    pub(super) fn settle_relative(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<bool, Refusal> {
-        if self.own.is_empty() {
+    ) -> Result<bool, Fallback> {
+        if self.relative.is_empty() {
             return Ok(false);
         }
         let unsettled = self.take_unsettled(verdicts.iter().map(Option::is_none));
-        let mut owns = std::mem::take(&mut self.own);
-        for own in &mut owns {
-            let filter_state = &column(columns, self.columns[own.judge]).state;
+        let mut all_relative = std::mem::take(&mut self.relative);
+        for relative in &mut all_relative {
+            let filter_state = &column(columns, self.columns[relative.plugin]).state;
             let feasible = |index| {
                 let leaf = self.layout.leaf(index);
                 leaf.is_some_and(|leaf| verdicts[self.layout.place(leaf).0].is_none()) && self.passes(index)
             };
             let candidates = unsettled.iter().copied();
-            let asked = own.settle(view, &judges[own.judge], filter_state, feasible, candidates)?;
+            let asked =
+                relative.settle(view, &plugins[relative.plugin], filter_state, feasible, candidates)?;
             self.note_asked(asked);
         }
-        self.own = owns;
-        self.lay_out_own(view, judges, columns)
+        self.relative = all_relative;
+        self.lay_out_relative(view, plugins, columns)
     }
 
     /// Whether what a node scores does not depend on which other nodes are feasible.
-    pub(super) fn scores_are_absolute(&self, judges: &[Judge], columns: &Columns) -> bool {
+    pub(super) fn scores_are_absolute(&self, plugins: &[TablePlugin], columns: &Columns) -> bool {
         self.is_flat()
-            && self.late(judges, columns).iter().all(|late| normalization(late.judge) == Normalize::None)
+            && self.late(plugins, columns).iter().all(|late| normalization(late.plugin) == Normalize::None)
     }
 
     /// Sees to it that scores are those of the feasible nodes; what the filters that are asked by domain say of each.
     pub(super) fn settle(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
-    ) -> Result<DomainVerdicts, Refusal> {
-        let mut verdicts = self.domain_verdicts(view, judges, columns)?;
-        if self.settle_own(view, judges, columns, &verdicts)? {
-            verdicts = self.domain_verdicts(view, judges, columns)?;
+    ) -> Result<DomainVerdicts, Fallback> {
+        let mut verdicts = self.domain_verdicts(view, plugins, columns)?;
+        if self.settle_relative(view, plugins, columns, &verdicts)? {
+            verdicts = self.domain_verdicts(view, plugins, columns)?;
         }
-        self.settle_greatest(view, judges, columns, &verdicts)?;
-        self.regroup(view, judges, columns);
+        self.settle_greatest(view, plugins, columns, &verdicts)?;
+        self.regroup(view, plugins, columns);
         Ok(verdicts)
     }
 
@@ -150,11 +152,11 @@ impl Table {
     pub(super) fn select(
         &self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<Option<NodeIndex>, Refusal> {
-        let late = self.late(judges, columns);
+    ) -> Result<Option<NodeIndex>, Fallback> {
+        let late = self.late(plugins, columns);
         let (by_domain, by_node): (SmallVec<[&Late<'_>; 4]>, SmallVec<[&Late<'_>; 4]>) =
             late.iter().partition(|late| late.is_by_domain());
         let offsets = self.offsets(view, &by_domain, verdicts)?;
@@ -172,30 +174,30 @@ impl Table {
     /// plugin, or one that has none.
     pub(super) fn classes<'a>(
         &'a self,
-        judges: &'a [Judge],
+        plugins: &'a [TablePlugin],
         columns: &'a Columns,
     ) -> Option<RowsByPlugin<'a>> {
-        let late = self.late(judges, columns);
+        let late = self.late(plugins, columns);
         let classes = late.into_iter().filter(|late| !late.is_by_domain()).map(|late| late.classes());
         classes.collect::<Option<RowsByPlugin<'_>>>().filter(|classes| !classes.is_empty())
     }
 
-    fn late<'a>(&'a self, judges: &'a [Judge], columns: &'a Columns) -> SmallVec<[Late<'a>; 4]> {
+    fn late<'a>(&'a self, plugins: &'a [TablePlugin], columns: &'a Columns) -> SmallVec<[Late<'a>; 4]> {
         let mut late = SmallVec::new();
-        for (number, judge) in judges.iter().enumerate() {
-            let Some((weight, _)) = &judge.score else { continue };
-            let own = self.own.iter().find(|own| own.judge == number);
+        for (number, plugin) in plugins.iter().enumerate() {
+            let Some((weight, _)) = &plugin.score else { continue };
+            let relative = self.relative.iter().find(|relative| relative.plugin == number);
             let column = column(columns, self.columns[number]);
-            let (state, scores) = match own {
-                Some(own) => (own.state(), own.scores.as_ref()),
+            let (state, scores) = match relative {
+                Some(relative) => (relative.state(), relative.scores.as_ref()),
                 None => (&column.state, column.scores.as_ref()),
             };
             let Some(scores) = scores else { continue };
-            let summed = own.is_none()
+            let summed = relative.is_none()
                 && matches!(scores.answers, Answers::PerNode(_))
-                && matches!(normalization(judge), Normalize::None | Normalize::ByMax { .. });
+                && matches!(normalization(plugin), Normalize::None | Normalize::ByMax { .. });
             if !summed {
-                late.push(Late { judge, state, scores, weight: *weight });
+                late.push(Late { plugin, state, scores, weight: *weight });
             }
         }
         late
@@ -207,7 +209,7 @@ impl Table {
         view: &View<'_>,
         late: &[&Late<'_>],
         verdicts: &DomainVerdicts,
-    ) -> Result<SmallVec<[Option<i64>; 4]>, Refusal> {
+    ) -> Result<SmallVec<[Option<i64>; 4]>, Fallback> {
         let competes = |(sums, verdict): (&super::tournament::Tournament, &Option<_>)| {
             (verdict.is_none() && sums.best() != OUT).then_some(0)
         };
@@ -247,7 +249,7 @@ impl Table {
         late: &[&Late<'_>],
         offsets: &[Option<i64>],
         groups: &Groups,
-    ) -> Result<Option<usize>, Refusal> {
+    ) -> Result<Option<usize>, Fallback> {
         let competing: SmallVec<[_; 16]> =
             groups.iter().filter_map(|group| Some((group, group.best()?, offsets[group.domain]?))).collect();
         let mut totals: SmallVec<[i64; 16]> =
@@ -275,7 +277,7 @@ impl Table {
         view: &View<'_>,
         late: &[&Late<'_>],
         offsets: &[Option<i64>],
-    ) -> Result<Option<usize>, Refusal> {
+    ) -> Result<Option<usize>, Fallback> {
         let (leaves, totals) = self.totals_of_all(view, late, offsets)?;
         let best = totals.iter().copied().max();
         Ok(best.and_then(|best| totals.iter().position(|total| *total == best)).map(|place| leaves[place]))
@@ -287,7 +289,7 @@ impl Table {
         view: &View<'_>,
         late: &[&Late<'_>],
         offsets: &[Option<i64>],
-    ) -> Result<(Vec<usize>, Vec<i64>), Refusal> {
+    ) -> Result<(Vec<usize>, Vec<i64>), Fallback> {
         let mut leaves: Vec<usize> = Vec::new();
         let mut totals: Vec<i64> = Vec::new();
         for ((sums, domain), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
@@ -332,12 +334,12 @@ impl Table {
     pub(super) fn note_totals(
         &mut self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Fallback> {
         let (leaves, totals) = {
-            let late = self.late(judges, columns);
+            let late = self.late(plugins, columns);
             let (by_domain, by_node): (Vec<&Late<'_>>, Vec<&Late<'_>>) =
                 late.iter().partition(|late| late.is_by_domain());
             self.totals_of_all(view, &by_node, &self.offsets(view, &by_domain, verdicts)?)?

@@ -4,74 +4,80 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::{CycleState, NodeIndex};
 
-use super::Refusal;
-use super::answers::View;
-use crate::cycle::SkippedFilters;
-use crate::profile::Judge;
+use super::fallback::Fallback;
+use super::view::View;
+use crate::profile::TablePlugin;
+use crate::skipped_filters::SkippedFilters;
 
 /// A plugin with what it has prepared for the pod of this cycle.
-struct Loner {
+struct UncachedPlugin {
     /// Its number among the judges.
-    judge: usize,
+    plugin: usize,
     state: CycleState,
     skips_filter: bool,
 }
 
 /// All such plugins of a cycle.
 #[derive(Default)]
-pub(super) struct Loners(SmallVec<[Loner; 4]>);
+pub(super) struct UncachedPlugins(SmallVec<[UncachedPlugin; 4]>);
 
-impl Loner {
-    fn prepare(view: &View<'_>, judge: &Judge, number: usize) -> Result<Self, Refusal> {
-        let mut loner = Self { judge: number, state: CycleState::new(), skips_filter: false };
-        if let Some(plugin) = &judge.pre_filter {
-            view.running.set("PreFilter", judge.name);
-            loner.skips_filter = match plugin.pre_filter(view.cx, &mut loner.state, view.pod) {
+impl UncachedPlugin {
+    fn prepare(view: &View<'_>, plugin: &TablePlugin, number: usize) -> Result<Self, Fallback> {
+        let mut entry = Self { plugin: number, state: CycleState::new(), skips_filter: false };
+        if let Some(pre_filter) = &plugin.pre_filter {
+            view.calls.enter("PreFilter", plugin.name);
+            entry.skips_filter = match pre_filter.pre_filter(view.cx, &mut entry.state, view.pod) {
                 PreFilter::AllNodes => false,
                 PreFilter::Skip => true,
-                PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Refusal::Passing),
+                PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
             };
         }
-        let scores = judge.pre_score.is_some() || judge.score.is_some();
-        if scores && !loner.skips_score(view, judge) {
-            return Err(Refusal::Passing);
+        let scores = plugin.pre_score.is_some() || plugin.score.is_some();
+        if scores && !entry.skips_score(view, plugin) {
+            return Err(Fallback::Cycle);
         }
-        Ok(loner)
+        Ok(entry)
     }
 
-    fn skips_score(&mut self, view: &View<'_>, judge: &Judge) -> bool {
-        let Some(plugin) = judge.pre_score.as_ref().filter(|plugin| !plugin.depends_on_nodes()) else {
+    fn skips_score(&mut self, view: &View<'_>, plugin: &TablePlugin) -> bool {
+        let Some(pre_score) = plugin.pre_score.as_ref().filter(|it| !it.depends_on_nodes()) else {
             return false;
         };
-        view.running.set("PreScore", judge.name);
-        plugin.pre_score(view.cx, &mut self.state, view.pod, &[]).is_skip()
+        view.calls.enter("PreScore", plugin.name);
+        pre_score.pre_score(view.cx, &mut self.state, view.pod, &[]).is_skip()
     }
 
-    fn passes(&self, view: &View<'_>, judge: &Judge, index: NodeIndex) -> Result<bool, Refusal> {
-        let Some((_, plugin)) = judge.filter.as_ref().filter(|_| !self.skips_filter) else { return Ok(true) };
-        view.running.set("Filter", judge.name);
-        let status = plugin.filter(view.cx, &self.state, view.pod, view.nodes.at(index));
+    fn passes(&self, view: &View<'_>, plugin: &TablePlugin, index: NodeIndex) -> Result<bool, Fallback> {
+        let Some((_, filter)) = plugin.filter.as_ref().filter(|_| !self.skips_filter) else {
+            return Ok(true);
+        };
+        view.calls.enter("Filter", plugin.name);
+        let status = filter.filter(view.cx, &self.state, view.pod, view.nodes.at(index));
         if status.is_success() || status.is_rejected() {
             Ok(status.is_success())
         } else {
-            Err(Refusal::Passing)
+            Err(Fallback::Cycle)
         }
     }
 
-    fn never_fails(&self, view: &View<'_>, judge: &Judge) -> bool {
-        let filter = judge.filter.as_ref().filter(|_| !self.skips_filter);
-        filter.is_none_or(|(_, plugin)| plugin.never_fails(view.cx, &self.state, view.pod))
+    fn never_fails(&self, view: &View<'_>, plugin: &TablePlugin) -> bool {
+        let filter = plugin.filter.as_ref().filter(|_| !self.skips_filter);
+        filter.is_none_or(|(_, filter)| filter.never_fails(view.cx, &self.state, view.pod))
     }
 }
 
-impl Loners {
+impl UncachedPlugins {
     /// Lets the judges of these numbers prepare for the pod.
-    pub(super) fn prepare(view: &View<'_>, judges: &[Judge], numbers: &[usize]) -> Result<Self, Refusal> {
-        let loners = numbers.iter().map(|number| Loner::prepare(view, &judges[*number], *number));
-        let loners = loners.collect::<Result<_, _>>()?;
+    pub(super) fn prepare(
+        view: &View<'_>,
+        plugins: &[TablePlugin],
+        numbers: &[usize],
+    ) -> Result<Self, Fallback> {
+        let uncached = numbers.iter().map(|number| UncachedPlugin::prepare(view, &plugins[*number], *number));
+        let uncached = uncached.collect::<Result<_, _>>()?;
         // What is not kept need not be followed.
         view.cx.take_reads();
-        Ok(Self(loners))
+        Ok(Self(uncached))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,13 +86,18 @@ impl Loners {
 
     /// Whether the judge of this number, if it is one of them, has nothing to say of nodes.
     pub(super) fn skips_filter(&self, number: usize) -> Option<bool> {
-        self.0.iter().find(|loner| loner.judge == number).map(|loner| loner.skips_filter)
+        self.0.iter().find(|entry| entry.plugin == number).map(|entry| entry.skips_filter)
     }
 
     /// Whether all of them let the pod go to a node.
-    pub(super) fn pass(&self, view: &View<'_>, judges: &[Judge], index: NodeIndex) -> Result<bool, Refusal> {
-        for loner in &self.0 {
-            if !loner.passes(view, &judges[loner.judge], index)? {
+    pub(super) fn pass(
+        &self,
+        view: &View<'_>,
+        plugins: &[TablePlugin],
+        index: NodeIndex,
+    ) -> Result<bool, Fallback> {
+        for entry in &self.0 {
+            if !entry.passes(view, &plugins[entry.plugin], index)? {
                 return Ok(false);
             }
         }
@@ -95,24 +106,29 @@ impl Loners {
     }
 
     /// Whether none of them would make the attempt fail, whichever node it was asked about.
-    pub(super) fn never_fail(&self, view: &View<'_>, judges: &[Judge]) -> bool {
-        self.0.iter().all(|loner| loner.never_fails(view, &judges[loner.judge]))
+    pub(super) fn never_fail(&self, view: &View<'_>, plugins: &[TablePlugin]) -> bool {
+        self.0.iter().all(|entry| entry.never_fails(view, &plugins[entry.plugin]))
     }
 
     /// Adds what they have prepared to what the others have.
-    pub(super) fn write(&self, judges: &[Judge], state: &mut CycleState, skipped: &mut SkippedFilters) {
-        for loner in &self.0 {
-            state.absorb(&loner.state);
-            if loner.skips_filter {
-                skipped.0.push(judges[loner.judge].name);
+    pub(super) fn write(
+        &self,
+        plugins: &[TablePlugin],
+        state: &mut CycleState,
+        skipped: &mut SkippedFilters,
+    ) {
+        for entry in &self.0 {
+            state.absorb(&entry.state);
+            if entry.skips_filter {
+                skipped.add(plugins[entry.plugin].name);
             }
         }
     }
 
     /// Adds what plugins that take part later may look for.
-    pub(super) fn hand_over(&self, judges: &[Judge], state: &mut CycleState) {
-        for loner in self.0.iter().filter(|loner| judges[loner.judge].sets_aside) {
-            state.absorb(&loner.state);
+    pub(super) fn hand_over(&self, plugins: &[TablePlugin], state: &mut CycleState) {
+        for entry in self.0.iter().filter(|entry| plugins[entry.plugin].sets_aside) {
+            state.absorb(&entry.state);
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use supercargo_framework::{CycleState, NodeIndex, Status};
 
-use super::{Answer, Tables};
+use super::Tables;
+use super::profile_tables::Answer;
 use crate::cycle::Cycle;
 use crate::diagnosis::Diagnosis;
 use crate::failure::FailureKind;
@@ -130,16 +131,22 @@ fn fresh_scores(cycle: &Cycle<'_>) -> RawScores {
 impl Tables {
     /// What the table of the last answer has of each plugin that scores.
     fn kept_scores(&self, cycle: &Cycle<'_>, profile: ProfileIndex) -> RawScores {
-        let of_profile = &self.profiles[profile.0];
-        let table = of_profile.tables.get(self.signer.bytes());
-        let (Some(table), Some(judges)) = (table, &cycle.profile.judges) else { return RawScores::new() };
+        let tables_of_profile = &self.profiles[profile.0];
+        let table = tables_of_profile.tables.get(self.signer.bytes());
+        let (Some(table), Some(plugins)) = (table, &cycle.profile.table_plugins) else {
+            return RawScores::new();
+        };
         let mut scores = RawScores::new();
-        for (number, judge) in judges.iter().enumerate() {
-            let own = table.own.iter().find(|own| own.judge == number).map(|own| &own.scores);
-            let column = super::table::column(&of_profile.columns, table.columns[number]);
-            let kept = own.unwrap_or(&column.scores).as_ref().map(|scores| &scores.answers);
-            let whose = if own.is_some() { "own" } else { "" };
-            scores.insert(judge.name, format!("{whose} {kept:?}"));
+        for (number, plugin) in plugins.iter().enumerate() {
+            let relative = table
+                .relative
+                .iter()
+                .find(|relative| relative.plugin == number)
+                .map(|relative| &relative.scores);
+            let column = super::table::column(&tables_of_profile.columns, table.columns[number]);
+            let kept = relative.unwrap_or(&column.scores).as_ref().map(|scores| &scores.answers);
+            let whose = if relative.is_some() { "own" } else { "" };
+            scores.insert(plugin.name, format!("{whose} {kept:?}"));
         }
         scores
     }

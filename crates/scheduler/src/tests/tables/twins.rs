@@ -9,7 +9,7 @@ use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Uid};
 
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
-use crate::tables::Witness;
+use crate::tables::witness::Witness;
 use crate::tests::bed::{WALL, all_plugins, options};
 use crate::{Effect, Input, NoCalls, Notification, Options, Rule, Scheduler, VictimEviction};
 

@@ -118,7 +118,7 @@ impl World {
     /// counts on a node still is seen when the cache is checked.
     fn forget_silently(&mut self) {
         let scheduler = self.recorded.scheduler();
-        let is_other = |uid: &Uid| scheduler.others.values().any(|pod| pod.uid == *uid);
+        let is_other = |uid: &Uid| scheduler.unclaimed_pods.values().any(|pod| pod.uid == *uid);
         self.claims.retain(|uid, _| scheduler.queued(uid).is_none() && !is_other(uid));
     }
 
@@ -249,7 +249,7 @@ impl World {
         let scheduler = self.scheduler();
         assert_eq!(scheduler.inconsistencies(), Vec::<String>::new());
         let waiting = self.pods.values().filter(|pod| !pod.is_assigned());
-        let known = scheduler.pending.values().chain(scheduler.others.values());
+        let known = scheduler.pending.values().chain(scheduler.unclaimed_pods.values());
         let known: BTreeMap<_, _> = known.map(|pod| (pod.uid.clone(), pod)).collect();
         let seen: BTreeMap<_, _> = waiting.map(|pod| (pod.uid.clone(), pod)).collect();
         assert_eq!(known, seen, "the scheduler knows the pods that the informer has told of");

@@ -1,0 +1,263 @@
+//! Preemption: from a plugin's command to the deletion of the last victim.
+//!
+//! All victims but the last go side by side, then the last one. Until that has been done, or the last victim is seen to
+//! leave, PreEnqueue can hold the preemptor: it would find the same victims again. A victim that is not on its node yet
+//! is turned back here and costs no request.
+
+use std::sync::Arc;
+
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::PodCondition;
+use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
+
+use crate::bindings::Stage;
+use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
+use crate::failure::{Failure, FailureKind};
+use crate::input::Eviction;
+use crate::observer::{Observation, Timespan};
+use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
+use crate::queue::{Place, QueuedPod};
+use crate::scheduler::Scheduler;
+
+impl Scheduler {
+    /// Begins to make room.
+    pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
+        let chosen = order.victims.len();
+        // Whoever terminates needs no further telling.
+        order.victims.retain(|victim| !victim.terminating);
+        if order.asynchronous && order.victims.is_empty() {
+            return;
+        }
+        self.observer.observe(Observation::Preempting { victims: chosen });
+        let began = self.observer.time_point();
+        let mut victims = order.victims.clone();
+        let last = if order.asynchronous { victims.pop() } else { None };
+        let is_asynchronous = order.asynchronous;
+        let number = self.preemptions.begin(began, order, last);
+        if is_asynchronous {
+            self.clear_nominations(number);
+        }
+        self.evict(now, number, victims);
+    }
+
+    /// Lower-priority pods that were promised the node may not fit there any more, and are to look for another one.
+    fn clear_nominations(&mut self, number: u64) {
+        let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
+            return;
+        };
+        let priority = order.preemptor.priority;
+        let nominated = self.queue.nominated_on(&order.node);
+        let lower = nominated.iter().filter(|pod| pod.priority < priority);
+        for pod in lower.filter(|pod| pod.status.nominated_node_name.is_some()) {
+            self.effects.push(Effect::PatchPodStatus(StatusPatch {
+                pod: pod.key(),
+                uid: pod.uid.clone(),
+                condition: None,
+                nomination: Nomination::Override(None),
+            }));
+        }
+    }
+
+    /// Makes these victims go, and goes on when there was nothing to ask the API server for.
+    fn evict(&mut self, now: Now, number: u64, victims: Vec<Arc<PodInfo>>) {
+        let asked: Vec<_> =
+            victims.into_iter().filter(|victim| !self.turn_back(now, number, victim)).collect();
+        let Some(preemption) = self.preemptions.get_mut(number) else {
+            return;
+        };
+        if asked.is_empty() {
+            return self.stage_done(now, number, Ok(()));
+        }
+        let scheduler_name = Arc::clone(&preemption.order.preemptor.spec.scheduler_name);
+        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
+        self.effects.push(Effect::Evict {
+            preemption: number,
+            victims: asked
+                .iter()
+                .map(|victim| eviction(victim, &scheduler_name, says_generation, now))
+                .collect(),
+        });
+        preemption.asked = asked;
+    }
+
+    /// Turns a victim back that is on its way to the node; `false` when it has come too far for that.
+    fn turn_back(&mut self, now: Now, number: u64, victim: &Arc<PodInfo>) -> bool {
+        let Some(order) = self.preemptions.get(number).map(|preemption| &preemption.order) else {
+            return false;
+        };
+        let plugin = order.plugin.clone();
+        match self.bindings.get(&victim.uid).map(|binding| &binding.stage) {
+            Some(Stage::WaitingOnPermit(_)) => {
+                self.note_preempted(number, victim, " (in kube-scheduler memory).");
+                self.permit_rejected(now, &victim.uid, Status::error("preempted").by(plugin));
+                true
+            }
+            Some(Stage::PreBinding { .. }) => {
+                let message = format!("preempted by {plugin}");
+                self.note_preempted(number, victim, " (in kube-scheduler memory).");
+                self.cancel_binding(&victim.uid, Status::error(message));
+                true
+            }
+            Some(Stage::Binding | Stage::Uncertain(_)) | None => false,
+        }
+    }
+
+    /// The API server's answers.
+    pub(crate) fn evicted(&mut self, now: Now, number: u64, outcomes: &[Eviction]) {
+        let Some(preemption) = self.preemptions.get_mut(number) else {
+            return;
+        };
+        let mut result = Ok(());
+        for (victim, outcome) in std::mem::take(&mut preemption.asked).iter().zip(outcomes) {
+            match outcome {
+                Eviction::Deleted => self.note_preempted(number, victim, ""),
+                Eviction::Gone => {}
+                Eviction::Failed(message) => {
+                    self.anomaly(&format!("cannot preempt pod {}: {message}", victim.key()));
+                    result = result.and_then(|()| Err(message.clone()));
+                }
+            }
+        }
+        self.stage_done(now, number, result);
+    }
+
+    fn stage_done(&mut self, now: Now, number: u64, result: Result<(), String>) {
+        let Some(preemption) = self.preemptions.get_mut(number) else {
+            return;
+        };
+        match preemption.last.take().filter(|_| result.is_ok()) {
+            Some(last) => self.evict_last(now, number, last),
+            None => self.preempted(now, number, result),
+        }
+    }
+
+    /// The last victim's turn has come. From here on, its leaving is enough for the preemptor to be tried.
+    fn evict_last(&mut self, now: Now, number: u64, last: Arc<PodInfo>) {
+        let turned_back = match self.bindings.get(&last.uid).map(|binding| &binding.stage) {
+            Some(stage) => matches!(stage, Stage::WaitingOnPermit(_) | Stage::PreBinding { .. }),
+            None => false,
+        };
+        if turned_back || self.is_leaving(&last.uid) {
+            self.preemptions.release(number);
+        }
+        self.evict(now, number, vec![last]);
+    }
+
+    /// Whether a pod that had a node has none any more, or is about to.
+    fn is_leaving(&self, uid: &Uid) -> bool {
+        match self.cache.pod(uid) {
+            None => true,
+            Some(pod) => self.known(pod).unwrap_or(pod).terminating,
+        }
+    }
+
+    /// A pod is seen to leave its node.
+    pub(crate) fn pod_leaves(&mut self, uid: &Uid) {
+        if self.preemptions.len() > 0 {
+            self.preemptions.pod_leaves(uid);
+        }
+    }
+
+    /// All has been done, or something has failed.
+    fn preempted(&mut self, now: Now, number: u64, result: Result<(), String>) {
+        let is_asynchronous =
+            self.preemptions.get(number).is_some_and(|preemption| preemption.order.asynchronous);
+        if !is_asynchronous && result.is_ok() {
+            self.clear_nominations(number);
+        }
+        let Some((order, began)) = self.preemptions.end(number) else {
+            return;
+        };
+        if order.asynchronous {
+            let took = Timespan { from: began, to: self.observer.time_point() };
+            self.observer.observe(Observation::Preempted { failed: result.is_err(), took });
+        }
+        if !order.asynchronous {
+            return self.end_held_attempt(now, result);
+        }
+        let Order { preemptor, victims, .. } = order;
+        if result.is_err() {
+            self.try_again(now, &preemptor);
+        } else if self.queue.place(&preemptor.uid) == Some(Place::Gated) {
+            self.preemptions.left_behind.push(LeftBehind { preemptor, victims });
+        }
+    }
+
+    fn try_again(&mut self, now: Now, preemptor: &PodInfo) {
+        if let Some(pod) = self.known(preemptor).cloned() {
+            self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
+        }
+    }
+
+    /// Preemptors that were held when the last of their victims went would wait for good if that did not matter to the
+    /// plugins that turned them down: no more of them will go.
+    pub(crate) fn fetch_left_behind(&mut self, now: Now) {
+        if self.preemptions.left_behind.is_empty() {
+            return;
+        }
+        for waiting in std::mem::take(&mut self.preemptions.left_behind) {
+            if self.queue.place(&waiting.preemptor.uid) != Some(Place::Gated) {
+                continue;
+            }
+            if waiting.victims.iter().all(|victim| self.cache.pod(&victim.uid).is_none()) {
+                self.try_again(now, &waiting.preemptor);
+            } else {
+                self.preemptions.left_behind.push(waiting);
+            }
+        }
+    }
+
+    fn note_preempted(&mut self, number: u64, victim: &PodInfo, suffix: &str) {
+        let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
+            return;
+        };
+        let Order { preemptor, node, .. } = order;
+        let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
+        let reporter = Arc::clone(&preemptor.spec.scheduler_name);
+        // Upstream means to name the preemptor as related, but what it names is no API object, and is left out.
+        let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
+        event.scheduler_name = reporter;
+        self.effects.push(Effect::RecordEvent(event));
+    }
+}
+
+/// Attempts that wait for their preemption, as all do without `SchedulerAsyncPreemption`. No other pod is tried meanwhile,
+/// or it would take the room that is being made.
+impl Scheduler {
+    /// Ends a failed attempt, unless victims are to be deleted first.
+    pub(crate) fn fail_or_hold(&mut self, now: Now, queued: QueuedPod, failure: Failure) {
+        if self.preemptions.is_any_synchronous() {
+            self.preemptions.held = Some(HeldAttempt { queued, failure });
+        } else {
+            self.fail(now, queued, failure);
+        }
+    }
+
+    fn end_held_attempt(&mut self, now: Now, result: Result<(), String>) {
+        let Some(HeldAttempt { queued, mut failure }) = self.preemptions.held.take() else {
+            return;
+        };
+        if let (Err(message), FailureKind::Fit(error)) = (result, &mut failure.kind) {
+            error.diagnosis.post_filter_message = format!("preemption: {message}");
+            failure.nomination = Nomination::Keep;
+        }
+        self.fail(now, queued, failure);
+    }
+}
+
+/// The request that makes a victim go.
+fn eviction(victim: &PodInfo, scheduler_name: &str, says_generation: bool, now: Now) -> VictimEviction {
+    let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
+    VictimEviction {
+        pod: victim.key(),
+        uid: victim.uid.clone(),
+        condition: PodCondition {
+            status: "True".into(),
+            reason: "PreemptionByScheduler".into(),
+            message: message.into(),
+            observed_generation: says_generation.then_some(victim.generation),
+            // A condition that has been true keeps its moment.
+            last_transition: victim.status.disruption_reason.is_none().then(|| now.wall.floor_to_second()),
+        },
+    }
+}
