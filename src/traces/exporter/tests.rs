@@ -2,7 +2,7 @@
 
 use supercargo_framework::Code;
 use supercargo_framework::pod::PodKey;
-use supercargo_scheduler::{AttemptResult, Moment, Point, Took};
+use supercargo_scheduler::{AttemptResult, Point, TimePoint, Timespan};
 use tokio::time::Instant;
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::traces::parts::{Part, Parts};
 
 /// An attempt that makes so many spans.
 fn attempt(spans: usize) -> Attempt {
-    let took = Took { from: Moment(0), to: Moment(1) };
+    let took = Timespan { from: TimePoint(0), to: TimePoint(1) };
     let mut parts = Parts::default();
     for _ in 1..spans {
         parts.add_point(Part { point: Point::Filter, status: Code::Success, took });
