@@ -38,7 +38,7 @@ impl Scheduler {
             return false;
         };
         queued.began = self.observer.time_point();
-        if let Some(panic) = self.contained_panic.take() {
+        if let Some(panic) = self.plugin_panic.take() {
             self.fail(now, queued, FailureKind::Internal(panic).into());
         } else if self.skips(&queued) {
             self.queue.done(queued.uid());
@@ -61,7 +61,7 @@ impl Scheduler {
 
     fn schedule(&mut self, now: Now, queued: QueuedPod, calls: &mut dyn Calls) {
         let mut state = CycleState::new();
-        match self.caught(|this| this.attempt(now, &queued, &mut state, calls)) {
+        match self.catch_panic(|this| this.attempt(now, &queued, &mut state, calls)) {
             Ok((node, waits)) => {
                 let chosen_at = self.cache.nodes().get(&node).map_or(0, NodeInfo::generation);
                 self.begin_binding(now, Binding::new(now, queued, (node, chosen_at), state, waits));
@@ -78,7 +78,7 @@ impl Scheduler {
     }
 
     /// Runs a part of the attempt. A panic in it becomes a failure that names the plugin.
-    pub(crate) fn caught<R>(
+    pub(crate) fn catch_panic<R>(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
@@ -189,10 +189,10 @@ impl Scheduler {
     fn sampling(&self, profile: &Profile) -> Option<Sampling> {
         let extended = self.extenders.iter().any(|extender| extender.filters);
         let scores = !profile.score.is_empty() || self.extenders.iter().any(|e| e.weight.is_some());
-        let first_will_do = !extended && !scores;
+        let takes_first = !extended && !scores;
         let configured = profile.percentage_of_nodes_to_score.or(self.percentage_of_nodes_to_score);
-        let percentage = configured.or((extended || first_will_do).then_some(0))?;
-        Some(Sampling { percentage, start: self.next_start_node, first_will_do })
+        let percentage = configured.or((extended || takes_first).then_some(0))?;
+        Some(Sampling { percentage, start: self.next_start_node, takes_first })
     }
 
     /// Runs Reserve and Permit.
@@ -223,7 +223,7 @@ impl Scheduler {
             let status = plugins.call(Point::Reserve, name, call, Status::code);
             if !status.is_success() {
                 plugins.timer.point(Point::Reserve, status.code());
-                return Err(self.refused(node, status, name, Point::Reserve));
+                return Err(self.rejected(node, status, name, Point::Reserve));
             }
         }
         plugins.timer.point(Point::Reserve, Code::Success);
@@ -246,7 +246,7 @@ impl Scheduler {
                 Permit::Wait(timeout) => waits.push(((*name).into(), timeout.min(MAX_PERMIT_WAIT))),
                 Permit::Reject(status) => {
                     plugins.timer.point(Point::Permit, status.code());
-                    return Err(self.refused(node, status, name, Point::Permit));
+                    return Err(self.rejected(node, status, name, Point::Permit));
                 }
             }
         }
@@ -255,9 +255,9 @@ impl Scheduler {
     }
 
     /// A plugin rejects the chosen node, or fails.
-    fn refused(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: Point) -> FailureKind {
+    fn rejected(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: Point) -> FailureKind {
         if status.is_rejected() {
-            self.refused_node(node, status.by(plugin))
+            self.rejected_node(node, status.by(plugin))
         } else {
             self.observer.observe(Observation::PluginFailed { plugin, point });
             let point = point.as_str();
@@ -266,7 +266,7 @@ impl Scheduler {
     }
 
     /// The failure for a chosen node that is rejected.
-    pub(crate) fn refused_node(&self, node: &Arc<str>, status: Status) -> FailureKind {
+    pub(crate) fn rejected_node(&self, node: &Arc<str>, status: Status) -> FailureKind {
         let index = self.cache.nodes().index_of(node);
         FailureKind::Fit(Box::new(FitError::of_one_node(index, status)))
     }

@@ -25,21 +25,21 @@ impl Scheduler {
     /// Runs PreBindPreFlight for a reserved pod, and starts PreBind or Bind unless Permit holds the
     /// pod.
     pub(crate) fn begin_binding(&mut self, now: Now, mut binding: Binding) {
-        let (work, commands) = match self.caught(|this| this.pre_flight(now, &binding).map_err(Failure::from))
-        {
-            Ok(found) => found,
-            Err(Failure { kind, .. }) => return self.fail_binding(now, binding, kind),
-        };
+        let (work, commands) =
+            match self.catch_panic(|this| this.pre_flight(now, &binding).map_err(Failure::from)) {
+                Ok(found) => found,
+                Err(Failure { kind, .. }) => return self.fail_binding(now, binding, kind),
+            };
         let has_work = !work.is_empty();
         let is_held = binding.keep_for_later(work);
-        let says_where = self.features.enabled(Feature::NominatedNodeNameForExpectation);
-        if says_where && (is_held || has_work) {
+        let nominates_assumed = self.features.enabled(Feature::NominatedNodeNameForExpectation);
+        if nominates_assumed && (is_held || has_work) {
             self.nominate(binding.pod(), &binding.node);
         }
         let uid = binding.queued.uid().clone();
         self.bindings.insert(binding);
         if !is_held {
-            self.go_ahead(now, &uid);
+            self.proceed(now, &uid);
         }
         self.execute(now, commands);
     }
@@ -78,11 +78,11 @@ impl Scheduler {
     /// The last Permit plugin allows a waiting pod.
     pub(crate) fn permitted(&mut self, now: Now, uid: &Uid) {
         self.observe_wait(now, uid, Code::Success);
-        self.go_ahead(now, uid);
+        self.proceed(now, uid);
     }
 
     /// Starts PreBind, or Bind if PreBind has no work.
-    fn go_ahead(&mut self, now: Now, uid: &Uid) {
+    fn proceed(&mut self, now: Now, uid: &Uid) {
         // As upstream, events from here on are not replayed for the pod.
         self.queue.done(uid);
         self.bindings.forget_waiting(uid);
@@ -113,7 +113,7 @@ impl Scheduler {
         self.observe_wait(now, uid, status.code());
         if let Some(binding) = self.bindings.remove(uid) {
             let kind = if status.is_rejected() {
-                self.refused_node(&binding.node, status)
+                self.rejected_node(&binding.node, status)
             } else {
                 FailureKind::Internal(format!("waiting on permit for pod: {}", status.message()))
             };
@@ -169,10 +169,10 @@ impl Scheduler {
 
     fn start_bind(&mut self, now: Now, uid: &Uid) {
         if self.cache.is_confirmed(uid) {
-            return self.lose(now, uid);
+            return self.lose_race(now, uid);
         }
-        if self.has_lost_its_node(now, uid) {
-            return self.choose_again(now, uid);
+        if self.node_no_longer_fits(now, uid) {
+            return self.choose_another_node(now, uid);
         }
         let Some(binding) = self.bindings.get_mut(uid) else {
             return;
@@ -196,7 +196,7 @@ impl Scheduler {
         let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(&freed.uid) };
         let Some(profile) = self.profile_of(&pod) else {
             self.queue.done(&freed.uid);
-            return self.let_go(pod);
+            return self.unclaim(pod);
         };
         let mut queued = binding.queued;
         (queued.pod, queued.profile) = (pod, profile);
@@ -236,7 +236,7 @@ impl Scheduler {
     }
 
     /// Drops the binding of a pod that somebody else has bound.
-    pub(crate) fn lose(&mut self, now: Now, uid: &Uid) {
+    pub(crate) fn lose_race(&mut self, now: Now, uid: &Uid) {
         if let Some(mut binding) = self.bindings.remove(uid) {
             self.observer.observe(Observation::LostRace);
             let freed = self.give_up_node(now, &mut binding);

@@ -41,7 +41,7 @@ impl CachedPod {
     /// The node that the pod is on.
     fn node(&self) -> &Arc<str> {
         let named = self.assumed_on.as_deref().or(self.pod.node_name.as_ref());
-        named.expect("a pod that has no node gets in only by being assumed on one")
+        named.expect("a pod in the cache has a node or is assumed on one")
     }
 
     fn is_assumed(&self) -> bool {
@@ -92,7 +92,7 @@ pub struct Cache {
     visited: Vec<Arc<str>>,
     pods: FxHashSet<CachedPod>,
     /// Pods on nodes that are not in the cache, by node name.
-    ghosts: FxHashMap<Arc<str>, NodeInfo>,
+    absent_nodes: FxHashMap<Arc<str>, NodeInfo>,
     /// The changes of known nodes. The scheduler adds those of objects.
     pub(crate) changes: ChangeLog,
 }
@@ -190,7 +190,7 @@ impl Cache {
         };
         let known = self.pods.get(&pod.uid);
         let notice = match known {
-            Some(known) if *known.node() == node && counts_like(&known.pod, &pod) => Notice::None,
+            Some(known) if *known.node() == node && evaluates_alike(&known.pod, &pod) => Notice::None,
             _ => Notice::Taken,
         };
         self.displace(&pod.uid, notice);
@@ -222,7 +222,7 @@ impl Cache {
             }
             None => {
                 self.labels_version += 1;
-                let mut info = self.ghosts.remove(&name).unwrap_or_default();
+                let mut info = self.absent_nodes.remove(&name).unwrap_or_default();
                 info.set_node(Arc::clone(&node));
                 let pods = info.pods().to_vec();
                 let index = self.nodes.insert(info);
@@ -250,7 +250,7 @@ impl Cache {
         }
         self.note(Change::NodeRemoved { index, node: Arc::clone(info.node()) });
         if !info.pods().is_empty() {
-            self.ghosts.insert(Arc::clone(info.name()), info);
+            self.absent_nodes.insert(Arc::clone(info.name()), info);
         }
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Cache {
                     self.note(Change::PodAdded { index, node, pod: Arc::clone(&pod) });
                 }
             }
-            None => self.ghosts.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
+            None => self.absent_nodes.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
         }
         self.pods.insert(CachedPod { pod, assumed_on: assumed.then(|| Box::new(node)) });
     }
@@ -283,10 +283,10 @@ impl Cache {
                 let (node, pod) = (Arc::clone(self.nodes.at(index).node()), Arc::clone(&cached.pod));
                 self.note(Change::PodRemoved { index, node, pod });
             }
-        } else if let Some(ghost) = self.ghosts.get_mut(node) {
-            ghost.remove_pod(uid);
-            if ghost.pods().is_empty() {
-                self.ghosts.remove(node);
+        } else if let Some(absent) = self.absent_nodes.get_mut(node) {
+            absent.remove_pod(uid);
+            if absent.pods().is_empty() {
+                self.absent_nodes.remove(node);
             }
         }
         Some(cached.pod)
@@ -324,14 +324,14 @@ impl Cache {
         };
         let mut differences = Vec::new();
         let (names, fresh_names) = (order(&mut current), order(&mut fresh));
-        if names != fresh_names || self.ghosts.len() != fresh.ghosts.len() {
+        if names != fresh_names || self.absent_nodes.len() != fresh.absent_nodes.len() {
             differences.push(format!("nodes {names:?}, {fresh_names:?} expected"));
         }
         for (_, info) in current.nodes.iter() {
             compare(info, fresh.nodes.get(info.name()), &mut differences);
         }
-        for (name, info) in &self.ghosts {
-            compare(info, fresh.ghosts.get(name), &mut differences);
+        for (name, info) in &self.absent_nodes {
+            compare(info, fresh.absent_nodes.get(name), &mut differences);
         }
         differences.sort();
         differences
@@ -352,7 +352,7 @@ enum Notice {
 }
 
 /// Whether two versions of a pod have the same effect on evaluations of their node.
-fn counts_like(old: &PodInfo, new: &PodInfo) -> bool {
+fn evaluates_alike(old: &PodInfo, new: &PodInfo) -> bool {
     fn same<T: PartialEq>(old: &Arc<T>, new: &Arc<T>) -> bool {
         Arc::ptr_eq(old, new) || old == new
     }
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_moves_to_another_zone_keeps_its_place_until_a_node_comes_or_goes() {
+    fn order_is_rebuilt_only_when_a_node_is_added_or_removed() {
         let order = |cache: &mut Cache| {
             cache.refreshed().iter().map(|(_, info)| info.name().to_string()).collect::<Vec<_>>()
         };
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_missing_node_count_when_it_comes() {
+    fn pods_of_a_missing_node_count_once_it_is_added() {
         let mut cache = cache_with(&[]);
         cache.add_pod(Arc::new(pod("a").request("cpu", "1").node("n1").build())).unwrap();
         assert!(cache.refreshed().is_empty());

@@ -48,12 +48,12 @@ impl Cursor {
 }
 
 /// The maximum number of changes kept.
-const KEPT: usize = 1 << 16;
+const MAX_KEPT: usize = 1 << 16;
 /// The maximum per pod and node in the cache. A reader that is further behind starts over, which
 /// costs no more by then.
-const KEPT_EACH: usize = 4;
+const MAX_KEPT_EACH: usize = 4;
 /// The number of changes kept in any case.
-const KEPT_LEAST: usize = 1024;
+const MIN_KEPT: usize = 1024;
 
 /// The latest changes.
 #[derive(Clone, Debug)]
@@ -66,14 +66,14 @@ pub(crate) struct ChangeLog {
 
 impl Default for ChangeLog {
     fn default() -> Self {
-        Self { changes: VecDeque::new(), end: 0, kept: KEPT }
+        Self { changes: VecDeque::new(), end: 0, kept: MAX_KEPT }
     }
 }
 
 impl ChangeLog {
-    /// Adds a change. `there_are` is the number of pods and nodes in the cache.
-    pub(crate) fn push(&mut self, change: Change, there_are: usize) {
-        let kept = self.kept.min(KEPT_LEAST.max(KEPT_EACH * there_are)).max(1);
+    /// Adds a change. `objects` is the number of pods and nodes in the cache.
+    pub(crate) fn push(&mut self, change: Change, objects: usize) {
+        let kept = self.kept.min(MIN_KEPT.max(MAX_KEPT_EACH * objects)).max(1);
         self.changes.drain(..(self.changes.len() + 1).saturating_sub(kept));
         self.changes.push_back(change);
         self.end += 1;
@@ -114,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_read_from_a_place_on_until_they_are_forgotten() {
+    fn changes_are_read_from_a_position_while_they_are_kept() {
         let mut log = ChangeLog::default();
         let start = log.end();
         assert_eq!(log.lag(start), Some(0));
-        log.push(object("a"), KEPT);
+        log.push(object("a"), MAX_KEPT);
         let middle = log.end();
-        log.push(object("b"), KEPT);
+        log.push(object("b"), MAX_KEPT);
         let keys = |log: &ChangeLog, from| {
             let keys = log.since(from).map(|(_, change)| match change {
                 Change::Object { key, .. } => key.to_string(),
@@ -131,22 +131,22 @@ mod tests {
         assert_eq!(keys(&log, start), ["a", "b"]);
         assert_eq!(keys(&log, middle), ["b"]);
         assert_eq!(log.since(start).map(|(at, _)| at).collect::<Vec<_>>(), [start, middle]);
-        for _ in 0..KEPT {
-            log.push(object("c"), KEPT);
+        for _ in 0..MAX_KEPT {
+            log.push(object("c"), MAX_KEPT);
         }
         assert_eq!((log.lag(start), log.lag(middle)), (None, None));
         assert_eq!(keys(&log, log.end()), Vec::<String>::new());
     }
 
     #[test]
-    fn no_more_is_kept_than_is_in_proportion_to_what_there_is() {
+    fn number_of_kept_changes_is_proportional_to_the_cache() {
         let mut log = ChangeLog::default();
-        let fill = |log: &mut ChangeLog, there_are| {
-            (0..2 * KEPT).for_each(|_| log.push(object("a"), there_are));
+        let fill = |log: &mut ChangeLog, objects| {
+            (0..2 * MAX_KEPT).for_each(|_| log.push(object("a"), objects));
             log.len()
         };
-        assert_eq!(fill(&mut log, 1_000_000), KEPT);
+        assert_eq!(fill(&mut log, 1_000_000), MAX_KEPT);
         assert_eq!(fill(&mut log, 1_000), 4_000, "what is too much is given back");
-        assert_eq!(fill(&mut log, 0), KEPT_LEAST);
+        assert_eq!(fill(&mut log, 0), MIN_KEPT);
     }
 }

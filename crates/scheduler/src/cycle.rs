@@ -133,7 +133,7 @@ impl Cycle<'_> {
                         Some(known) => known.intersection(&names).cloned().collect(),
                     };
                     if rest.is_empty() {
-                        rejection = Some(nobody_satisfies(diagnosis));
+                        rejection = Some(no_node_satisfies(diagnosis));
                         break;
                     }
                     nodes = Some(rest);
@@ -190,7 +190,7 @@ impl Cycle<'_> {
             Some(sampling) => (sampling.nodes_to_find(nodes.len()), sampling.start),
         };
         let (feasible, error) = self.filter_nodes(state, diagnosis, nodes, wanted, start);
-        diagnosis.keep_last_word();
+        diagnosis.keep_last_status();
         *passed = feasible.len() + diagnosis.statuses.len();
         if let Some(error) = error {
             return Err(error);
@@ -237,7 +237,7 @@ fn plugin_names(diagnosis: &Diagnosis) -> Vec<&str> {
 }
 
 /// The rejection if no node is in every set that PreFilter plugins named.
-fn nobody_satisfies(diagnosis: &Diagnosis) -> Status {
+fn no_node_satisfies(diagnosis: &Diagnosis) -> Status {
     let plugins = plugin_names(diagnosis);
     Status::unresolvable(match plugins[..] {
         [only] => format!("node(s) didn't satisfy plugin {only}"),

@@ -44,7 +44,7 @@ impl Diagnosis {
     }
 
     /// Keeps the last status of each node.
-    pub(crate) fn keep_last_word(&mut self) {
+    pub(crate) fn keep_last_status(&mut self) {
         if std::mem::take(&mut self.repeats) {
             self.statuses.keep_last();
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
+    fn nodes_without_a_status_count_with_the_common_status() {
         let absent = Some("node(s) didn't satisfy plugin(s) [NodeAffinity]");
         assert_eq!(
             error(3, &["Too many pods"], absent).to_string(),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_prefilter_and_postfilter_have_their_places() {
+    fn messages_of_prefilter_and_postfilter_are_placed_as_upstream() {
         let mut error = error(4, &[], Some("ignored"));
         error.diagnosis.pre_filter_message = "no good".into();
         error.diagnosis.post_filter_message = "nor that".into();

@@ -67,7 +67,7 @@ impl<'a> Extenders<'a> {
                 Err(reason) => return Err(FailureKind::Internal(reason)),
             }
         }
-        diagnosis.keep_last_word();
+        diagnosis.keep_last_status();
         Ok(feasible)
     }
 
@@ -182,7 +182,7 @@ impl<'a> Extenders<'a> {
 
 /// The error for an answer to another question than the one asked.
 fn another_question(extender: &ExtenderSpec) -> String {
-    format!("extender {} answered another question", extender.name)
+    format!("extender {} returned an answer to another question", extender.name)
 }
 
 /// Removes or rejects candidates without victims.

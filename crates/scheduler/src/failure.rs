@@ -1,4 +1,4 @@
-//! Why an attempt failed.
+//! The reasons why attempts fail.
 
 use std::fmt;
 
@@ -9,23 +9,25 @@ use crate::diagnosis::FitError;
 /// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum FailureKind {
-    /// No node fits, or the one that did was refused. Events that matter to the plugins to blame help.
+    /// No node fits, or the chosen one was rejected. Events that the rejecting plugins registered
+    /// for help.
     Fit(Box<FitError>),
-    /// The pod was turned down and no plugin waits for anything: only time helps.
+    /// The pod was rejected, and no plugin waits for an event: only the backoff helps.
     Rejected(String),
     /// Something failed.
     Internal(String),
-    /// The API server knows no such pod any more. The informer is about to say so; should it not, the pod is not lost.
+    /// The API server does not know the pod. The informer usually reports the deletion soon after;
+    /// if it does not, the pod stays queued.
     Gone,
 }
 
 impl FailureKind {
-    /// There is no node. Upstream treats this apart: no plugin is to blame, so not even a new node wakes the pod.
+    /// There is no node. As upstream, no plugin is named, so not even a new node wakes the pod.
     pub(crate) fn no_nodes() -> Self {
         Self::Rejected("no nodes available to schedule pods".to_owned())
     }
 
-    /// Whether the pod was turned down, as opposed to something having failed.
+    /// Whether the pod was rejected, as opposed to an error.
     pub(crate) fn is_rejection(&self) -> bool {
         matches!(self, Self::Fit(_) | Self::Rejected(_))
     }
@@ -45,11 +47,11 @@ impl fmt::Display for FailureKind {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// What becomes of the pod's nominated node.
+    /// The change of the pod's nominated node.
     pub(crate) nomination: Nomination,
 }
 
-/// Nearly every failure ends a nomination.
+/// Most failures end a nomination.
 impl From<FailureKind> for Failure {
     fn from(kind: FailureKind) -> Self {
         Self { kind, nomination: Nomination::Override(None) }

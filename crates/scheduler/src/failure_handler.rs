@@ -1,4 +1,4 @@
-//! What happens to a pod whose attempt failed: upstream's FailureHandler.
+//! Handles failed attempts: upstream's FailureHandler.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::scheduler::Scheduler;
 const MAX_NOTE: usize = 1024;
 
 impl Scheduler {
-    /// Puts the pod back into the queue and tells the world why (upstream's FailureHandler).
+    /// Requeues the pod, and reports the failure as an event and a condition.
     pub(crate) fn fail(&mut self, now: Now, mut queued: QueuedPod, failure: Failure) {
         let Failure { kind, nomination } = failure;
         let mut message = kind.to_string();
@@ -28,8 +28,7 @@ impl Scheduler {
         self.observe_attempt(&queued, result, None, &message, now);
         let gone = matches!(kind, FailureKind::Gone);
         queued.blame(kind);
-        // A pod that is gone, has been replaced, or has a node by now needs no place in the queue, and nothing is to be
-        // said of it.
+        // A pod that is gone, replaced or bound is not requeued, and nothing is reported.
         let Some(pod) = self.known(&queued.pod).filter(|pod| !self.cache.is_confirmed(&pod.uid)).cloned()
         else {
             self.queue.done(queued.uid());
@@ -37,17 +36,17 @@ impl Scheduler {
         };
         let Some(profile) = self.profile_of(&pod) else {
             self.queue.done(queued.uid());
-            return self.let_go(pod);
+            return self.unclaim(pod);
         };
         if self.profiles.is_retired(queued.profile) {
-            // What a profile that is no more waited for helps nobody: time does.
+            // No event that a replaced profile registered for helps: only the backoff does.
             queued.unschedulable_plugins.clear();
             queued.pending_plugins.clear();
         }
         queued.profile = profile;
         queued.pod = Arc::clone(&pod);
         self.with_queue(now, |queue, cx| queue.add_unschedulable(cx, queued));
-        if let Some(panic) = self.contained_panic.take() {
+        if let Some(panic) = self.plugin_panic.take() {
             (message, reason) = (panic, "SchedulerError");
         }
         self.queue.nominator.add(&pod, &nomination);
@@ -58,7 +57,7 @@ impl Scheduler {
         self.patch_failed(now, &pod, reason, message, nomination);
     }
 
-    /// Patches the PodScheduled condition and the nomination, unless both are as they should be.
+    /// Patches the PodScheduled condition and the nomination, unless both are up to date.
     fn patch_failed(
         &mut self,
         now: Now,
@@ -69,8 +68,8 @@ impl Scheduler {
     ) {
         let current = pod.status.pod_scheduled.as_ref();
         let still_false = current.filter(|condition| &*condition.status == "False");
-        // One that says it already goes on to: the API server would keep what is no longer said.
-        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking)
+        // Keep observedGeneration once written: a patch cannot clear it.
+        let writes_generation = self.features.enabled(Feature::PodObservedGenerationTracking)
             || current.is_some_and(|condition| condition.observed_generation.is_some_and(|it| it != 0));
         let unchanged = still_false
             .is_some_and(|condition| *condition.reason == *reason && *condition.message == *message);
@@ -78,8 +77,8 @@ impl Scheduler {
             status: "False".into(),
             reason: reason.into(),
             message: message.into(),
-            observed_generation: says_generation.then_some(pod.generation),
-            // The moment tells when the status changed, not its reason.
+            observed_generation: writes_generation.then_some(pod.generation),
+            // The transition time follows the status, not the reason.
             last_transition: still_false
                 .map_or(Some(now.wall.floor_to_second()), |condition| condition.last_transition),
         });
@@ -121,7 +120,7 @@ impl Scheduler {
     }
 }
 
-/// The message as an event's note: cut to the API's limit, between characters.
+/// The message as an event's note: truncated to the API's limit at a character boundary.
 fn truncated(message: &str) -> String {
     const SUFFIX: &str = " ...";
     if message.len() <= MAX_NOTE {
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_message_is_cut_to_the_limit() {
+    fn a_long_note_is_truncated_to_the_limit() {
         assert_eq!(truncated("short"), "short");
         let long = truncated(&"x".repeat(2000));
         assert_eq!((long.len(), &long[1020..]), (1024, " ..."));

@@ -1,4 +1,4 @@
-//! Running filters: on nodes as they are, and as they will be once promises are kept.
+//! Runs filters: on nodes as they are, and with their nominated pods added.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::skipped_filters::SkippedFilters;
 pub(crate) type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
 
 impl Cycle<'_> {
-    /// Filters nodes from `start` on, round, until `wanted` are found. An error ends the search.
+    /// Filters nodes in a circle, beginning at `start`, until `wanted` are found. An error ends the
+    /// search.
     pub(crate) fn filter_nodes(
         &self,
         state: &CycleState,
@@ -49,7 +50,7 @@ impl Cycle<'_> {
         (feasible, None)
     }
 
-    /// Where these are among the filters.
+    /// The positions of these filters among all filters of the profile.
     fn places(&self, filters: &[&Named<dyn FilterPlugin>]) -> PluginSet {
         let mut left = filters.iter().peekable();
         let all = self.profile.filter.iter().enumerate();
@@ -57,13 +58,13 @@ impl Cycle<'_> {
             .fold(PluginSet::default(), |set, (place, _)| set.and(PluginSet::one(place)))
     }
 
-    /// The filters that have something to say.
+    /// The filters whose plugin was not skipped in PreFilter.
     pub(crate) fn filters(&self, state: &CycleState) -> Filters<'_> {
         let skipped = SkippedFilters::of(state);
         self.profile.filter.iter().filter(|filter| !skipped.contains(filter.name)).collect()
     }
 
-    /// The nodes that pods of at least this pod's priority have been promised, sorted.
+    /// The nodes that pods of at least this pod's priority are nominated for, sorted.
     pub(crate) fn nominated_nodes(&self) -> Vec<NodeIndex> {
         let nominator = &self.queue.nominator;
         let mut nodes: Vec<NodeIndex> = nominator
@@ -75,17 +76,18 @@ impl Cycle<'_> {
         nodes
     }
 
-    /// Whether a promise to that pod counts for this one.
+    /// Whether that pod's nomination takes precedence over this pod.
     fn defers_to(&self, nominated: &PodInfo) -> bool {
         nominated.priority >= self.pod.priority && nominated.uid != self.pod.uid
     }
 
-    /// The verdict of all filters on a node, with the pods that have been promised it and without.
+    /// The verdict of all filters on a node, with and without its nominated pods.
     pub(crate) fn verdict(&self, state: &CycleState, index: NodeIndex) -> Status {
         self.filter_with_nominated(&self.filters(state), state, self.cx.node(index))
     }
 
-    /// Filters a node as it is and, where pods of at least this pod's priority have been promised it, as it will be.
+    /// Filters a node as it is and, if pods of at least this pod's priority are nominated for it,
+    /// with these pods.
     pub(crate) fn filter_with_nominated(
         &self,
         filters: &[&Named<dyn FilterPlugin>],
@@ -95,7 +97,7 @@ impl Cycle<'_> {
         self.filter_nth(usize::MAX, filters, state, node)
     }
 
-    /// The same for the node before which `nth` others have been filtered.
+    /// The same for the `nth` node of a search.
     fn filter_nth(
         &self,
         nth: usize,
@@ -113,7 +115,7 @@ impl Cycle<'_> {
         self.filter_node(nth, filters, state, node)
     }
 
-    /// The pods that have been promised the node and count for this one.
+    /// The pods that are nominated for the node and take precedence over this pod.
     fn nominated(&self, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
         let nominator = &self.queue.nominator;
         if nominator.is_empty() || nominator.on_node(node.name()).is_empty() {
@@ -172,7 +174,7 @@ impl Cycle<'_> {
         Status::success()
     }
 
-    /// Tells the PreFilter plugins that have something to say of a pod that is promised the node.
+    /// Adds a nominated pod to the state of the PreFilter plugins that were not skipped.
     fn add_nominated(&self, state: &mut CycleState, nominated: &PodInfo, node: &NodeInfo) -> Status {
         let skipped = SkippedFilters::of(state);
         for Named { name, plugin } in &self.profile.pre_filter {
@@ -189,7 +191,7 @@ impl Cycle<'_> {
     }
 }
 
-/// A plugin could not follow a trial.
+/// The error of a plugin's AddPod or RemovePod.
 pub(crate) fn named_error(verb: &str, plugin: &str, status: &Status) -> Status {
     Status::error(format!("running {verb} on PreFilter plugin {plugin:?}: {}", status.message()))
 }

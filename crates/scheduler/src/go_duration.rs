@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_in_go() {
+    fn durations_are_formatted_as_in_go() {
         for (duration, expected) in [
             (Duration::ZERO, "0s"),
             (Duration::from_millis(200), "200ms"),

@@ -22,7 +22,7 @@ const NODE_TAKEN: Text = Text::Static("NodeTaken");
 impl Scheduler {
     /// Whether the node has changed since it was chosen and no longer fits the pod. Other
     /// schedulers bind, too. If the check fails, the binding goes on.
-    pub(crate) fn has_lost_its_node(&mut self, now: Now, uid: &Uid) -> bool {
+    pub(crate) fn node_no_longer_fits(&mut self, now: Now, uid: &Uid) -> bool {
         let Some(Binding { queued, node, chosen_at, .. }) = self.bindings.get(uid) else { return false };
         // A deleted pod is not on the node; its binding fails later.
         if !self.cache.is_assumed(uid) {
@@ -33,7 +33,7 @@ impl Scheduler {
             return false;
         }
         let (pod, node, profile) = (Arc::clone(&queued.pod), Arc::clone(node), queued.profile);
-        let verdict = self.caught(|this| {
+        let verdict = self.catch_panic(|this| {
             // The pod must not count against itself.
             this.forget(&pod.uid);
             Ok(this.recheck(now, &pod, profile, &node)?)
@@ -71,7 +71,7 @@ impl Scheduler {
     }
 
     /// Gives up the node and tries the pod again at once.
-    pub(crate) fn choose_again(&mut self, now: Now, uid: &Uid) {
+    pub(crate) fn choose_another_node(&mut self, now: Now, uid: &Uid) {
         let Some(binding) = self.bindings.remove(uid) else { return };
         self.observer.observe(Observation::NodeTaken);
         self.put_back(now, binding, &NODE_TAKEN);

@@ -1,8 +1,8 @@
 //! Preemption: from a plugin's command to the deletion of the last victim.
 //!
-//! All victims but the last go side by side, then the last one. Until that has been done, or the last victim is seen to
-//! leave, PreEnqueue can hold the preemptor: it would find the same victims again. A victim that is not on its node yet
-//! is turned back here and costs no request.
+//! All victims but the last are deleted in parallel, then the last one. Until its deletion is
+//! answered, or the last victim is seen to leave, PreEnqueue can hold the preemptor: it would
+//! select the same victims again. A victim whose binding can still be cancelled costs no request.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// Begins to make room.
+    /// Starts a preemption.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
         let chosen = order.victims.len();
-        // Whoever terminates needs no further telling.
+        // A terminating pod needs no request.
         order.victims.retain(|victim| !victim.terminating);
         if order.asynchronous && order.victims.is_empty() {
             return;
@@ -40,7 +40,7 @@ impl Scheduler {
         self.evict(now, number, victims);
     }
 
-    /// Lower-priority pods that were promised the node may not fit there any more, and are to look for another one.
+    /// Clears nominations of lower-priority pods for the node: they may no longer fit there.
     fn clear_nominations(&mut self, number: u64) {
         let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
@@ -58,10 +58,11 @@ impl Scheduler {
         }
     }
 
-    /// Makes these victims go, and goes on when there was nothing to ask the API server for.
+    /// Deletes or cancels these victims. Without a request to wait for, the next stage follows at
+    /// once.
     fn evict(&mut self, now: Now, number: u64, victims: Vec<Arc<PodInfo>>) {
         let asked: Vec<_> =
-            victims.into_iter().filter(|victim| !self.turn_back(now, number, victim)).collect();
+            victims.into_iter().filter(|victim| !self.cancel_victim(now, number, victim)).collect();
         let Some(preemption) = self.preemptions.get_mut(number) else {
             return;
         };
@@ -69,19 +70,19 @@ impl Scheduler {
             return self.stage_done(now, number, Ok(()));
         }
         let scheduler_name = Arc::clone(&preemption.order.preemptor.spec.scheduler_name);
-        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
+        let writes_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
         self.effects.push(Effect::Evict {
             preemption: number,
             victims: asked
                 .iter()
-                .map(|victim| eviction(victim, &scheduler_name, says_generation, now))
+                .map(|victim| eviction(victim, &scheduler_name, writes_generation, now))
                 .collect(),
         });
         preemption.asked = asked;
     }
 
-    /// Turns a victim back that is on its way to the node; `false` when it has come too far for that.
-    fn turn_back(&mut self, now: Now, number: u64, victim: &Arc<PodInfo>) -> bool {
+    /// Cancels the binding of a victim; `false` if it can no longer be cancelled.
+    fn cancel_victim(&mut self, now: Now, number: u64, victim: &Arc<PodInfo>) -> bool {
         let Some(order) = self.preemptions.get(number).map(|preemption| &preemption.order) else {
             return false;
         };
@@ -102,7 +103,7 @@ impl Scheduler {
         }
     }
 
-    /// The API server's answers.
+    /// The API server's answers to deletions.
     pub(crate) fn evicted(&mut self, now: Now, number: u64, outcomes: &[Eviction]) {
         let Some(preemption) = self.preemptions.get_mut(number) else {
             return;
@@ -131,19 +132,19 @@ impl Scheduler {
         }
     }
 
-    /// The last victim's turn has come. From here on, its leaving is enough for the preemptor to be tried.
+    /// Deletes the last victim. From here on, its leaving releases the preemptor.
     fn evict_last(&mut self, now: Now, number: u64, last: Arc<PodInfo>) {
-        let turned_back = match self.bindings.get(&last.uid).map(|binding| &binding.stage) {
+        let cancels = match self.bindings.get(&last.uid).map(|binding| &binding.stage) {
             Some(stage) => matches!(stage, Stage::WaitingOnPermit(_) | Stage::PreBinding { .. }),
             None => false,
         };
-        if turned_back || self.is_leaving(&last.uid) {
+        if cancels || self.is_leaving(&last.uid) {
             self.preemptions.release(number);
         }
         self.evict(now, number, vec![last]);
     }
 
-    /// Whether a pod that had a node has none any more, or is about to.
+    /// Whether a pod has left its node or terminates.
     fn is_leaving(&self, uid: &Uid) -> bool {
         match self.cache.pod(uid) {
             None => true,
@@ -151,14 +152,14 @@ impl Scheduler {
         }
     }
 
-    /// A pod is seen to leave its node.
+    /// A pod leaves its node.
     pub(crate) fn pod_leaves(&mut self, uid: &Uid) {
         if self.preemptions.len() > 0 {
             self.preemptions.pod_leaves(uid);
         }
     }
 
-    /// All has been done, or something has failed.
+    /// A preemption is complete or has failed.
     fn preempted(&mut self, now: Now, number: u64, result: Result<(), String>) {
         let is_asynchronous =
             self.preemptions.get(number).is_some_and(|preemption| preemption.order.asynchronous);
@@ -177,21 +178,21 @@ impl Scheduler {
         }
         let Order { preemptor, victims, .. } = order;
         if result.is_err() {
-            self.try_again(now, &preemptor);
+            self.requeue_preemptor(now, &preemptor);
         } else if self.queue.place(&preemptor.uid) == Some(Place::Gated) {
             self.preemptions.left_behind.push(LeftBehind { preemptor, victims });
         }
     }
 
-    fn try_again(&mut self, now: Now, preemptor: &PodInfo) {
+    fn requeue_preemptor(&mut self, now: Now, preemptor: &PodInfo) {
         if let Some(pod) = self.known(preemptor).cloned() {
             self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
         }
     }
 
-    /// Preemptors that were held when the last of their victims went would wait for good if that did not matter to the
-    /// plugins that turned them down: no more of them will go.
-    pub(crate) fn fetch_left_behind(&mut self, now: Now) {
+    /// Requeues preemptors that were still held when their last victim left. If the plugins that
+    /// rejected them ignore such events, nothing else would wake them.
+    pub(crate) fn requeue_left_behind(&mut self, now: Now) {
         if self.preemptions.left_behind.is_empty() {
             return;
         }
@@ -200,7 +201,7 @@ impl Scheduler {
                 continue;
             }
             if waiting.victims.iter().all(|victim| self.cache.pod(&victim.uid).is_none()) {
-                self.try_again(now, &waiting.preemptor);
+                self.requeue_preemptor(now, &waiting.preemptor);
             } else {
                 self.preemptions.left_behind.push(waiting);
             }
@@ -214,17 +215,18 @@ impl Scheduler {
         let Order { preemptor, node, .. } = order;
         let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
         let reporter = Arc::clone(&preemptor.spec.scheduler_name);
-        // Upstream means to name the preemptor as related, but what it names is no API object, and is left out.
+        // Upstream sets the preemptor as the related object, but its reference is no API object and
+        // is dropped.
         let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
         event.scheduler_name = reporter;
         self.effects.push(Effect::RecordEvent(event));
     }
 }
 
-/// Attempts that wait for their preemption, as all do without `SchedulerAsyncPreemption`. No other pod is tried meanwhile,
-/// or it would take the room that is being made.
+/// Attempts that wait for their preemption, as without `SchedulerAsyncPreemption`. No other pod is
+/// tried meanwhile: it could take the freed resources.
 impl Scheduler {
-    /// Ends a failed attempt, unless victims are to be deleted first.
+    /// Ends a failed attempt, unless it must wait for its preemption.
     pub(crate) fn fail_or_hold(&mut self, now: Now, queued: QueuedPod, failure: Failure) {
         if self.preemptions.is_any_synchronous() {
             self.preemptions.held = Some(HeldAttempt { queued, failure });
@@ -245,8 +247,8 @@ impl Scheduler {
     }
 }
 
-/// The request that makes a victim go.
-fn eviction(victim: &PodInfo, scheduler_name: &str, says_generation: bool, now: Now) -> VictimEviction {
+/// The request that deletes a victim.
+fn eviction(victim: &PodInfo, scheduler_name: &str, writes_generation: bool, now: Now) -> VictimEviction {
     let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
     VictimEviction {
         pod: victim.key(),
@@ -255,8 +257,8 @@ fn eviction(victim: &PodInfo, scheduler_name: &str, says_generation: bool, now: 
             status: "True".into(),
             reason: "PreemptionByScheduler".into(),
             message: message.into(),
-            observed_generation: says_generation.then_some(victim.generation),
-            // A condition that has been true keeps its moment.
+            observed_generation: writes_generation.then_some(victim.generation),
+            // A condition that is already true keeps its transition time.
             last_transition: victim.status.disruption_reason.is_none().then(|| now.wall.floor_to_second()),
         },
     }

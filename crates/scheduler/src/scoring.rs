@@ -1,4 +1,4 @@
-//! From feasible nodes to the best one.
+//! Scores feasible nodes and chooses the best one.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
@@ -10,8 +10,8 @@ use crate::observer::{Evaluated, PluginSet, Point};
 use crate::profile::{Named, Scorer};
 
 impl Cycle<'_> {
-    /// The feasible node with the highest total score; among equals the first in visiting order, unless an extender has
-    /// scored them.
+    /// The feasible node with the highest total score. Ties go to the first in visiting order,
+    /// unless an extender has scored the nodes.
     pub(crate) fn best(
         &self,
         state: &mut CycleState,
@@ -89,7 +89,7 @@ impl Cycle<'_> {
         })
     }
 
-    /// Runs PreScore; returns the plugins whose Score is left out.
+    /// Runs PreScore; returns the plugins whose Score is skipped.
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -148,7 +148,7 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
     }
 }
 
-/// In proportion to the largest score (upstream's DefaultNormalizeScore).
+/// Scales scores to the largest one (upstream's DefaultNormalizeScore).
 pub(crate) fn by_max(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {

@@ -1,4 +1,4 @@
-//! How much there is of everything at the moment, for metrics.
+//! Sizes and counts of the scheduler, for metrics.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use supercargo_framework::Text;
 use crate::scheduler::Scheduler;
 use crate::tables::TableStats;
 
-/// How many pods that wait a plugin has turned down.
+/// The number of queued pods that a plugin rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// The profile's name.
     pub profile: Arc<str>,
     /// The plugin.
     pub plugin: Text,
-    /// How many; 0 for one that once has.
+    /// The number of pods; 0 for a plugin that rejected pods before.
     pub pods: usize,
 }
 
-/// How much there is of everything.
+/// Sizes and counts of the scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
     pub queue: [usize; 5],
-    /// Events that are kept for pods in flight, by label.
+    /// Events kept for pods in flight, by label.
     pub events_in_flight: Vec<(String, usize)>,
-    /// By profile and plugin.
+    /// Rejected pods by profile and plugin.
     pub rejected: Vec<Rejected>,
     /// Nodes in the cache.
     pub nodes: usize,
@@ -33,17 +33,17 @@ pub struct Stats {
     pub pods: usize,
     /// Assumed pods.
     pub assumed_pods: usize,
-    /// Bindings under way.
+    /// Bindings in progress.
     pub bindings: usize,
-    /// Preemptions under way.
+    /// Preemptions in progress.
     pub preemptions: usize,
-    /// Evaluation tables.
+    /// Statistics of evaluation tables.
     pub tables: TableStats,
 }
 
 impl Scheduler {
-    /// How much there is of everything. Goes once over what is kept for pods in flight and once over the pods in the cache, which
-    /// is a matter of a millisecond with hundreds of thousands.
+    /// Sizes and counts at this time. Iterates over the events kept for pods in flight and over the
+    /// pods in the cache: about a millisecond with hundreds of thousands.
     pub fn stats(&self) -> Stats {
         let events = self.queue.events_in_flight().into_iter();
         let rejected = self.queue.rejected().map(|(profile, plugin, pods)| Rejected {

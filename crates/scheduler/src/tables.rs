@@ -1,12 +1,13 @@
-//! Evaluation tables: what plugins have said of every node, kept from one cycle to the next.
+//! Evaluation tables: the answers of plugins about every node, cached between cycles.
 //!
-//! Most pods are one of a few templates, and between two cycles almost nothing changes. So the answers for a pod are kept
-//! under its signature, and a cycle asks again only where something has changed: the change log says where. A plugin's
-//! answers are a column, shared by all pods that this plugin cannot tell apart; a table adds up the columns of one
-//! signature and keeps the best node at hand.
+//! Most pods belong to a few templates, and little changes between two cycles. So the answers for a
+//! pod are cached under its signature. A cycle evaluates only nodes that the change log names.
 //!
-//! Whatever does not lend itself to this goes the plain way, and so does whatever fails: the plain path has the last word
-//! on errors.
+//! The answers of one plugin form a column. All pods that the plugin cannot distinguish share it. A
+//! table sums the columns of one signature and keeps the best node.
+//!
+//! Cycles that tables cannot answer take the plain path. So do cycles in which a plugin fails: the
+//! plain path reports the error.
 
 mod answers;
 mod column;
@@ -45,58 +46,59 @@ use crate::observer::Point;
 use crate::plugin_calls::PluginCalls;
 use crate::profile::{Profile, ProfileIndex, TablePlugin};
 
-/// So many bytes of tables and columns are kept, unless told otherwise.
-const DEFAULT_LIMIT: usize = 256 << 20;
-/// Between two counts of all tables and columns there are at least so many cycles.
+/// The default memory limit of tables and columns, in bytes.
+const DEFAULT_MEMORY_LIMIT: usize = 256 << 20;
+/// The minimum number of cycles between two counts of all tables and columns.
 const MIN_CYCLES_BETWEEN_COUNTS: usize = 64;
-/// So many signatures are remembered as not worth a table.
-const MOST_REFUSED: usize = 4096;
+/// The maximum number of signatures known to have no table.
+const MAX_UNSUPPORTED: usize = 4096;
 
-/// How tables have done so far.
+/// Statistics of evaluation tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
-    /// Cycles answered by a table that was brought up to date.
+    /// Cycles answered by an updated table.
     pub hits: u64,
-    /// Cycles answered by a table that had to be made, or made anew.
+    /// Cycles answered by a new or rebuilt table.
     pub builds: u64,
-    /// Cycles that went the plain way.
+    /// Cycles on the plain path.
     pub plain: u64,
-    /// Nodes brought up to date one by one.
+    /// Nodes updated one by one.
     pub replays: u64,
-    /// Tables that are kept.
+    /// The number of tables.
     pub tables: usize,
-    /// Columns that are kept.
+    /// The number of columns.
     pub columns: usize,
-    /// What they take, roughly, in bytes.
+    /// Their approximate size in bytes.
     pub bytes: usize,
 }
 
-/// The state of all tables.
+/// All tables.
 pub(crate) struct Tables {
     profiles: Vec<ProfileTables>,
     topology: Topology,
     rules: Rules,
     limit: usize,
-    /// What was counted last, and what was made since; columns may be in it several times.
+    /// The last count plus the size of what was built since. Shared columns may count several
+    /// times.
     bytes_at_most: usize,
-    /// When all are counted again.
+    /// The cycle of the next count.
     count_at: u64,
     clock: u64,
     stats: TableStats,
-    /// Room for signatures.
+    /// Buffers for signatures.
     signer: Signer,
     parts: Vec<Range<usize>>,
-    /// The numbers of the judges that are asked about this pod alone.
+    /// The numbers of the plugins that are not cached for this pod.
     alone: Vec<usize>,
-    /// Whether a plugin has panicked while something here was changed.
+    /// Whether a plugin panicked during an update.
     is_poisoned: bool,
-    /// Cycles answered by a table that has been brought up to date since it was made.
+    /// Cycles answered by a table that was updated since it was built.
     #[cfg(test)]
     pub(crate) replayed: u64,
 }
 
-/// Everything that a cycle reads, for tables.
+/// What tables read in a cycle.
 pub(crate) struct Cluster<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) cache: &'a Cache,
@@ -109,7 +111,7 @@ impl Tables {
             profiles: (0..profiles).map(|_| ProfileTables::default()).collect(),
             topology: Topology::default(),
             rules: Rules::default(),
-            limit: if limit == 0 { DEFAULT_LIMIT } else { limit },
+            limit: if limit == 0 { DEFAULT_MEMORY_LIMIT } else { limit },
             bytes_at_most: 0,
             count_at: 0,
             clock: 0,
@@ -123,7 +125,7 @@ impl Tables {
         }
     }
 
-    /// How they have done so far.
+    /// Statistics since the start.
     pub(crate) fn stats(&self) -> TableStats {
         let (mut tables, mut columns) = (0, 0);
         for tables_of_profile in &self.profiles {
@@ -138,7 +140,7 @@ impl Tables {
         self.rules.count(rule)
     }
 
-    /// Switches a rule off, to show that it is needed.
+    /// Switches a rule off, which shows that it is needed.
     #[cfg(test)]
     pub(crate) fn switch_off(&mut self, rule: Rule) {
         self.rules.off = Some(rule);
@@ -148,8 +150,8 @@ impl Tables {
         self.profiles.iter().map(ProfileTables::bytes).sum::<usize>() + self.topology.bytes()
     }
 
-    /// Finds the best node for a pod; `None` when the plain path must. `promised` are the nodes that others have been
-    /// promised. `state` gets what a later part of the attempt may look for.
+    /// Finds the best node for a pod; `None` if the plain path must. `nominated` lists the nodes
+    /// with nominated pods to consider. `state` receives what later extension points may read.
     pub(crate) fn answer(
         &mut self,
         cluster: &Cluster<'_>,
@@ -187,7 +189,7 @@ impl Tables {
         cluster.calls.timer.point(Point::Sign, Code::Success);
         self.topology.refresh(cluster.cache);
         let tables_of_profile = &mut self.profiles[number.0];
-        if tables_of_profile.refused.contains(self.signer.bytes()) {
+        if tables_of_profile.unsupported.contains(self.signer.bytes()) {
             return None;
         }
         self.clock += 1;
@@ -215,7 +217,7 @@ impl Tables {
             verdict,
             state,
         );
-        // Whoever asks for something to be done while he judges must be asked each time.
+        // A plugin that issues commands must run in every cycle.
         let found = if cluster.cx.has_commands() { Err(Fallback::Signature) } else { found };
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
@@ -237,10 +239,10 @@ impl Tables {
                     tables_of_profile.release(&table);
                 }
                 if fallback == Fallback::Signature {
-                    if tables_of_profile.refused.len() == MOST_REFUSED {
-                        tables_of_profile.refused.clear();
+                    if tables_of_profile.unsupported.len() == MAX_UNSUPPORTED {
+                        tables_of_profile.unsupported.clear();
                     }
-                    tables_of_profile.refused.insert(signature.into());
+                    tables_of_profile.unsupported.insert(signature.into());
                 }
                 None
             }
@@ -248,7 +250,7 @@ impl Tables {
         }
     }
 
-    /// Writes the pod's signature, and where each judge's part of it is.
+    /// Writes the pod's signature, and notes each plugin's part of it.
     fn sign(&mut self, cx: &Context<'_>, plugins: &[TablePlugin], pod: &PodInfo) {
         self.signer.clear();
         self.parts.clear();
@@ -263,13 +265,13 @@ impl Tables {
             }
             self.parts.push(start..self.signer.bytes().len());
         }
-        // Signing reads anew each time.
+        // Signing happens in every cycle, so its reads need not be tracked.
         cx.take_reads();
     }
 
-    /// Gives back what has not been used for longest, a quarter at a time, when there is too much.
+    /// If the memory limit is exceeded, evicts the least recently used tables, a quarter at a time.
     fn evict(&mut self) {
-        // Counting takes longer the more tables there are, and is done the less often.
+        // Counting takes longer with more tables, and is done less often.
         if self.bytes_at_most <= self.limit && self.clock < self.count_at {
             return;
         }
@@ -280,7 +282,7 @@ impl Tables {
         if self.bytes_at_most <= self.limit {
             return;
         }
-        // Columns that no table has come of go first.
+        // Evict columns without a table first.
         self.profiles.iter_mut().for_each(|tables_of_profile| tables_of_profile.forget_until(0));
         let mut used: Vec<u64> =
             self.profiles.iter().flat_map(|it| it.tables.values()).map(|it| it.last_used).collect();

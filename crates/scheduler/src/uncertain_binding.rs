@@ -61,7 +61,7 @@ impl Scheduler {
             return self.succeed(now, uid);
         }
         let pod = Arc::clone(binding.pod());
-        self.lose(now, uid);
+        self.lose_race(now, uid);
         // It counts on that node, and is not tried again, until the informer reports it.
         if self.known(&pod).is_some() && self.cache.node_of(uid).is_none() {
             let assumed = self.cache.assume(pod, Arc::clone(node));

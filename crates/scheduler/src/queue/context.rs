@@ -1,4 +1,4 @@
-//! What calls of the queue need.
+//! The context of calls of the queue.
 
 use rustc_hash::FxHashSet;
 use supercargo_framework::objects::Objects;
@@ -14,12 +14,12 @@ pub(crate) struct QueueCx<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) preempting: &'a FxHashSet<Uid>,
     pub(crate) observer: &'a dyn Observer,
-    /// What a plugin said that panicked.
+    /// The report of a plugin's panic.
     pub(crate) panic: Option<String>,
 }
 
 impl QueueCx<'_> {
-    /// What plugins may read of it.
+    /// The part that plugins may read.
     pub(crate) fn for_plugins(&self) -> QueueContext<'_> {
         QueueContext { objects: self.objects, preempting: self.preempting }
     }

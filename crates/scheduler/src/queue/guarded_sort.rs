@@ -1,4 +1,4 @@
-//! The queue-sort plugin, kept from breaking the heaps.
+//! Guards the heaps against panics of the queue-sort plugin.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,8 +7,8 @@ use supercargo_framework::plugin::{QueueSortPlugin, Queued};
 use crate::panic_guard::guard;
 use crate::profile::Named;
 
-/// A queue-sort plugin whose panics do not unwind through a heap in the middle of a change: it then says "not before",
-/// and what it said is kept.
+/// A queue-sort plugin whose panics do not unwind through a heap during a change. A comparison that
+/// panics returns `false`, and the report is kept.
 pub(super) struct GuardedSort {
     plugin: Arc<Named<dyn QueueSortPlugin>>,
     panic: Mutex<Option<String>>,

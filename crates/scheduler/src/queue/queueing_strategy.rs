@@ -1,11 +1,11 @@
-//! What an event means for a pod.
+//! The effect of an event on a pod.
 
-/// What an event means for a pod that waits; more is greater.
+/// What to do with a waiting pod after an event; greater is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum QueueingStrategy {
-    /// Nothing.
+    /// The event does not help.
     Skip,
-    /// Try again once its backoff has ended.
+    /// Try again when its backoff has ended.
     AfterBackoff,
     /// Try again at once.
     Immediately,

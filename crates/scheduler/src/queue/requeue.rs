@@ -1,4 +1,4 @@
-//! Moves between the queues.
+//! Moves of pods between the queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::panic_guard::guard;
 use crate::phase_timer::PhaseTimer;
 use crate::profile::Named;
 
-/// The event with which a pod that waited too long is moved.
+/// The event that moves a pod that waited too long.
 const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");
-/// The event with which a plugin's Activate moves a pod.
+/// The event of a plugin's Activate command.
 const FORCE_ACTIVATE: ClusterEvent = ClusterEvent::wildcard("ForceActivate");
 
 const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
 
-/// How often pods that have waited too long are looked for.
+/// The period of looking for pods that waited too long.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
 impl SchedulingQueue {
-    /// Something happened: moves every pod that it may help, and keeps it for those in flight.
+    /// Moves every pod that the event may help, and records the event for pods in flight.
     pub(crate) fn move_all(
         &mut self,
         cx: &mut QueueCx<'_>,
@@ -43,7 +43,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pods in unschedulablePods that the event may help, in the order in which they came there.
+    /// The pods in unschedulablePods that the event may help, in their order of arrival.
     fn movable(
         &self,
         cx: &mut QueueCx<'_>,
@@ -77,7 +77,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// A plugin wants a pod tried: straight into the active queue.
+    /// Moves a pod to the active queue on a plugin's command.
     pub(crate) fn activate(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>) {
         let uid = &pod.uid;
         if self.in_flight.contains(uid) {
@@ -93,14 +93,14 @@ impl SchedulingQueue {
         }
     }
 
-    /// A pod whose attempt came to nothing by nobody's fault is tried again at once, and this attempt counts for nothing.
+    /// Requeues a pod for an immediate attempt. The failed one does not count.
     pub(crate) fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         self.done(entry.uid());
         entry.timestamp = cx.now.wall;
         self.move_to_active(cx, entry, cause, false);
     }
 
-    /// Does what is due.
+    /// Moves the pods whose time has come.
     pub(crate) fn tick(&mut self, cx: &mut QueueCx<'_>) {
         self.flush_backoff(cx);
         let due = *self.next_flush.get_or_insert(cx.now.monotonic + FLUSH_PERIOD);
@@ -110,7 +110,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// When [`tick`](Self::tick) next has something to do, as a wait from now.
+    /// The time until [`tick`](Self::tick) has something to do.
     pub(crate) fn next_deadline(&self, now: Now) -> Duration {
         let now = self.clock.at(now);
         let flush = self.next_flush.map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
@@ -138,7 +138,7 @@ impl SchedulingQueue {
         })
     }
 
-    /// Moves the pods that have waited too long.
+    /// Moves the pods that waited too long.
     fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
         let now = cx.now.wall;
         let longest = self.options.max_in_unschedulable;
@@ -170,12 +170,12 @@ impl SchedulingQueue {
                 self.move_to_backoff(cx, entry, cause);
             }
             QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
-                self.move_to_active(cx, entry, cause, false)
+                self.move_to_active(cx, entry, cause, false);
             }
         }
     }
 
-    /// PreEnqueue runs on the way in, except for pods that passed it on their way to backoff.
+    /// PreEnqueue runs here, except for pods that passed it on their way to backoff.
     pub(super) fn move_to_active(
         &mut self,
         cx: &mut QueueCx<'_>,
@@ -199,7 +199,7 @@ impl SchedulingQueue {
     }
 
     fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
-        // Whoever is in backoffQ may be popped there.
+        // Pods may be popped from backoffQ.
         if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
@@ -225,7 +225,7 @@ impl SchedulingQueue {
     }
 }
 
-/// Runs PreEnqueue; `false` when a plugin holds the pod.
+/// Runs PreEnqueue; `false` if a plugin holds the pod.
 fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
     let pod = Arc::clone(&entry.pod);
     let timer = PhaseTimer::start(cx.observer, entry.profile, &pod, cx.observer.watches_plugins());
@@ -234,7 +234,7 @@ fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
     status == Code::Success
 }
 
-/// Asks the plugin that held the pod last first. One that panics holds it.
+/// Runs the plugin that held the pod last first. A plugin that panics holds the pod.
 fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, timer: &PhaseTimer<'_>) -> Code {
     let plugins = &cx.profiles.get(entry.profile).pre_enqueue;
     let last = entry.gating_plugin.take();

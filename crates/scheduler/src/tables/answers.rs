@@ -1,4 +1,4 @@
-//! What is kept of a plugin's answers, and how they are asked for.
+//! Cached answers of plugins, and how they are obtained.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use super::reads::Reads;
 use super::view::View;
 use crate::profile::TablePlugin;
 
-/// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
-const MOST_STATUSES: usize = 4096;
+/// The maximum number of distinct statuses. More would mean a text per node, which is not worth
+/// caching.
+const MAX_STATUSES: usize = 4096;
 
-/// Where a plugin's answers are kept.
+/// Where a plugin's answers are cached.
 #[derive(Debug)]
 pub(super) enum Answers<T> {
-    /// Here, by [`NodeIndex`].
+    /// By [`NodeIndex`].
     PerNode(Vec<T>),
-    /// Nowhere: they are asked for each domain of these few.
+    /// Not cached: the plugin is called for each domain. There are few.
     PerDomain(Keys),
-    /// Here is each node's class, by [`NodeIndex`]; what a class gets is asked for in each domain of these few.
+    /// Each node's class, by [`NodeIndex`]. The plugin is called for each class in each domain.
     Classes(Keys, Vec<i64>),
 }
 
@@ -39,7 +40,7 @@ impl<T> Answers<T> {
         matches!(self, Self::PerNode(_))
     }
 
-    /// Whether what is kept of a node may be another when something changes elsewhere in its domain of this label.
+    /// Whether a node's cached answer may change with something else in its domain of this label.
     pub(super) fn follow(&self, key: &Arc<str>) -> bool {
         match self {
             Self::PerNode(_) => true,
@@ -57,14 +58,14 @@ impl<T> Answers<T> {
     }
 }
 
-/// A verdict: an index of [`Verdicts::statuses`].
+/// A verdict: an index into [`Verdicts::statuses`].
 pub(super) type Verdict = u16;
 /// The node passes.
 pub(super) const PASSES: Verdict = 0;
-/// The node does not pass; why has not been asked.
+/// The node does not pass; the reason is not known yet.
 pub(super) const UNASKED: Verdict = 1;
 
-/// What a filter says.
+/// The answers of a filter.
 #[derive(Debug)]
 pub(super) struct Verdicts {
     pub(super) answers: Answers<Verdict>,
@@ -72,21 +73,21 @@ pub(super) struct Verdicts {
     pub(super) statuses: Statuses,
 }
 
-/// What a score plugin says.
+/// The answers of a score plugin.
 #[derive(Debug)]
 pub(super) struct Scores {
     pub(super) answers: Answers<i64>,
     pub(super) scope: Scope,
 }
 
-/// Of which nodes what is kept has been asked for.
+/// The nodes whose answers were updated.
 #[derive(Debug)]
 pub(super) enum Asked {
     All,
     Some(SmallVec<[NodeIndex; 8]>),
 }
 
-/// The statuses of a column, each once, the plugin named in them.
+/// The distinct statuses of a column, with the plugin's name.
 #[derive(Debug)]
 pub(super) struct Statuses(Vec<Status>);
 
@@ -102,7 +103,7 @@ impl Statuses {
         &self.0[verdict as usize]
     }
 
-    /// Asks the filter about a node.
+    /// Calls the filter for a node.
     pub(super) fn ask(
         &mut self,
         view: &View<'_>,
@@ -127,7 +128,7 @@ impl Statuses {
         let known = self.0[unasked..].iter().position(|known| *known == status);
         let place = known.map_or(self.0.len(), |place| place + unasked);
         if place == self.0.len() {
-            if place >= MOST_STATUSES {
+            if place >= MAX_STATUSES {
                 return Err(Fallback::Cycle);
             }
             self.0.push(status);
@@ -149,7 +150,7 @@ impl Scores {
         Self { answers, scope }
     }
 
-    /// What is kept of each node, if anything.
+    /// The cached value of each node, if any.
     pub(super) fn rows(&self) -> Option<&[i64]> {
         match &self.answers {
             Answers::PerNode(rows) | Answers::Classes(_, rows) => Some(rows),
@@ -191,7 +192,7 @@ impl Scores {
         Ok(())
     }
 
-    /// Asks what must be asked again.
+    /// Updates invalidated scores.
     pub(super) fn ask_again(
         &mut self,
         view: &mut View<'_>,

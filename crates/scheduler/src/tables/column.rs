@@ -1,4 +1,4 @@
-//! One plugin's answers about every node.
+//! The answers of one plugin about every node.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,45 +16,45 @@ use super::view::View;
 use crate::changes::{Change, Cursor};
 use crate::profile::TablePlugin;
 
-/// A row that is another because of a change elsewhere.
+/// A row invalidated by a change elsewhere.
 type Touched = (Cursor, NodeIndex);
 
-/// One plugin's state and answers, for all pods that it cannot tell apart.
+/// The state and the answers of one plugin, for all pods that it cannot distinguish.
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) state: CycleState,
-    /// Whether PreFilter has skipped: then Filter is not asked.
+    /// Whether PreFilter skipped: then Filter does not run.
     pub(super) skips_filter: bool,
     pub(super) verdicts: Option<Verdicts>,
     pub(super) scores: Option<Scores>,
     reads: Reads,
     cursor: Cursor,
     labels_version: u64,
-    /// Rises when any row may be another.
+    /// Rises when all rows may have changed.
     pub(super) version: u64,
     touched: VecDeque<Touched>,
-    /// Rows touched before this are forgotten.
+    /// Rows touched before this position are no longer known.
     touched_from: Cursor,
-    /// How many tables it is part of.
+    /// The number of tables that use it.
     pub(super) users: usize,
-    /// Whether nothing is kept here, because the plugin is asked about each pod alone.
+    /// Whether nothing is cached, cause the plugin runs for each pod.
     is_blank: bool,
-    /// Whether the last attempt to work something in has failed half way.
+    /// Whether the last update failed halfway.
     is_broken: bool,
 }
 
-/// So many touched rows are remembered.
-const MOST_TOUCHED: usize = 1024;
+/// The maximum number of touched rows kept.
+const MAX_TOUCHED: usize = 1024;
 
 impl Column {
-    /// Asks the plugin about every node.
+    /// Calls the plugin for every node.
     pub(super) fn new(view: &mut View<'_>, plugin: &TablePlugin) -> Result<Self, Fallback> {
         let mut column = Self { is_blank: false, ..Self::blank(view) };
         column.build(view, plugin)?;
         Ok(column)
     }
 
-    /// Without any answers.
+    /// A column without answers.
     pub(super) fn blank(view: &View<'_>) -> Self {
         Self {
             state: CycleState::new(),
@@ -73,7 +73,7 @@ impl Column {
         }
     }
 
-    /// Forgets everything and asks again.
+    /// Drops everything and calls the plugin again.
     fn rebuild(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         self.state = CycleState::new();
         (self.verdicts, self.scores, self.reads) = (None, None, Reads::default());
@@ -111,7 +111,7 @@ impl Column {
         self.skips_filter = match pre_filter.pre_filter(view.cx, &mut self.state, view.pod) {
             PreFilter::AllNodes => false,
             PreFilter::Skip => true,
-            // Few nodes are looked at, and quickly.
+            // The plain path is fast for few nodes.
             PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
         };
         if plugin.incremental.is_none() || (plugin.sets_aside && !self.skips_filter) {
@@ -120,7 +120,8 @@ impl Column {
         Ok(())
     }
 
-    /// Runs PreScore, unless it depends on the feasible nodes; whether there are scores to be kept here.
+    /// Runs PreScore, unless it depends on the feasible nodes. Returns whether there are scores to
+    /// cache here.
     fn pre_score(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<bool, Fallback> {
         let Some(pre_score) = &plugin.pre_score else { return Ok(true) };
         if plugin.incremental.is_none() {
@@ -166,7 +167,7 @@ impl Column {
         }
     }
 
-    /// Works in what has changed.
+    /// Applies the changes since the last call.
     pub(super) fn catch_up(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         if self.is_blank || (self.cursor == view.log.end() && !self.is_broken) {
             return Ok(());
@@ -185,7 +186,7 @@ impl Column {
         }
         if self.labels_version != view.labels_version {
             self.labels_version = view.labels_version;
-            if self.has_other_keys(view) && view.rules.follow(Rule::Domain) {
+            if self.keys_have_changed(view) && view.rules.follow(Rule::Domain) {
                 return self.rebuild(view, plugin);
             }
         }
@@ -199,14 +200,14 @@ impl Column {
         self.ask_again(view, plugin, again)
     }
 
-    /// Whether a key that had few domains has many now, or the other way round.
-    fn has_other_keys(&self, view: &mut View<'_>) -> bool {
+    /// Whether a key changed between few and many domains.
+    fn keys_have_changed(&self, view: &mut View<'_>) -> bool {
         let mut differs = |scope: &Scope, is_by_node: bool| coarse_keys(view, scope).is_some() == is_by_node;
         let filter = self.verdicts.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()));
         filter || self.scores.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()))
     }
 
-    /// Takes one change; `false` when everything must be made anew.
+    /// Applies one change; `false` if the column must be rebuilt.
     fn take(
         &mut self,
         view: &mut View<'_>,
@@ -223,7 +224,7 @@ impl Column {
                 && let Some(index) = view.nodes.index_of(key)
                 && view.rules.follow(Rule::ObjectOfNode)
             {
-                again.rows.push(Row { index, because: Cause::Elsewhere });
+                again.rows.push(Row { index, cause: Cause::Elsewhere });
                 self.touch(at, index);
             }
             return true;
@@ -238,12 +239,12 @@ impl Column {
             return false;
         }
         if let Some(index) = change.index() {
-            let because = match change {
+            let cause = match change {
                 Change::NodeAdded { .. } => Cause::NodeCame,
                 Change::NodeChanged { .. } => Cause::NodeObject,
                 _ => Cause::Pods,
             };
-            again.rows.push(Row { index, because });
+            again.rows.push(Row { index, cause });
         }
         match apply(view, plugin, &mut self.state, change) {
             Applied::Here => true,
@@ -274,27 +275,27 @@ impl Column {
             for key in &keys {
                 let Some(value) = node.labels.get(key) else { continue };
                 for index in view.topology.domain(view.nodes, key, value) {
-                    again.rows.push(Row { index: *index, because: Cause::Elsewhere });
+                    again.rows.push(Row { index: *index, cause: Cause::Elsewhere });
                     self.touch(at, *index);
                 }
             }
         }
     }
 
-    /// Whether there are answers by node.
+    /// Whether answers are cached by node.
     fn keeps_rows(&self) -> bool {
         self.verdicts.as_ref().is_some_and(|it| it.answers.are_by_node())
             || self.scores.as_ref().is_some_and(|it| it.answers.are_by_node())
     }
 
-    /// Whether what is kept of a node may be another when something changes elsewhere in its domain of this label.
+    /// Whether a node's cached answers may change with something else in its domain of this label.
     fn rows_follow(&self, key: &Arc<str>) -> bool {
         self.verdicts.as_ref().is_some_and(|it| it.answers.follow(key))
             || self.scores.as_ref().is_some_and(|it| it.answers.follow(key))
     }
 
     fn touch(&mut self, at: Cursor, index: NodeIndex) {
-        if self.touched.len() == MOST_TOUCHED
+        if self.touched.len() == MAX_TOUCHED
             && let Some((forgotten, _)) = self.touched.pop_front()
         {
             self.touched_from = self.touched_from.max(forgotten.next());
@@ -302,7 +303,7 @@ impl Column {
         self.touched.push_back((at, index));
     }
 
-    /// The rows that have become others since because of changes elsewhere; `None` when not all are known.
+    /// The rows invalidated since by changes elsewhere; `None` if not all are known.
     pub(super) fn touched_since(&self, cursor: Cursor) -> Option<impl Iterator<Item = NodeIndex>> {
         let since = self.touched.iter().rev().take_while(move |(at, _)| *at >= cursor);
         (cursor >= self.touched_from || self.touched.is_empty()).then(|| since.map(|(_, index)| *index))
@@ -338,7 +339,7 @@ impl Column {
         Ok(())
     }
 
-    /// The verdict on a node, with the reason asked for where it does not pass.
+    /// The verdict on a node, with the reason of a rejection.
     pub(super) fn verdict(
         &mut self,
         view: &View<'_>,
@@ -361,7 +362,7 @@ impl Column {
         self.verdicts.as_ref().map(|verdicts| verdicts.statuses.get(verdict))
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let verdicts = self.verdicts.as_ref().map_or(0, |verdicts| verdicts.answers.bytes());
         let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
@@ -369,7 +370,7 @@ impl Column {
     }
 }
 
-/// The node objects that a change is about.
+/// The node objects of a change.
 pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
     match change {
         Change::PodAdded { node, .. }
@@ -381,7 +382,7 @@ pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
     }
 }
 
-/// Works a change into a plugin's state.
+/// Applies a change to a plugin's state.
 pub(super) fn apply(
     view: &mut View<'_>,
     plugin: &TablePlugin,

@@ -1,4 +1,4 @@
-//! Which rows must be asked again, and why.
+//! Invalidated rows and their causes.
 
 use smallvec::SmallVec;
 use supercargo_framework::NodeIndex;
@@ -7,49 +7,49 @@ use supercargo_framework::plugin::Scope;
 use super::rule::Rule;
 use super::view::View;
 
-/// Why a row must be asked again.
+/// Why a row is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     NodeCame,
     NodeObject,
     Pods,
-    /// Of a change of something else, which has been counted.
+    /// A change elsewhere, which has been counted.
     Elsewhere,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) index: NodeIndex,
-    pub(super) because: Cause,
+    pub(super) cause: Cause,
 }
 
-/// What must be asked again.
+/// The rows to evaluate again.
 #[derive(Debug, Default)]
 pub(super) struct Invalidation {
     pub(super) all: bool,
     pub(super) rows: SmallVec<[Row; 8]>,
 }
 
-/// Whether an answer of this scope is another for a reason.
-fn concerns(scope: &Scope, because: Cause) -> bool {
-    match because {
+/// Whether the cause invalidates an answer of this scope.
+fn concerns(scope: &Scope, cause: Cause) -> bool {
+    match cause {
         Cause::NodeCame | Cause::NodeObject | Cause::Elsewhere => true,
         Cause::Pods => matches!(scope, Scope::Node | Scope::Classes(_)),
     }
 }
 
-/// The nodes to be asked about again where answers have this scope, each once.
+/// The nodes whose answers of this scope are invalid, each once.
 pub(super) fn concerned(
     again: &Invalidation,
     scope: &Scope,
     view: &mut View<'_>,
 ) -> SmallVec<[NodeIndex; 8]> {
     let mut due: SmallVec<[NodeIndex; 8]> = SmallVec::new();
-    for Row { index, because } in &again.rows {
-        if !concerns(scope, *because) || !view.nodes.has(*index) {
+    for Row { index, cause } in &again.rows {
+        if !concerns(scope, *cause) || !view.nodes.has(*index) {
             continue;
         }
-        let rule = match because {
+        let rule = match cause {
             Cause::NodeCame => Rule::NodeCame,
             Cause::NodeObject => Rule::NodeObject,
             Cause::Pods => Rule::PodsOfNode,

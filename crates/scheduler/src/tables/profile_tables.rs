@@ -19,43 +19,43 @@ use crate::observer::{Evaluated, Point};
 use crate::profile::TablePlugin;
 use crate::skipped_filters::SkippedFilters;
 
-/// So many of the best nodes at most are tried one by one with plugins that are asked about this pod alone, before those are
-/// asked about all nodes.
-const MOST_TRIED: usize = 32;
+/// The maximum number of best nodes to try one by one with uncached plugins. After that, these
+/// plugins run for all nodes.
+const MAX_TRIED: usize = 32;
 
-/// What a table says.
+/// The answer of a table.
 pub(crate) struct Answer {
-    /// The best node; or why there is none.
+    /// The best node, or why there is none.
     pub(crate) found: Result<NodeIndex, Box<Diagnosis>>,
-    /// The plugins whose word it is.
+    /// The plugins whose answers it contains.
     pub(crate) evaluated: Evaluated,
 }
 
-/// What pods that have been promised a node mean for this one: the verdict of all filters on the node as it will be.
+/// The verdict of all filters on a node with its nominated pods.
 pub(crate) type NominatedVerdict<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
 
 #[derive(Default)]
 pub(super) struct ProfileTables {
     pub(super) columns: Columns,
-    /// Numbers that no column has.
+    /// Unused column numbers.
     free: Vec<u32>,
-    /// The numbers of columns, by judge and what it signs.
+    /// Column numbers by plugin and its part of the signature.
     pub(super) numbers: FxHashMap<(usize, Box<[u8]>), u32>,
     pub(super) tables: FxHashMap<Box<[u8]>, Table>,
-    pub(super) refused: FxHashSet<Box<[u8]>>,
+    pub(super) unsupported: FxHashSet<Box<[u8]>>,
 }
 
 /// A pod's signature.
 #[derive(Clone, Copy)]
 pub(super) struct Signed<'a> {
     pub(super) bytes: &'a [u8],
-    /// By judge, its part.
+    /// The part of each plugin.
     pub(super) parts: &'a [Range<usize>],
-    /// The numbers of the judges that are asked about this pod alone; their parts only say so.
+    /// The numbers of the plugins that are not cached for this pod. Their parts only mark that.
     pub(super) alone: &'a [usize],
 }
 
-/// Asks one plugin for all that it has to say, at the point that most of it belongs to.
+/// Times all calls of a plugin, at the point of most of them.
 fn timed<R>(
     view: &mut View<'_>,
     plugin: &TablePlugin,
@@ -72,13 +72,14 @@ impl ProfileTables {
         tables + keys + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
     }
 
-    /// What a table and its columns take.
+    /// The size of a table and its columns.
     pub(super) fn bytes_of(&self, table: &Table) -> usize {
         let columns = table.columns.iter().map(|id| table::column(&self.columns, *id).bytes());
         table.bytes() + columns.sum::<usize>()
     }
 
-    /// The answer, `None` when the plain path is to say why there is no node, and whether it needed no table to be made.
+    /// Returns the answer and whether it needed no new table. The answer is `None` if the plain
+    /// path must report why no node fits.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call, which differ in what they borrow")]
     pub(super) fn find(
         &mut self,
@@ -111,7 +112,7 @@ impl ProfileTables {
         let brought_up_to_date = view.calls.timer.lap();
         self.hand_over(plugins, table, state);
         uncached.hand_over(plugins, state);
-        let mut refused: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
+        let mut rejected: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
         if !nominated.is_empty() {
             let states = self.states(plugins, table, uncached);
             for index in nominated {
@@ -120,7 +121,7 @@ impl ProfileTables {
                     return Err(Fallback::Cycle);
                 }
                 if status.is_rejected() {
-                    refused.push((*index, status));
+                    rejected.push((*index, status));
                     if table.passes(*index) {
                         table.exclude_for_cycle(view, plugins, &self.columns, *index, Rule::Nominated)?;
                     }
@@ -140,7 +141,7 @@ impl ProfileTables {
             None if !uncached.is_empty() => None,
             None => {
                 state.absorb(&self.states(plugins, table, uncached));
-                Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &refused)?)))
+                Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &rejected)?)))
             }
         };
         view.calls.timer.report(Point::Filter, Code::Success, brought_up_to_date);
@@ -152,7 +153,7 @@ impl ProfileTables {
         Ok((answer, is_hit))
     }
 
-    /// The plugins whose word a table's answer is.
+    /// The plugins whose answers a table contains.
     fn evaluated(
         &self,
         plugins: &[TablePlugin],
@@ -178,8 +179,8 @@ impl ProfileTables {
         evaluated
     }
 
-    /// Takes the nodes out of the race that plugins turn down which are asked about this pod alone. Where a node's score is its
-    /// own affair, only as many as it takes to see that the best node is not one of them.
+    /// Excludes nodes that uncached plugins reject. If scores are independent of other nodes, tries
+    /// nodes from the best on until one passes.
     fn filter_uncached(
         &self,
         view: &mut View<'_>,
@@ -189,7 +190,7 @@ impl ProfileTables {
     ) -> Result<(), Fallback> {
         let columns = &self.columns;
         if uncached.never_fail(view, plugins) {
-            for _ in 0..MOST_TRIED {
+            for _ in 0..MAX_TRIED {
                 let verdicts = table.settle(view, plugins, columns)?;
                 if !table.scores_are_absolute(plugins, columns) {
                     break;
@@ -209,7 +210,7 @@ impl ProfileTables {
         Ok(())
     }
 
-    /// A column per judge, made where there is none.
+    /// The columns of all plugins, built if needed.
     fn current_columns(
         &mut self,
         view: &mut View<'_>,
@@ -242,14 +243,14 @@ impl ProfileTables {
         Ok(ids)
     }
 
-    /// What the plugins that take part later may look for.
+    /// Passes on what later extension points may read.
     fn hand_over(&self, plugins: &[TablePlugin], table: &Table, state: &mut CycleState) {
         for (id, _) in table.columns.iter().zip(plugins).filter(|(_, plugin)| plugin.sets_aside) {
             state.absorb(&table::column(&self.columns, *id).state);
         }
     }
 
-    /// What all plugins have prepared.
+    /// The prepared states of all plugins.
     fn states(&self, plugins: &[TablePlugin], table: &Table, uncached: &UncachedPlugins) -> CycleState {
         let mut states = CycleState::new();
         let mut skipped = SkippedFilters::default();
@@ -265,16 +266,16 @@ impl ProfileTables {
         states
     }
 
-    /// Why no node is feasible.
+    /// The reasons why no node is feasible.
     fn diagnose(
         &mut self,
         view: &mut View<'_>,
         plugins: &[TablePlugin],
         table: &Table,
         verdicts: &DomainVerdicts,
-        refused: &[(NodeIndex, Status)],
+        rejected: &[(NodeIndex, Status)],
     ) -> Result<Diagnosis, Fallback> {
-        // The filters whose answers are kept by node, in their order.
+        // The filters with answers by node, in their order.
         let mut by_place: SmallVec<[(usize, usize); 20]> = SmallVec::new();
         for (number, plugin) in plugins.iter().enumerate() {
             let verdicts = table::column(&self.columns, table.columns[number]).verdicts.as_ref();
@@ -287,14 +288,14 @@ impl ProfileTables {
         let mut diagnosis = Diagnosis::default();
         let mut known: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
         for index in view.nodes.order() {
-            if let Some((_, status)) = refused.iter().find(|(refused, _)| refused == index) {
+            if let Some((_, status)) = rejected.iter().find(|(rejected, _)| rejected == index) {
                 diagnosis.set(*index, status.clone());
                 continue;
             }
             let leaf = table.layout.leaf(*index).ok_or(Fallback::Cycle)?;
             let domain = table.layout.place(leaf).0;
             let of_domain = verdicts[domain].as_ref();
-            // Domains come after the judges.
+            // Domains are numbered after the plugins.
             let mut found = (plugins.len() + domain, PASSES);
             for (place, number) in &by_place {
                 if of_domain.is_some_and(|(domains, _)| domains < place) {
@@ -325,7 +326,7 @@ impl ProfileTables {
         Ok(diagnosis)
     }
 
-    /// Forgets the tables that were last used then or earlier, and the columns that no table is made of.
+    /// Drops the tables last used at this time or earlier, and the columns that no table uses.
     pub(super) fn forget_until(&mut self, last_used: u64) {
         let gone = self.tables.extract_if(|_, table| table.last_used <= last_used);
         let gone: Vec<Table> = gone.map(|(_, table)| table).collect();

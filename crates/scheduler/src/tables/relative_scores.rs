@@ -14,24 +14,25 @@ use super::view::View;
 use crate::changes::{Change, Cursor};
 use crate::profile::TablePlugin;
 
-/// A plugin whose PreScore depends on the feasible nodes: its state and its scores belong to one table.
+/// A plugin whose PreScore depends on the feasible nodes. Its state and its scores belong to one
+/// table.
 #[derive(Debug)]
 pub(super) struct RelativeScores {
     pub(super) plugin: usize,
     state: CycleState,
-    /// `None` when PreScore has skipped.
+    /// `None` if PreScore skipped.
     pub(super) scores: Option<Scores>,
     reads: Reads,
-    /// By node, whether the plugin takes it to be feasible.
+    /// By node, whether the plugin was last told that it is feasible.
     reported: Vec<bool>,
     again: Invalidation,
-    /// Whether the plugin skips, whatever nodes are feasible, and so is told of none.
+    /// Whether the plugin skips for any set of nodes, and needs no updates.
     skips: bool,
     is_stale: bool,
 }
 
 impl RelativeScores {
-    /// To be prepared.
+    /// Scores to be prepared.
     pub(super) fn new(plugin: usize) -> Self {
         Self {
             plugin,
@@ -49,7 +50,7 @@ impl RelativeScores {
         &self.state
     }
 
-    /// Takes the changes since.
+    /// Applies the changes since a position.
     pub(super) fn take(&mut self, view: &mut View<'_>, plugin: &TablePlugin, cursor: Cursor) {
         let log = view.log;
         for (_, change) in log.since(cursor) {
@@ -61,13 +62,13 @@ impl RelativeScores {
 
     fn take_one(&mut self, view: &mut View<'_>, plugin: &TablePlugin, change: &Change) -> bool {
         let was_feasible = |index: NodeIndex| self.reported.get(index.0 as usize).copied().unwrap_or(false);
-        let (index, because, old, new) = match change {
+        let (index, cause, old, new) = match change {
             Change::Object { resource, key } => {
-                // An object of one node is none of PreScore's business, but of Score's.
+                // An object of one node concerns Score, not PreScore.
                 return !self.reads.object_concerns_all(resource, key, view.rules)
                     && !self.reads.object_concerns_node(resource);
             }
-            // What it knows of the node it cannot be told to forget.
+            // The plugin cannot be told to forget a feasible node.
             Change::NodeRemoved { index, .. } if was_feasible(*index) => return false,
             Change::NodeChanged { index, old, new } if was_feasible(*index) && old.labels != new.labels => {
                 return false;
@@ -81,16 +82,16 @@ impl RelativeScores {
                 (*index, Cause::Pods, None, None)
             }
         };
-        if because != Cause::Pods && self.reads.node_concerns_all(old, new, view.rules) {
+        if cause != Cause::Pods && self.reads.node_concerns_all(old, new, view.rules) {
             return false;
         }
-        self.again.rows.push(Row { index, because });
+        self.again.rows.push(Row { index, cause });
         let applied = apply(view, plugin, &mut self.state, change);
         let nodes = super::column::nodes_of(change);
         self.follow(view, applied, &nodes.iter().map(|node| &node.labels).collect::<SmallVec<[_; 2]>>())
     }
 
-    /// What a change means for the scores; `false` when everything must be made anew.
+    /// Applies the effect of a change on the scores; `false` if they must be rebuilt.
     fn follow(
         &mut self,
         view: &mut View<'_>,
@@ -112,7 +113,7 @@ impl RelativeScores {
                     {
                         let Some(value) = labels.get(key) else { continue };
                         let nodes = view.topology.domain(view.nodes, key, value);
-                        let rows = nodes.iter().map(|index| Row { index: *index, because: Cause::Elsewhere });
+                        let rows = nodes.iter().map(|index| Row { index: *index, cause: Cause::Elsewhere });
                         self.again.rows.extend(rows);
                     }
                 }
@@ -122,8 +123,8 @@ impl RelativeScores {
         }
     }
 
-    /// Tells the plugin which of these nodes have become feasible or stopped being so, and asks what must be asked again.
-    /// `filter_state` is what PreFilter made. Answers about which nodes it has asked.
+    /// Tells the plugin which of the candidates became feasible or infeasible, and updates invalid
+    /// scores. `filter_state` is the state that PreFilter prepared. Returns the updated nodes.
     pub(super) fn settle(
         &mut self,
         view: &mut View<'_>,
@@ -161,14 +162,14 @@ impl RelativeScores {
         view.calls.enter("Incremental", plugin.name);
         let applied = incremental.feasible_changed(&mut self.state, view.pod, node, feasible);
         if feasible {
-            self.again.rows.push(Row { index, because: Cause::Elsewhere });
+            self.again.rows.push(Row { index, cause: Cause::Elsewhere });
         }
         if !self.follow(view, applied, &[&node.node().labels]) {
             self.is_stale = true;
         }
     }
 
-    /// Runs PreScore and asks for all scores.
+    /// Runs PreScore and scores all nodes.
     fn prepare(
         &mut self,
         view: &mut View<'_>,
@@ -215,7 +216,7 @@ impl RelativeScores {
         scores.ask_again(view, plugin.name, &**scorer, &self.state, &mut self.reads, &again)
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.reported.capacity() + self.scores.as_ref().map_or(0, Scores::bytes) + size_of::<Self>()
     }

@@ -1,4 +1,4 @@
-//! From kept answers to the best node.
+//! Selects the best node from cached answers.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
@@ -14,26 +14,26 @@ use crate::profile::TablePlugin;
 use crate::scoring::by_max;
 
 /// Scores that are not part of the sums.
-struct Late<'a> {
+struct LateScores<'a> {
     plugin: &'a TablePlugin,
     state: &'a CycleState,
     scores: &'a Scores,
     weight: i64,
 }
 
-impl<'a> Late<'a> {
-    /// Whether the scores of a domain's nodes are the same, whatever the other nodes' are like.
+impl<'a> LateScores<'a> {
+    /// Whether all nodes of a domain have the same score, independent of other nodes.
     fn is_by_domain(&self) -> bool {
         matches!(self.scores.answers, Answers::PerDomain(_))
             && normalization(self.plugin) != Normalize::Custom
     }
 
-    /// By node, its class, where the scores of a domain's nodes of one class are the same but for how they are normalised.
+    /// By node, its class, if nodes of a domain and class differ only by normalization.
     fn classes(&self) -> Option<&'a [i64]> {
         self.scores.rows().filter(|_| normalization(self.plugin) == Normalize::ByRange)
     }
 
-    /// The raw score of a class, of which one node is.
+    /// The raw score of a class with this node.
     fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Fallback> {
         match self.scores.answers {
             Answers::PerNode(_) => Ok(class),
@@ -65,7 +65,8 @@ impl<'a> Late<'a> {
 }
 
 impl Table {
-    /// What the filters that are asked by domain say of each, the one first in order; by its place among the filters.
+    /// The first rejection of each domain by filters that run by domain, with the filter's
+    /// position.
     pub(super) fn domain_verdicts(
         &self,
         view: &View<'_>,
@@ -93,12 +94,13 @@ impl Table {
                 }
             }
         }
-        // What is read about a domain is read anew each time.
+        // Filters by domain run in every cycle, so their reads need not be tracked.
         view.cx.take_reads();
         Ok(found)
     }
 
-    /// Tells the plugins whose scores depend on it which nodes are feasible. Answers whether nodes are in other domains now.
+    /// Tells the plugins with relative scores which nodes are feasible. Returns whether the domains
+    /// changed.
     pub(super) fn settle_relative(
         &mut self,
         view: &mut View<'_>,
@@ -126,13 +128,13 @@ impl Table {
         self.lay_out_relative(view, plugins, columns)
     }
 
-    /// Whether what a node scores does not depend on which other nodes are feasible.
+    /// Whether a node's score is independent of which other nodes are feasible.
     pub(super) fn scores_are_absolute(&self, plugins: &[TablePlugin], columns: &Columns) -> bool {
         self.is_flat()
             && self.late(plugins, columns).iter().all(|late| normalization(late.plugin) == Normalize::None)
     }
 
-    /// Sees to it that scores are those of the feasible nodes; what the filters that are asked by domain say of each.
+    /// Updates scores to the feasible nodes. Returns the verdicts by domain.
     pub(super) fn settle(
         &mut self,
         view: &mut View<'_>,
@@ -148,7 +150,7 @@ impl Table {
         Ok(verdicts)
     }
 
-    /// The best node; `None` when no node is feasible.
+    /// The best node; `None` if no node is feasible.
     pub(super) fn select(
         &self,
         view: &View<'_>,
@@ -157,7 +159,7 @@ impl Table {
         verdicts: &DomainVerdicts,
     ) -> Result<Option<NodeIndex>, Fallback> {
         let late = self.late(plugins, columns);
-        let (by_domain, by_node): (SmallVec<[&Late<'_>; 4]>, SmallVec<[&Late<'_>; 4]>) =
+        let (by_domain, by_node): (SmallVec<[&LateScores<'_>; 4]>, SmallVec<[&LateScores<'_>; 4]>) =
             late.iter().partition(|late| late.is_by_domain());
         let offsets = self.offsets(view, &by_domain, verdicts)?;
         let leaf = if by_node.is_empty() {
@@ -170,8 +172,8 @@ impl Table {
         Ok(leaf.map(|leaf| self.layout.node(leaf)))
     }
 
-    /// The classes of the nodes for each plugin whose scores are normalised over all of them; `None` when there is no such
-    /// plugin, or one that has none.
+    /// The classes of the nodes for each plugin with scores normalized over all nodes; `None` if
+    /// there is no such plugin, or one without classes.
     pub(super) fn classes<'a>(
         &'a self,
         plugins: &'a [TablePlugin],
@@ -182,7 +184,7 @@ impl Table {
         classes.collect::<Option<RowsByPlugin<'_>>>().filter(|classes| !classes.is_empty())
     }
 
-    fn late<'a>(&'a self, plugins: &'a [TablePlugin], columns: &'a Columns) -> SmallVec<[Late<'a>; 4]> {
+    fn late<'a>(&'a self, plugins: &'a [TablePlugin], columns: &'a Columns) -> SmallVec<[LateScores<'a>; 4]> {
         let mut late = SmallVec::new();
         for (number, plugin) in plugins.iter().enumerate() {
             let Some((weight, _)) = &plugin.score else { continue };
@@ -197,17 +199,17 @@ impl Table {
                 && matches!(scores.answers, Answers::PerNode(_))
                 && matches!(normalization(plugin), Normalize::None | Normalize::ByMax { .. });
             if !summed {
-                late.push(Late { plugin, state, scores, weight: *weight });
+                late.push(LateScores { plugin, state, scores, weight: *weight });
             }
         }
         late
     }
 
-    /// By domain, what its nodes score on top of their sums; `None` where none of its nodes is feasible.
+    /// By domain, the scores to add to the sums of its nodes; `None` if none is feasible.
     fn offsets(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         verdicts: &DomainVerdicts,
     ) -> Result<SmallVec<[Option<i64>; 4]>, Fallback> {
         let competes = |(sums, verdict): (&super::tournament::Tournament, &Option<_>)| {
@@ -228,7 +230,7 @@ impl Table {
         Ok(offsets)
     }
 
-    /// The leaf with the greatest sum, the first in visiting order of several.
+    /// The leaf with the greatest total, the first in visiting order among equals.
     fn winner(&self, offsets: &[Option<i64>]) -> Option<usize> {
         let mut best: Option<(i64, std::cmp::Reverse<u32>, usize)> = None;
         for ((sums, leaves), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
@@ -242,11 +244,12 @@ impl Table {
         best.map(|(_, _, leaf)| leaf)
     }
 
-    /// The same where some scores are normalised over all feasible nodes, and those are in groups.
+    /// The best leaf if some scores are normalized over all feasible nodes, and these are in
+    /// groups.
     fn best_of_groups(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         offsets: &[Option<i64>],
         groups: &Groups,
     ) -> Result<Option<usize>, Fallback> {
@@ -271,11 +274,11 @@ impl Table {
             .map(|(_, best)| best.leaf()))
     }
 
-    /// The same node by node.
+    /// The same without groups.
     fn best_of_all(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         offsets: &[Option<i64>],
     ) -> Result<Option<usize>, Fallback> {
         let (leaves, totals) = self.totals_of_all(view, late, offsets)?;
@@ -287,7 +290,7 @@ impl Table {
     fn totals_of_all(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         offsets: &[Option<i64>],
     ) -> Result<(Vec<usize>, Vec<i64>), Fallback> {
         let mut leaves: Vec<usize> = Vec::new();
@@ -300,7 +303,7 @@ impl Table {
             }
         }
         if self.sums.len() > 1 {
-            // Whoever normalises may count on visiting order, and so do ties.
+            // Normalization may depend on visiting order, and ties do.
             let mut places: Vec<usize> = (0..leaves.len()).collect();
             places.sort_unstable_by_key(|place| self.layout.rank(leaves[*place]));
             totals = places.iter().map(|place| totals[*place]).collect();
@@ -329,7 +332,7 @@ impl Table {
         Ok((leaves, totals))
     }
 
-    /// Keeps the totals behind an answer, for comparison.
+    /// Keeps the totals behind an answer for the comparison.
     #[cfg(test)]
     pub(super) fn note_totals(
         &mut self,
@@ -340,7 +343,7 @@ impl Table {
     ) -> Result<(), Fallback> {
         let (leaves, totals) = {
             let late = self.late(plugins, columns);
-            let (by_domain, by_node): (Vec<&Late<'_>>, Vec<&Late<'_>>) =
+            let (by_domain, by_node): (Vec<&LateScores<'_>>, Vec<&LateScores<'_>>) =
                 late.iter().partition(|late| late.is_by_domain());
             self.totals_of_all(view, &by_node, &self.offsets(view, &by_domain, verdicts)?)?
         };

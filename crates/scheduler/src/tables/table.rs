@@ -1,4 +1,4 @@
-//! All answers about one signature, added up: for every node whether it is feasible, and what it scores.
+//! The summed answers of one signature: for every node whether it is feasible, and its score.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::view::View;
 use crate::changes::Cursor;
 use crate::profile::TablePlugin;
 
-/// The columns of a table, one per judge, by number.
+/// The columns of a table by number, one per plugin.
 pub(super) type ColumnIds = SmallVec<[u32; 20]>;
 
 /// All columns of a profile, by number.
@@ -28,34 +28,34 @@ pub(super) type Columns = Vec<Option<Column>>;
 /// What filters say of each domain: `None` where nodes may pass.
 pub(super) type DomainVerdicts = SmallVec<[Option<(usize, Status)>; 4]>;
 
-/// Everything known of one signature.
+/// All answers for one signature.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) columns: ColumnIds,
-    /// The versions of the columns that were added up.
+    /// The versions of the summed columns.
     versions: SmallVec<[u64; 20]>,
     cursor: Cursor,
     pub(super) layout: Arc<Layout>,
     keys: Keys,
-    /// By domain of the layout, the sums of what is scored by node alone; nodes that are not feasible are out.
+    /// By domain of the layout, the sums of scores by node; nodes that are not feasible are out.
     pub(super) sums: Vec<Tournament>,
     proportional: SmallVec<[Proportional; 2]>,
     /// The plugins whose scores depend on which nodes are feasible.
     pub(super) relative: Vec<RelativeScores>,
-    /// The keys of those scores that are kept by domain.
+    /// The keys of their scores by domain.
     relative_keys: Keys,
-    /// The nodes that may have become feasible, or stopped being so, since those were told.
+    /// The nodes that may have become feasible or infeasible since these plugins were last told.
     unsettled: Vec<NodeIndex>,
-    /// By domain, whether its nodes could pass when they were told.
+    /// By domain, whether its nodes could pass at that time.
     passed: SmallVec<[bool; 4]>,
-    /// Where some scores are normalised over all nodes, those that have the same ones.
+    /// The groups of nodes, if some scores are normalized over all nodes.
     pub(super) grouping: Grouping,
-    /// The nodes whose sum or class may be another since they were put into groups.
+    /// The nodes whose sum or class may have changed since they were grouped.
     ungrouped: Vec<NodeIndex>,
-    /// Nodes that are out of the race in this cycle only, for pods that have been promised them.
+    /// Nodes excluded in this cycle only.
     excluded: Vec<NodeIndex>,
     pub(super) last_used: u64,
-    /// Whether it has been brought up to date since it was made.
+    /// Whether it was updated since it was built.
     #[cfg(test)]
     pub(super) has_replayed: bool,
     /// The total scores behind the last answer.
@@ -67,22 +67,22 @@ pub(super) fn column(columns: &Columns, id: u32) -> &Column {
     columns[id as usize].as_ref().expect("a table's columns stay as long as the table")
 }
 
-/// How a judge's scores are normalised.
+/// How a plugin's scores are normalized.
 pub(super) fn normalization(plugin: &TablePlugin) -> Normalize {
     plugin.score.as_ref().map_or(Normalize::None, |(_, score)| score.normalization())
 }
 
-/// A judge whose scores are added up row by row.
+/// A plugin whose scores are summed by row.
 struct Summed<'a> {
     plugin: usize,
     rows: &'a [i64],
     weight: i64,
-    /// `None` when raw scores are scores.
+    /// `None` if scores are not normalized.
     reverse: Option<bool>,
 }
 
 impl Table {
-    /// Adds up columns that are current.
+    /// A table that sums current columns.
     pub(super) fn new(
         view: &mut View<'_>,
         plugins: &[TablePlugin],
@@ -139,7 +139,7 @@ impl Table {
         Ok(())
     }
 
-    /// Sees to it that the domains are fine enough for scores that depend on the feasible nodes; whether they were not.
+    /// Refines the domains for relative scores. Returns whether that was necessary.
     pub(super) fn lay_out_relative(
         &mut self,
         view: &mut View<'_>,
@@ -160,7 +160,7 @@ impl Table {
         Ok(true)
     }
 
-    /// The keys of all columns that are kept by domain.
+    /// The keys of all columns with answers by domain.
     fn shared_keys(&self, columns: &Columns) -> Keys {
         let mut keys = self.relative_keys.clone();
         for id in &self.columns {
@@ -174,7 +174,7 @@ impl Table {
         keys
     }
 
-    /// The judges whose scores are added up row by row, with their rows.
+    /// The plugins whose scores are summed by row, with their rows.
     fn summed<'a>(
         ids: &'a [u32],
         plugins: &'a [TablePlugin],
@@ -194,7 +194,7 @@ impl Table {
         })
     }
 
-    /// Adds up all columns for all nodes.
+    /// Sums all columns for all nodes.
     fn add_up(
         &mut self,
         view: &View<'_>,
@@ -210,12 +210,12 @@ impl Table {
         self.sum_up(plugins, columns, &feasible)
     }
 
-    /// Whether nothing is in proportion to the greatest: all feasible nodes have the same.
+    /// Whether no score depends on the greatest raw score.
     pub(super) fn is_flat(&self) -> bool {
         self.proportional.iter().all(Proportional::is_flat)
     }
 
-    /// Sees to it that scores are in proportion to the greatest of a node in a domain that is not ruled out.
+    /// Scales scores to the greatest raw score of the domains that pass.
     pub(super) fn settle_greatest(
         &mut self,
         view: &mut View<'_>,
@@ -234,7 +234,7 @@ impl Table {
         Ok(())
     }
 
-    /// Adds up for all nodes, in proportion to what is known to be the greatest.
+    /// Sums scores for all nodes, in proportion to the known greatest raw scores.
     fn sum_up(
         &mut self,
         plugins: &[TablePlugin],
@@ -283,7 +283,7 @@ impl Table {
         Ok(())
     }
 
-    /// Whether each node passes the filters whose answers are kept by node.
+    /// Whether each node passes the filters with answers by node.
     fn feasible(&self, view: &View<'_>, columns: &Columns) -> Vec<bool> {
         let mut feasible = vec![false; view.nodes.columns().len()];
         for slot in self.layout.slots() {
@@ -303,7 +303,8 @@ impl Table {
         feasible
     }
 
-    /// Works in what has changed since; the columns are current. Whether that was possible without starting over.
+    /// Applies the changes since the last call; the columns are current. Returns whether the table
+    /// was updated, not rebuilt.
     pub(super) fn catch_up(
         &mut self,
         view: &mut View<'_>,
@@ -334,7 +335,8 @@ impl Table {
         Ok(true)
     }
 
-    /// The rows that are others for other reasons than that their node has changed; `None` when it is better to start over.
+    /// The rows invalidated by causes other than changes of their node; `None` if the table should
+    /// be rebuilt.
     fn changed_rows(&mut self, view: &mut View<'_>, columns: &Columns) -> Option<SmallVec<[NodeIndex; 16]>> {
         let same = |(id, version): (&u32, &u64)| column(columns, *id).version == *version;
         if !self.columns.iter().zip(&self.versions).all(same) {
@@ -377,7 +379,7 @@ impl Table {
         Ok(())
     }
 
-    /// Takes note that these nodes' answers are others.
+    /// Notes that the answers about these nodes changed.
     pub(super) fn note_asked(&mut self, asked: Asked) {
         match asked {
             Asked::All => self.grouping = Grouping::Stale,
@@ -385,7 +387,8 @@ impl Table {
         }
     }
 
-    /// Puts nodes into groups where scores are normalised over all of them, or moves those between groups that are others.
+    /// Groups nodes if some scores are normalized over all nodes, or moves changed nodes between
+    /// groups.
     pub(super) fn regroup(&mut self, view: &mut View<'_>, plugins: &[TablePlugin], columns: &Columns) {
         let mut grouping = std::mem::take(&mut self.grouping);
         let mut changed = std::mem::take(&mut self.ungrouped);
@@ -397,7 +400,7 @@ impl Table {
         (self.grouping, self.ungrouped) = (grouping, changed);
     }
 
-    /// Adds up the answers about one node; `false` when everything is to be added up anew.
+    /// Sums the answers about one node; `false` if all nodes must be summed again.
     fn add_up_row(
         &mut self,
         view: &View<'_>,
@@ -424,7 +427,7 @@ impl Table {
                         return Ok(false);
                     }
                     if !share.covers(raw) {
-                        // All is about to be summed up, or the node is in a domain that is ruled out.
+                        // All nodes are summed again, or the node is in a rejected domain.
                         continue;
                     }
                     share.score(raw)
@@ -440,7 +443,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Takes a node out of the race, for this cycle and by this rule.
+    /// Excludes a node for this cycle, by this rule.
     pub(super) fn exclude_for_cycle(
         &mut self,
         view: &mut View<'_>,
@@ -456,7 +459,7 @@ impl Table {
         Ok(())
     }
 
-    /// Whether the node passes the filters whose answers are kept by node.
+    /// Whether the node passes the filters with answers by node.
     pub(super) fn passes(&self, index: NodeIndex) -> bool {
         self.layout.leaf(index).is_some_and(|leaf| {
             let (domain, place) = self.layout.place(leaf);
@@ -464,7 +467,7 @@ impl Table {
         })
     }
 
-    /// The nodes that may have become feasible, or stopped being so, since this was last asked.
+    /// The nodes that may have become feasible or infeasible since the last call.
     pub(super) fn take_unsettled(&mut self, passed: impl Iterator<Item = bool>) -> Vec<NodeIndex> {
         let mut unsettled = std::mem::take(&mut self.unsettled);
         let passed: SmallVec<[bool; 4]> = passed.collect();
@@ -477,7 +480,7 @@ impl Table {
         unsettled
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let sums: usize = self.sums.iter().map(Tournament::bytes).sum();
         let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();

@@ -1,4 +1,4 @@
-//! Plugins that are asked about one pod alone, because their answers are of no use for others.
+//! Plugins whose answers about a pod are not cached, because no other pod can use them.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::PreFilter;
@@ -9,15 +9,15 @@ use super::view::View;
 use crate::profile::TablePlugin;
 use crate::skipped_filters::SkippedFilters;
 
-/// A plugin with what it has prepared for the pod of this cycle.
+/// A plugin with its prepared state for the pod of this cycle.
 struct UncachedPlugin {
-    /// Its number among the judges.
+    /// Its number among the plugins.
     plugin: usize,
     state: CycleState,
     skips_filter: bool,
 }
 
-/// All such plugins of a cycle.
+/// All uncached plugins of a cycle.
 #[derive(Default)]
 pub(super) struct UncachedPlugins(SmallVec<[UncachedPlugin; 4]>);
 
@@ -67,7 +67,7 @@ impl UncachedPlugin {
 }
 
 impl UncachedPlugins {
-    /// Lets the judges of these numbers prepare for the pod.
+    /// Lets the plugins of these numbers prepare for the pod.
     pub(super) fn prepare(
         view: &View<'_>,
         plugins: &[TablePlugin],
@@ -75,7 +75,7 @@ impl UncachedPlugins {
     ) -> Result<Self, Fallback> {
         let uncached = numbers.iter().map(|number| UncachedPlugin::prepare(view, &plugins[*number], *number));
         let uncached = uncached.collect::<Result<_, _>>()?;
-        // What is not kept need not be followed.
+        // Reads need not be tracked if nothing is cached.
         view.cx.take_reads();
         Ok(Self(uncached))
     }
@@ -84,12 +84,12 @@ impl UncachedPlugins {
         self.0.is_empty()
     }
 
-    /// Whether the judge of this number, if it is one of them, has nothing to say of nodes.
+    /// Whether the plugin of this number skipped in PreFilter; `None` if it is cached.
     pub(super) fn skips_filter(&self, number: usize) -> Option<bool> {
         self.0.iter().find(|entry| entry.plugin == number).map(|entry| entry.skips_filter)
     }
 
-    /// Whether all of them let the pod go to a node.
+    /// Whether all of them accept the node.
     pub(super) fn pass(
         &self,
         view: &View<'_>,
@@ -105,12 +105,12 @@ impl UncachedPlugins {
         Ok(true)
     }
 
-    /// Whether none of them would make the attempt fail, whichever node it was asked about.
+    /// Whether none of them can fail on any node.
     pub(super) fn never_fail(&self, view: &View<'_>, plugins: &[TablePlugin]) -> bool {
         self.0.iter().all(|entry| entry.never_fails(view, &plugins[entry.plugin]))
     }
 
-    /// Adds what they have prepared to what the others have.
+    /// Adds their prepared states to those of the cached plugins.
     pub(super) fn write(
         &self,
         plugins: &[TablePlugin],
@@ -125,7 +125,7 @@ impl UncachedPlugins {
         }
     }
 
-    /// Adds what plugins that take part later may look for.
+    /// Passes on what later extension points may read.
     pub(super) fn hand_over(&self, plugins: &[TablePlugin], state: &mut CycleState) {
         for entry in self.0.iter().filter(|entry| plugins[entry.plugin].sets_aside) {
             state.absorb(&entry.state);

@@ -1,4 +1,4 @@
-//! What a table is brought up to date with.
+//! The view of a cycle that tables are updated from.
 
 use supercargo_framework::{Context, Nodes, PodInfo};
 
@@ -7,9 +7,9 @@ use super::rule::Rules;
 use crate::changes::ChangeLog;
 use crate::plugin_calls::PluginCalls;
 
-/// What a table is brought up to date with.
+/// What tables read while they are updated.
 pub(super) struct View<'a> {
-    /// Notes what is read.
+    /// Tracks reads.
     pub(super) cx: &'a Context<'a>,
     pub(super) nodes: &'a Nodes,
     pub(super) log: &'a ChangeLog,
@@ -18,7 +18,7 @@ pub(super) struct View<'a> {
     pub(super) calls: &'a PluginCalls<'a>,
     pub(super) topology: &'a mut Topology,
     pub(super) rules: &'a mut Rules,
-    /// How many rows have been brought up to date one by one.
+    /// The number of rows updated one by one.
     pub(super) replays: &'a mut u64,
 }
 

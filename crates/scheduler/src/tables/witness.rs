@@ -1,4 +1,4 @@
-//! What tables say beside what the plain path says, for tests.
+//! Compares tables with the plain path, for tests.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use crate::failure::FailureKind;
 use crate::observer::{Evaluated, PluginSet};
 use crate::profile::{ProfileIndex, Scorer};
 
-/// Compares every answer of a table with the plain path's.
+/// Compares every answer of a table with that of the plain path.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// How many answers have been compared.
+    /// The number of compared answers.
     pub(crate) compared: u64,
-    /// How many of those found no node.
+    /// The number of compared answers without a node.
     pub(crate) without_node: u64,
-    /// Where they differ.
+    /// The differences.
     pub(crate) disagreements: Vec<String>,
 }
 
-/// What one path says of a pod.
+/// The answer of one path.
 #[derive(Debug, PartialEq)]
 enum Word {
-    /// The best node, and the total score of each feasible one.
+    /// The best node, and the total score of each feasible node.
     Node(NodeIndex, Vec<(NodeIndex, i64)>),
-    /// Why there is none: the status of each node, in order, and who is to blame.
+    /// The reasons for no node: the status of each node, in order, and the plugins.
     None { by_node: Vec<(NodeIndex, Status)>, rest: String },
-    /// Something went wrong.
+    /// An error.
     Failure(String),
 }
 
@@ -59,7 +59,8 @@ impl Word {
 }
 
 impl Witness {
-    /// Metrics count the same plugins either way; but the only feasible node is not scored on the plain path.
+    /// Metrics count the same plugins on both paths. But the plain path does not score a single
+    /// feasible node.
     fn compare_evaluated(&mut self, mut plain: Evaluated, answer: &Answer) {
         let mut table = answer.evaluated;
         if plain.score == PluginSet::default() {
@@ -73,7 +74,7 @@ impl Witness {
         }
     }
 
-    /// Takes note of an answer.
+    /// Compares an answer.
     pub(crate) fn compare(
         &mut self,
         cycle: &Cycle<'_>,
@@ -88,7 +89,7 @@ impl Witness {
         if let Word::Node(_, feasible) = &plain
             && !tables.alone.is_empty()
         {
-            // Those who are asked about this pod alone need not have been asked about all nodes.
+            // Uncached plugins need not have run for all nodes.
             totals.retain(|(index, _)| feasible.iter().any(|(node, _)| node == index));
         }
         let table = match &answer.found {
@@ -110,10 +111,10 @@ impl Witness {
     }
 }
 
-/// The raw scores of all plugins, by name.
+/// The raw scores of all plugins by name.
 type RawScores = BTreeMap<&'static str, String>;
 
-/// What plugins that score say of every node.
+/// The raw scores of every node, from scratch.
 fn fresh_scores(cycle: &Cycle<'_>) -> RawScores {
     let mut state = CycleState::new();
     let Ok(feasible) = cycle.feasible(&mut state, &mut 0) else { return RawScores::new() };
@@ -129,7 +130,7 @@ fn fresh_scores(cycle: &Cycle<'_>) -> RawScores {
 }
 
 impl Tables {
-    /// What the table of the last answer has of each plugin that scores.
+    /// The cached raw scores of the last answer's table.
     fn kept_scores(&self, cycle: &Cycle<'_>, profile: ProfileIndex) -> RawScores {
         let tables_of_profile = &self.profiles[profile.0];
         let table = tables_of_profile.tables.get(self.signer.bytes());
@@ -151,13 +152,13 @@ impl Tables {
         scores
     }
 
-    /// The total scores behind the last answer that was a node.
+    /// The total scores behind the last answer with a node.
     pub(crate) fn totals(&self, profile: ProfileIndex) -> &[(NodeIndex, i64)] {
         let table = self.profiles[profile.0].tables.get(self.signer.bytes());
         table.map_or(&[], |table| &table.totals)
     }
 
-    /// Makes keys with more than so many domains fine ones.
+    /// Sets the maximum number of domains of a coarse key.
     pub(crate) fn set_coarse(&mut self, domains: usize) {
         self.topology.coarse = domains;
     }

@@ -55,7 +55,7 @@ fn commander() -> Fake {
 }
 
 #[test]
-fn a_pod_is_assumed_until_the_informer_says_that_it_is_bound() {
+fn a_pod_is_assumed_until_the_informer_confirms_its_node() {
     let log = Log::default();
     let mut bed = tried(vec![reserver("R", &log)]);
     assert_eq!(bed.said(), ["a bind to n1"]);
@@ -95,7 +95,7 @@ fn a_refused_binding_is_undone_and_the_pod_tried_again() {
 }
 
 #[test]
-fn a_binding_whose_pod_is_not_found_is_undone_without_a_word() {
+fn a_binding_of_a_missing_pod_is_undone_silently() {
     let mut bed = tried(vec![]);
     bed.said();
     bed.bound("a", failed(Certainty::NotFound, "pods \"a\" not found"));
@@ -115,7 +115,7 @@ fn all_bind_plugins_may_skip() {
 }
 
 #[test]
-fn a_bind_plugin_may_turn_the_pod_down_and_only_time_helps() {
+fn a_pod_rejected_by_a_bind_plugin_waits_for_its_backoff() {
     let log = Log::default();
     let mut bed = tried(vec![reserver("R", &log)]);
     bed.node(node("n2").allocatable("cpu", "8"));
@@ -147,7 +147,7 @@ fn a_bind_plugin_may_turn_the_pod_down_and_only_time_helps() {
 }
 
 #[test]
-fn the_bind_plugin_that_failed_is_named_also_when_it_takes_a_while_to_say_so() {
+fn a_failed_bind_plugin_is_named_even_after_an_uncertain_outcome() {
     for certainty in [Certainty::Refused, Certainty::Unknown] {
         let mut bed = tried(vec![]);
         bed.said();
@@ -161,7 +161,7 @@ fn the_bind_plugin_that_failed_is_named_also_when_it_takes_a_while_to_say_so() {
 }
 
 #[test]
-fn a_pod_that_permit_holds_may_be_preempted_and_is_then_no_unschedulable_pod() {
+fn preempting_a_pod_on_permit_is_a_scheduler_error() {
     let log = Log::default();
     let mut bed = tried(vec![holder("H1", 60), reserver("R", &log)]);
     bed.said();
@@ -195,7 +195,7 @@ fn a_failed_binding_frees_its_node_for_others() {
 }
 
 #[test]
-fn a_pod_that_permit_holds_goes_on_when_every_holder_lets_it() {
+fn a_pod_on_permit_is_bound_when_every_plugin_allows_it() {
     let mut bed = tried(vec![holder("H1", 60), holder("H2", 60), commander()]);
     assert_eq!(bed.said(), ["a patch nominated \"n1\""], "others are told where it is about to go");
     assert_eq!(bed.place("a"), Some(Place::InFlight));
@@ -212,13 +212,13 @@ fn a_pod_that_permit_holds_goes_on_when_every_holder_lets_it() {
 }
 
 #[test]
-fn a_pod_that_does_not_wait_is_not_observed_to_have_waited() {
+fn no_permit_wait_is_observed_for_a_pod_that_does_not_wait() {
     let mut bed = tried(vec![]);
     assert!(bed.observed().iter().all(|line| !line.starts_with("permit")));
 }
 
 #[test]
-fn a_pod_that_permit_holds_may_be_turned_down() {
+fn a_pod_on_permit_may_be_rejected() {
     let log = Log::default();
     let mut bed = tried(vec![holder("H1", 60), commander(), reserver("R", &log)]);
     bed.said();
@@ -239,7 +239,7 @@ fn a_pod_that_permit_holds_may_be_turned_down() {
 }
 
 #[test]
-fn permit_times_out_with_the_holder_that_gives_up_first() {
+fn permit_times_out_with_the_shortest_timeout() {
     let mut bed = tried(vec![holder("Slow", 20), holder("Quick", 10)]);
     bed.said();
     assert_eq!(bed.scheduler.next_deadline(bed.now), Duration::from_secs(10));
@@ -262,7 +262,7 @@ fn permit_waits_fifteen_minutes_at_most() {
 }
 
 #[test]
-fn permit_may_refuse_or_fail() {
+fn permit_may_reject_or_fail() {
     let cases = [
         (Code::Unschedulable, "0/1 nodes are available: 1 no.", "Unschedulable", Place::Unschedulable),
         (Code::Error, "running Permit plugin \"P\": no", "SchedulerError", Place::Backoff),
@@ -279,7 +279,7 @@ fn permit_may_refuse_or_fail() {
 }
 
 #[test]
-fn reserve_may_refuse_or_fail_and_every_plugin_gives_back() {
+fn a_rejection_or_failure_in_reserve_unreserves_every_plugin() {
     let cases = [
         (Code::Unschedulable, "0/1 nodes are available: 1 no.", Place::Unschedulable),
         (Code::Error, "running Reserve plugin \"P\": no", Place::Backoff),
@@ -312,7 +312,7 @@ fn preparer(name: &'static str, flight: Flight) -> Fake {
 }
 
 #[test]
-fn prebind_runs_in_groups_of_neighbours_that_allow_it() {
+fn prebind_runs_adjacent_parallel_plugins_in_groups() {
     use Flight::{Alone, Beside, Skip, SkipAlone};
     let cases: [(&[Flight], &str); 7] = [
         (&[Beside, Beside, Beside], "a prebind A+B+C"),
@@ -375,7 +375,7 @@ fn a_failing_prebind_undoes_the_binding() {
 }
 
 #[test]
-fn a_cancelled_prebind_fails_with_the_cause_even_if_it_ended_well() {
+fn a_cancelled_prebind_fails_with_its_cause_even_if_it_succeeds() {
     let cases = [
         (Status::success(), "preempted"),
         (Status::error("cancelled").by("A"), "running PreBind plugin \"A\": preempted"),
@@ -399,7 +399,7 @@ fn a_cancelled_prebind_fails_with_the_cause_even_if_it_ended_well() {
 }
 
 #[test]
-fn a_pod_deleted_on_its_way_frees_its_node_at_once() {
+fn a_pod_deleted_during_binding_frees_its_node_at_once() {
     type Start = fn() -> Bed;
     let stages: [(&str, Start); 3] = [
         ("held", || tried(vec![holder("H", 60)])),
@@ -448,7 +448,7 @@ fn draining_takes_no_more_pods_and_lets_bindings_end() {
 }
 
 #[test]
-fn draining_turns_a_pod_back_that_permit_holds_and_says_nothing_of_it() {
+fn draining_requeues_a_pod_on_permit_silently() {
     let log = Log::default();
     let mut bed = tried(vec![holder("H", 600), reserver("R", &log)]);
     bed.said();
@@ -460,7 +460,7 @@ fn draining_turns_a_pod_back_that_permit_holds_and_says_nothing_of_it() {
 }
 
 #[test]
-fn draining_makes_prebind_give_up_and_says_nothing_of_the_pod() {
+fn draining_cancels_prebind_silently() {
     for status in [Status::error("cancelled").by("A"), Status::success()] {
         let log = Log::default();
         let mut bed = tried(vec![preparer("A", Flight::Alone), reserver("R", &log)]);

@@ -37,7 +37,7 @@ fn bed(plugins: Vec<Fake>) -> Bed {
 }
 
 #[test]
-fn a_pod_whose_node_was_filled_while_it_waited_is_tried_again_at_once() {
+fn a_pod_whose_node_was_taken_is_retried_at_once() {
     let mut bed = bed(vec![preparer()]);
     bed.node(small("n2"));
     bed.assigned(pod("foreign").scheduler("another").request("cpu", "1").node("n1"));
@@ -54,7 +54,7 @@ fn a_pod_whose_node_was_filled_while_it_waited_is_tried_again_at_once() {
 }
 
 #[test]
-fn a_pod_whose_node_has_changed_and_still_fits_is_bound() {
+fn a_pod_whose_changed_node_still_fits_is_bound() {
     let mut bed = bed(vec![preparer()]);
     bed.assigned(pod("foreign").scheduler("another").node("n1"));
     bed.pre_bound("a", Status::success());
@@ -63,7 +63,7 @@ fn a_pod_whose_node_has_changed_and_still_fits_is_bound() {
 }
 
 #[test]
-fn a_pod_whose_node_is_gone_is_not_bound_to_it() {
+fn a_pod_whose_node_was_deleted_is_not_bound_to_it() {
     let mut bed = bed(vec![preparer()]);
     bed.delete_node(small("n1"));
     bed.pre_bound("a", Status::success());
@@ -75,7 +75,7 @@ fn a_pod_whose_node_is_gone_is_not_bound_to_it() {
 }
 
 #[test]
-fn a_plugin_that_has_set_something_aside_is_not_asked_again() {
+fn the_recheck_skips_plugins_that_reserved_something() {
     let jealous = Fake::new("Jealous")
         .reserve(|_, _| Status::success())
         // As one would that sees its own reservation and takes it for another's.
@@ -91,7 +91,7 @@ fn a_plugin_that_has_set_something_aside_is_not_asked_again() {
 }
 
 #[test]
-fn a_plugin_that_panics_when_it_is_asked_again_keeps_no_pod_from_its_node() {
+fn a_panic_in_the_recheck_does_not_stop_the_binding() {
     let shy = Fake::new("Shy")
         .filter(|_, _, node| match node.pods().len() {
             0 => Status::success(),
@@ -106,7 +106,7 @@ fn a_plugin_that_panics_when_it_is_asked_again_keeps_no_pod_from_its_node() {
 }
 
 #[test]
-fn a_pod_that_its_rival_bound_first_is_not_bound_again() {
+fn a_pod_bound_by_a_rival_is_not_bound_again() {
     let mut bed = bed(vec![preparer()]);
     bed.assigned(waiting().resource_version("9").node("n1"));
     bed.delete(waiting());

@@ -75,7 +75,7 @@ fn every_reason_is_counted() {
 }
 
 #[test]
-fn without_nodes_the_failure_says_so_and_no_plugin_is_to_blame() {
+fn without_nodes_no_plugin_is_blamed() {
     let log = Log::default();
     let lines = log.clone();
     let post_filter = Fake::new("P").post_filter(move |_, _| {
@@ -172,7 +172,7 @@ fn scores_are_checked_and_their_errors_named() {
 }
 
 #[test]
-fn a_plugin_whose_prescore_skips_does_not_score_and_a_single_node_is_not_scored() {
+fn skipping_plugins_and_single_nodes_are_not_scored() {
     let broken = || Fake::new("S").score(|_| Err(Status::error("broken"))).events(Vec::new);
     for (plugin, nodes) in [(broken().pre_score(|_| Status::skip()), 2), (broken(), 1)] {
         let mut bed = Bed::with(vec![plugin.build()]);
@@ -186,7 +186,7 @@ fn a_plugin_whose_prescore_skips_does_not_score_and_a_single_node_is_not_scored(
 }
 
 #[test]
-fn the_nominated_node_is_tried_first_and_taken_though_others_score_higher() {
+fn a_nominated_node_that_fits_wins_over_higher_scores() {
     let scorer = Fake::new("S").score(|node| Ok(if &**node.name() == "n1" { 0 } else { 100 }));
     let mut bed = Bed::with(vec![scorer.build()]);
     bed.node(node("n1"));
@@ -209,7 +209,7 @@ fn a_nominated_node_that_does_not_fit_counts_once() {
 }
 
 #[test]
-fn promised_pods_of_at_least_the_same_priority_count_on_their_node() {
+fn nominated_pods_of_at_least_equal_priority_count_on_their_node() {
     for (name, priority, expected) in
         [("less", -1, "a bind to n1"), ("the same", 0, "a bind to n2"), ("more", 5, "a bind to n2")]
     {
@@ -228,7 +228,7 @@ fn promised_pods_of_at_least_the_same_priority_count_on_their_node() {
 }
 
 #[test]
-fn a_gated_pod_holds_no_promise() {
+fn a_gated_pod_is_not_nominated() {
     let mut bed = Bed::new();
     bed.pod(pod("a").nominated("n1").gate("g"));
     assert!(bed.scheduler.queue.nominator.is_empty());
@@ -237,7 +237,7 @@ fn a_gated_pod_holds_no_promise() {
 }
 
 #[test]
-fn trials_leave_out_plugins_that_skipped_and_a_failing_trial_is_an_error() {
+fn a_failing_add_pod_is_an_error_unless_the_plugin_skipped() {
     let fails = |skips: bool| {
         Fake::new("P")
             .pre_filter(move |_| if skips { PreFilter::Skip } else { PreFilter::AllNodes })
@@ -259,7 +259,7 @@ fn trials_leave_out_plugins_that_skipped_and_a_failing_trial_is_an_error() {
 }
 
 #[test]
-fn postfilter_has_the_last_word() {
+fn postfilter_sets_the_nomination_and_extends_the_message() {
     let answer = |name, nomination: &Nomination, status: &Status| {
         let (nomination, status) = (nomination.clone(), status.clone());
         Fake::new(name).post_filter(move |_, _| (nomination.clone(), status.clone()))
@@ -305,7 +305,7 @@ fn postfilter_has_the_last_word() {
 }
 
 #[test]
-fn postfilter_sees_why_each_node_was_turned_down() {
+fn postfilter_sees_the_status_of_each_node() {
     let log = Log::default();
     let lines = log.clone();
     let plugin = Fake::new("P").post_filter(move |cx, statuses| {
@@ -339,7 +339,7 @@ fn bound_to(bed: &mut Bed, pod: PodBuilder) -> String {
 }
 
 #[test]
-fn a_sampled_search_goes_on_where_the_last_one_ended() {
+fn a_sampled_search_continues_where_the_last_one_ended() {
     let mut bed = crowd(Some(40), plugins(Vec::new()));
     let small = |name| pod(name);
     assert_eq!(bound_to(&mut bed, small("a")), "n0");
@@ -357,7 +357,7 @@ fn a_sampled_search_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
-fn a_sampled_search_counts_the_nodes_it_turned_down() {
+fn a_sampled_search_counts_rejected_nodes() {
     let mut bed = Bed::of(Options { percentage_of_nodes_to_score: Some(40), ..options(plugins(Vec::new())) });
     for i in 0..300 {
         let node = node(&format!("n{i}"));
@@ -368,7 +368,7 @@ fn a_sampled_search_counts_the_nodes_it_turned_down() {
 }
 
 #[test]
-fn the_profiles_percentage_goes_before_the_common_one() {
+fn the_profiles_percentage_takes_precedence() {
     let profile = ProfileSpec {
         scheduler_name: "supercargo".to_owned(),
         percentage_of_nodes_to_score: Some(50),
@@ -385,7 +385,7 @@ fn the_profiles_percentage_goes_before_the_common_one() {
 }
 
 #[test]
-fn unless_configured_every_node_is_looked_at() {
+fn by_default_every_node_is_filtered() {
     let mut bed = crowd(None, plugins(Vec::new()));
     assert_eq!(bound_to(&mut bed, pod("a").request("cpu", "1")), "n0");
     assert_eq!(bound_to(&mut bed, pod("b").request("cpu", "1")), "n1");
@@ -393,7 +393,7 @@ fn unless_configured_every_node_is_looked_at() {
 }
 
 #[test]
-fn without_scores_the_first_node_that_fits_will_do_and_nodes_take_turns() {
+fn without_scores_the_first_fitting_node_is_chosen_in_turn() {
     let mut bed = crowd(None, fit_only(Vec::new()));
     for (name, expected) in [("a", "n0"), ("b", "n1"), ("c", "n2")] {
         assert_eq!(bound_to(&mut bed, pod(name)), expected);
@@ -401,7 +401,7 @@ fn without_scores_the_first_node_that_fits_will_do_and_nodes_take_turns() {
 }
 
 #[test]
-fn a_node_may_come_and_go_between_two_cycles() {
+fn nodes_may_change_between_two_cycles() {
     let log = Log::default();
     let lines = log.clone();
     // Plugins may look at every node whenever they are called.

@@ -206,7 +206,7 @@ proptest! {
     /// Node, victims, texts: everything that is said of a number of pods that want in one after the other, the later ones
     /// while the earlier ones have been promised nodes.
     #[test]
-    fn preemption_comes_to_what_plain_trials_come_to(
+    fn preemption_equals_plain_dry_runs(
         nodes in proptest::collection::vec(node_plan(), 1..8),
         newcomers in proptest::collection::vec(shape(0..6), 1..5),
         budget in prop::option::of(0..2_i32),

@@ -12,7 +12,7 @@ use super::fake::Fake;
 use crate::{Effect, Options, Place, QueueOptions};
 
 #[test]
-fn without_popping_from_backoff_an_idle_scheduler_waits_for_the_backoff_to_end_to_the_moment() {
+fn without_popping_from_backoff_pods_wait_for_its_exact_end() {
     let queue = QueueOptions { pop_from_backoff: false, ..QueueOptions::default() };
     let mut bed = Bed::of(Options { queue, ..options(plugins(Vec::new())) });
     bed.node(node("n1"));
@@ -29,7 +29,7 @@ fn without_popping_from_backoff_an_idle_scheduler_waits_for_the_backoff_to_end_t
 }
 
 #[test]
-fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
+fn without_the_expectation_a_pod_on_permit_is_not_nominated() {
     let nominated = |on| {
         let held = Fake::new("Hold").permit(|_, _| Permit::Wait(Duration::from_mins(1))).build();
         let features = Features::default().with(Feature::NominatedNodeNameForExpectation, on);
@@ -44,7 +44,7 @@ fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
 }
 
 #[test]
-fn without_tracking_a_condition_says_of_which_generation_it_speaks_only_if_it_did_before() {
+fn without_tracking_observed_generation_is_kept_only_if_present() {
     let generation = |on, before| {
         let features = Features::default().with(Feature::PodObservedGenerationTracking, on);
         let mut bed = Bed::of(Options { features, ..options(plugins(Vec::new())) });

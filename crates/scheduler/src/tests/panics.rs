@@ -15,7 +15,7 @@ use super::fake::{Fake, Log};
 use crate::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Place, PluginLists};
 
 #[test]
-fn a_panic_anywhere_in_a_cycle_is_a_failure_that_names_the_plugin() {
+fn a_panic_in_a_cycle_is_a_failure_that_names_the_plugin() {
     let cases: Vec<(&str, Fake)> = vec![
         ("PreFilter", Fake::new("P").pre_filter(|_| panic!("oh"))),
         ("Filter", Fake::new("P").filter(|_, _, _| panic!("oh"))),
@@ -49,7 +49,7 @@ fn a_panic_anywhere_in_a_cycle_is_a_failure_that_names_the_plugin() {
 }
 
 #[test]
-fn what_reserve_wrote_before_a_panic_is_there_for_unreserve() {
+fn unreserve_sees_what_reserve_wrote_before_a_panic() {
     let log = Log::default();
     let lines = log.clone();
     let plugin = Fake::new("R")
@@ -67,7 +67,7 @@ fn what_reserve_wrote_before_a_panic_is_there_for_unreserve() {
 }
 
 #[test]
-fn a_panic_in_unreserve_or_postbind_does_not_keep_the_other_plugins_from_theirs() {
+fn a_panic_in_unreserve_or_postbind_does_not_skip_other_plugins() {
     let log = Log::default();
     let witness = |name: &'static str| {
         let (undone, bound) = (log.clone(), log.clone());
@@ -98,7 +98,7 @@ fn a_panic_in_unreserve_or_postbind_does_not_keep_the_other_plugins_from_theirs(
 }
 
 #[test]
-fn a_panic_in_a_hint_queues_and_is_what_the_attempt_fails_with() {
+fn a_panic_in_a_hint_queues_the_pod_and_is_reported() {
     let hint = |_: &_, _: &_| panic!("oh");
     let plugin = Fake::new("P")
         .permit(|cx, _| {
@@ -122,7 +122,7 @@ fn a_panic_in_a_hint_queues_and_is_what_the_attempt_fails_with() {
 }
 
 #[test]
-fn a_panic_in_preenqueue_holds_the_pod_and_is_what_the_attempt_fails_with() {
+fn a_panic_in_preenqueue_holds_the_pod_and_is_reported() {
     let armed = Arc::new(AtomicBool::new(false));
     let panics = Arc::clone(&armed);
     let plugin = Fake::new("P")
@@ -145,7 +145,7 @@ fn a_panic_in_preenqueue_holds_the_pod_and_is_what_the_attempt_fails_with() {
 }
 
 #[test]
-fn a_panic_in_queuesort_leaves_the_queue_whole() {
+fn a_panic_in_queuesort_leaves_the_queue_consistent() {
     let armed = Arc::new(AtomicBool::new(false));
     let panics = Arc::clone(&armed);
     let sort = Fake::new("P")
@@ -179,7 +179,7 @@ impl Calls for Panics {
 }
 
 #[test]
-fn a_panic_while_an_extender_is_asked_is_blamed_on_no_plugin() {
+fn a_panic_in_an_extender_call_names_no_plugin() {
     let spec = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
     let mut bed = Bed::extended(vec![spec]);
     bed.node(node("n1"));

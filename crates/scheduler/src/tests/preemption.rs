@@ -66,7 +66,7 @@ impl Bed {
 }
 
 #[test]
-fn a_victim_is_deleted_and_the_pod_promised_its_node() {
+fn a_victim_is_deleted_and_the_preemptor_nominated() {
     let mut bed = ordered(&[cpus("low", 4)]);
     assert_eq!(bed.said(), ["evict low for 1", FAILED, PROMISED]);
     assert_eq!(bed.place("high"), Some(Place::Unschedulable));
@@ -80,7 +80,7 @@ fn a_victim_is_deleted_and_the_pod_promised_its_node() {
 }
 
 #[test]
-fn the_request_tells_why_and_spares_a_pod_of_the_same_name() {
+fn an_eviction_has_a_condition_and_the_victims_uid() {
     let evict = |victim: PodBuilder| {
         let mut bed = ordered(&[victim]);
         match bed.effects().remove(0) {
@@ -100,7 +100,7 @@ fn the_request_tells_why_and_spares_a_pod_of_the_same_name() {
 }
 
 #[test]
-fn all_victims_but_the_last_go_side_by_side() {
+fn all_victims_but_the_last_are_deleted_in_parallel() {
     let mut bed = ordered(&three());
     assert_eq!(bed.said()[0], "evict a b for 1");
     bed.evicted(1, &[Eviction::Deleted, Eviction::Gone]);
@@ -115,7 +115,7 @@ fn all_victims_but_the_last_go_side_by_side() {
 }
 
 #[test]
-fn until_the_last_victim_leaves_the_pod_is_held_whatever_happens() {
+fn the_preemptor_is_held_until_the_last_victim_leaves() {
     let [a, b, c] = three();
     let mut bed = ordered(&three());
     bed.delete_assigned(a.node("n1"));
@@ -138,7 +138,7 @@ fn until_the_last_victim_leaves_the_pod_is_held_whatever_happens() {
 }
 
 #[test]
-fn a_last_victim_that_is_leaving_already_holds_nobody() {
+fn a_last_victim_that_is_leaving_does_not_hold_the_preemptor() {
     type Leave = fn(&mut Bed, PodBuilder);
     let cases: [(&str, Leave); 2] = [
         ("gone", |bed, last| bed.delete_assigned(last.node("n1"))),
@@ -158,7 +158,7 @@ fn a_last_victim_that_is_leaving_already_holds_nobody() {
 }
 
 #[test]
-fn a_pod_held_when_the_last_of_its_victims_went_is_let_go() {
+fn a_preemptor_held_when_its_last_victim_left_is_released() {
     let mut bed = ordered(&three());
     for victim in three() {
         bed.delete_assigned(victim.node("n1"));
@@ -171,7 +171,7 @@ fn a_pod_held_when_the_last_of_its_victims_went_is_let_go() {
 }
 
 #[test]
-fn a_pod_held_when_the_last_request_was_answered_is_let_go_when_the_last_of_its_victims_has_gone() {
+fn a_preemptor_still_held_is_released_when_all_victims_are_gone() {
     let indifferent = Fake::new("Indifferent")
         .filter(|_, pod, node| match (&*pod.name, node.pods().is_empty()) {
             ("high", false) => Status::unschedulable("it is not alone"),
@@ -198,7 +198,7 @@ fn a_pod_held_when_the_last_request_was_answered_is_let_go_when_the_last_of_its_
 }
 
 #[test]
-fn a_pod_held_is_not_tried_before_its_victims_have_gone() {
+fn a_held_preemptor_waits_until_its_victims_are_gone() {
     let [a, ..] = three();
     let mut bed = ordered(&three());
     bed.delete_assigned(a.node("n1"));
@@ -208,7 +208,7 @@ fn a_pod_held_is_not_tried_before_its_victims_have_gone() {
 }
 
 #[test]
-fn when_something_fails_the_pod_is_tried_again_at_once() {
+fn a_failed_eviction_requeues_the_preemptor_at_once() {
     let broke = || Eviction::Failed("it broke".to_owned());
     let mut bed = ordered(&three());
     bed.said();
@@ -229,7 +229,7 @@ fn when_something_fails_the_pod_is_tried_again_at_once() {
 }
 
 #[test]
-fn an_answer_to_an_older_preemption_does_not_let_go_of_a_newer_one() {
+fn an_answer_to_an_older_preemption_does_not_end_a_newer_one() {
     let low = || cpus("low", 4).node("n1");
     let mut bed = ordered(&[cpus("low", 4)]);
     bed.delete_assigned(low());
@@ -247,7 +247,7 @@ fn an_answer_to_an_older_preemption_does_not_let_go_of_a_newer_one() {
 }
 
 #[test]
-fn victims_that_terminate_already_cost_no_request() {
+fn terminating_victims_cost_no_request() {
     let mut bed = ordered(&[cpus("low", 4).terminating()]);
     assert_eq!(bed.said(), [FAILED, PROMISED]);
     assert!(!bed.is_held());
@@ -285,7 +285,7 @@ const IN_MEMORY: &str =
     "low Normal Preempted Preempting: Preempted by pod high on node n1 (in kube-scheduler memory).";
 
 #[test]
-fn a_victim_that_waits_on_permit_is_turned_back() {
+fn a_victim_on_permit_is_rejected() {
     let mut bed = on_its_way("waits");
     let why = "waiting on permit for pod: preempted";
     assert_eq!(
@@ -316,7 +316,7 @@ fn a_victim_in_prebind_is_cancelled() {
 }
 
 #[test]
-fn a_victim_that_is_being_bound_has_come_too_far() {
+fn a_victim_in_bind_is_deleted() {
     let mut bed = on_its_way("binds");
     assert_eq!(bed.said(), ["evict low for 1", FAILED, PROMISED]);
     assert!(bed.is_held());
@@ -325,7 +325,7 @@ fn a_victim_that_is_being_bound_has_come_too_far() {
 }
 
 #[test]
-fn pods_of_lower_priority_lose_their_promise_of_the_node() {
+fn lower_priority_pods_lose_their_nomination() {
     let keeps = |name: &str, priority| pod(name).priority(priority).nominated("n1");
     let mut bed = bed(vec![]);
     bed.assigned(cpus("low", 4).node("n1"));
@@ -352,7 +352,7 @@ fn synchronous(victims: &[PodBuilder]) -> Bed {
 }
 
 #[test]
-fn without_async_preemption_the_attempt_ends_when_the_victims_have_been_deleted() {
+fn a_synchronous_attempt_ends_when_its_victims_are_deleted() {
     let mut bed = synchronous(&three());
     assert_eq!(bed.said(), ["evict a b c for 1"]);
     assert_eq!(bed.place("high"), Some(Place::InFlight));
@@ -365,7 +365,7 @@ fn without_async_preemption_the_attempt_ends_when_the_victims_have_been_deleted(
 }
 
 #[test]
-fn without_async_preemption_a_failure_is_part_of_the_message_and_promises_nothing() {
+fn a_failed_synchronous_preemption_is_in_the_message() {
     let mut bed = synchronous(&[cpus("low", 4)]);
     bed.said();
     bed.evicted(1, &[Eviction::Failed("it broke".to_owned())]);
@@ -374,7 +374,7 @@ fn without_async_preemption_a_failure_is_part_of_the_message_and_promises_nothin
 }
 
 #[test]
-fn without_async_preemption_events_during_the_deletion_are_not_lost() {
+fn events_during_a_synchronous_preemption_are_not_lost() {
     let mut bed = synchronous(&[cpus("low", 4)]);
     bed.delete_assigned(cpus("low", 4).node("n1"));
     bed.evicted(1, &[Eviction::Deleted]);
@@ -397,7 +397,7 @@ fn a_scheduler_is_not_drained_while_victims_are_being_deleted() {
 }
 
 #[test]
-fn a_promise_is_kept_against_pods_of_lower_priority() {
+fn a_nomination_holds_against_lower_priority_pods() {
     let mut bed = ordered(&[cpus("low", 4)]);
     let effects = bed.effects();
     bed.update(high(), patched(high(), &effects));

@@ -15,19 +15,19 @@ fn spec(name: &str, plugins: PluginLists) -> ProfileSpec {
 }
 
 #[test]
-fn profiles_that_cannot_work_are_refused() {
+fn invalid_profiles_are_rejected() {
     let good = || plugins(Vec::new());
     let sorts = || Fake::new("Sort").less(|_, _| false).build();
     let cases: Vec<(&str, Vec<ProfileSpec>, &str)> = vec![
         (
             "none",
             vec![],
-            "profiles need distinct names and there must be at least one; \"\" is there twice or there is none",
+            "profiles need distinct names, and at least one is required; \"\" is repeated or missing",
         ),
         (
             "two of one name",
             vec![spec("a", good()), spec("b", good()), spec("a", good())],
-            "profiles need distinct names and there must be at least one; \"a\" is there twice or there is none",
+            "profiles need distinct names, and at least one is required; \"a\" is repeated or missing",
         ),
         (
             "two orders",
@@ -60,7 +60,7 @@ fn profiles_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
+fn pods_use_their_own_profile_and_others_are_ignored() {
     let refuser: Arc<dyn Plugin> =
         Fake::new("Refuser").filter(|_, _, _| Status::unschedulable("not here")).build();
     let strict = spec("strict", plugins(vec![refuser]));
@@ -81,7 +81,7 @@ fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
 
 /// What holds a pod may have asked for other events in another profile. Upstream does not tell them apart.
 #[test]
-fn a_gate_is_looked_at_again_on_what_it_asked_for_in_any_profile() {
+fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
     let log = Log::default();
     let gate = |action: ActionType| {
         let log = log.clone();

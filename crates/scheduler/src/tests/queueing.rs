@@ -12,7 +12,7 @@ use super::fake::{Fake, Log};
 use crate::{Effect, Place};
 
 #[test]
-fn pods_are_tried_by_priority_and_then_in_the_order_they_came() {
+fn pods_are_popped_by_priority_then_in_order_of_arrival() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)] {
@@ -24,7 +24,7 @@ fn pods_are_tried_by_priority_and_then_in_the_order_they_came() {
 }
 
 #[test]
-fn an_event_that_helps_sends_a_pod_to_backoff_and_an_idle_scheduler_takes_it_from_there_at_once() {
+fn a_helpful_event_leads_to_backoff_from_where_pods_are_popped() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "16"));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
@@ -37,7 +37,7 @@ fn an_event_that_helps_sends_a_pod_to_backoff_and_an_idle_scheduler_takes_it_fro
 }
 
 #[test]
-fn an_event_that_does_not_help_leaves_a_pod_where_it_is() {
+fn an_event_that_does_not_help_moves_no_pod() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "7"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
@@ -48,7 +48,7 @@ fn an_event_that_does_not_help_leaves_a_pod_where_it_is() {
 }
 
 #[test]
-fn a_pod_leaves_backoff_when_the_second_after_its_end_begins() {
+fn a_pod_leaves_backoff_at_the_next_whole_second() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "16"));
     // One that is always first keeps the scheduler from taking a pod out of backoff early.
@@ -102,7 +102,7 @@ fn an_error_waits_out_its_backoff_even_when_the_scheduler_is_idle() {
 }
 
 #[test]
-fn errors_in_a_row_are_forgotten_when_a_plugin_turns_the_pod_down() {
+fn consecutive_errors_are_reset_by_a_rejection() {
     let mut bed = Bed::new();
     bed.pod(big("a"));
     bed.cycle();
@@ -113,7 +113,7 @@ fn errors_in_a_row_are_forgotten_when_a_plugin_turns_the_pod_down() {
 }
 
 #[test]
-fn pods_in_backoff_are_taken_by_the_end_of_their_backoff_and_then_by_priority() {
+fn pods_in_backoff_are_popped_by_its_end_then_by_priority() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     for (name, priority) in [("a", 0), ("b", 7), ("c", 3)] {
@@ -145,7 +145,7 @@ fn a_pod_that_has_waited_five_minutes_is_tried_again() {
 
 /// Upstream's error backoff stalls here.
 #[test]
-fn a_wall_clock_that_is_set_back_keeps_nobody_waiting() {
+fn a_wall_clock_set_back_delays_no_pod() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(pod("b").uid("b").request("cpu", "100m"));
     bed.cycle();
@@ -170,7 +170,7 @@ fn a_wall_clock_that_is_set_back_keeps_nobody_waiting() {
 }
 
 #[test]
-fn the_next_deadline_is_never_now_after_a_tick() {
+fn the_next_deadline_is_never_zero_after_a_tick() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(pod("b"));
     for _ in 0..200 {
@@ -181,7 +181,7 @@ fn the_next_deadline_is_never_now_after_a_tick() {
 }
 
 #[test]
-fn a_gated_pod_waits_silently_until_its_last_gate_is_lifted() {
+fn a_gated_pod_waits_until_its_last_gate_is_removed() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     let gated = || pod("a").gate("g").gate("h");
@@ -208,7 +208,7 @@ fn a_gated_pod_waits_silently_until_its_last_gate_is_lifted() {
 }
 
 #[test]
-fn a_gate_without_registered_events_is_looked_at_again_on_every_event_but_not_on_time() {
+fn a_gate_without_registrations_is_rechecked_on_every_event() {
     let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (gate, log) = (Arc::clone(&open), Log::default());
     let lines = log.clone();
@@ -232,7 +232,7 @@ fn a_gate_without_registered_events_is_looked_at_again_on_every_event_but_not_on
 }
 
 #[test]
-fn the_plugin_that_holds_a_pod_is_asked_first() {
+fn the_plugin_that_holds_a_pod_runs_first() {
     let log = Log::default();
     let gate = |name: &'static str, passes: bool| {
         let log = log.clone();
@@ -251,7 +251,7 @@ fn the_plugin_that_holds_a_pod_is_asked_first() {
 }
 
 #[test]
-fn an_update_of_a_queued_pod_keeps_its_place_and_is_what_is_tried() {
+fn an_update_keeps_the_place_of_a_queued_pod() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -261,7 +261,7 @@ fn an_update_of_a_queued_pod_keeps_its_place_and_is_what_is_tried() {
 }
 
 #[test]
-fn an_update_moves_an_unschedulable_pod_only_when_a_plugin_that_turned_it_down_cares() {
+fn an_update_requeues_a_pod_only_if_a_rejecting_plugin_says_so() {
     let tolerant = || pod("a").tolerates("k", "v", TaintEffect::NoSchedule).resource_version("2");
     let cases: [(&str, PodBuilder, PodBuilder, Place); 3] = [
         ("a label", big("a"), big("a").label("x", "y").resource_version("2"), Place::Unschedulable),
@@ -297,7 +297,7 @@ fn a_resync_changes_nothing() {
 }
 
 #[test]
-fn a_pod_that_is_told_of_again_stays_one_pod() {
+fn a_repeated_add_is_an_update() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(big("a"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
@@ -306,7 +306,7 @@ fn a_pod_that_is_told_of_again_stays_one_pod() {
 }
 
 #[test]
-fn a_new_pod_of_the_same_name_is_another_pod() {
+fn a_new_pod_of_the_same_name_replaces_the_old_one() {
     let again = || pod("a").uid("a2").resource_version("5");
     type Tell = fn(&mut Bed, PodBuilder);
     let told: [(&str, Tell); 2] = [
@@ -322,7 +322,7 @@ fn a_new_pod_of_the_same_name_is_another_pod() {
 }
 
 #[test]
-fn a_deleted_pod_leaves_whichever_queue_it_is_in() {
+fn a_deleted_pod_leaves_its_queue() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     for (name, request) in [("a", "8"), ("b", "16"), ("c", "8")] {

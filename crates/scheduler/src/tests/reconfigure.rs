@@ -27,7 +27,7 @@ fn serving(scheduler_name: &str) -> Options {
 }
 
 #[test]
-fn a_pod_is_tried_anew_by_the_new_plugins_and_its_history_is_kept() {
+fn pods_are_retried_with_new_plugins_and_keep_their_history() {
     let mut bed = Bed::of(refusing());
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -44,7 +44,7 @@ fn a_pod_is_tried_anew_by_the_new_plugins_and_its_history_is_kept() {
 }
 
 #[test]
-fn what_is_kept_of_old_plugins_answers_decides_nothing() {
+fn cached_answers_of_old_plugins_are_dropped() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.node(node("n2"));
@@ -65,7 +65,7 @@ fn what_is_kept_of_old_plugins_answers_decides_nothing() {
 }
 
 #[test]
-fn pods_without_a_profile_leave_the_queue_and_come_back_with_one() {
+fn pods_leave_the_queue_without_a_profile_and_return_with_one() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -83,7 +83,7 @@ fn pods_without_a_profile_leave_the_queue_and_come_back_with_one() {
 }
 
 #[test]
-fn a_pod_on_its_way_is_seen_through_by_the_profile_that_sent_it() {
+fn bindings_end_under_the_profile_that_started_them() {
     let log = Log::default();
     let witness = |name: &'static str| -> Arc<dyn Plugin> {
         let (bound, undone) = (log.clone(), log.clone());
@@ -111,7 +111,7 @@ fn a_pod_on_its_way_is_seen_through_by_the_profile_that_sent_it() {
 }
 
 #[test]
-fn a_pod_that_fails_after_its_profile_was_taken_away_is_nobodys() {
+fn a_pod_that_fails_without_its_profile_is_unclaimed() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -125,7 +125,7 @@ fn a_pod_that_fails_after_its_profile_was_taken_away_is_nobodys() {
 }
 
 #[test]
-fn what_cannot_be_changes_nothing() {
+fn an_invalid_configuration_changes_nothing() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.pod(big("a"));

@@ -75,7 +75,7 @@ fn a_record_replays_with_the_extenders_answers() {
 }
 
 #[test]
-fn a_record_that_says_something_else_is_reported_with_its_line() {
+fn a_difference_is_reported_with_its_line() {
     let cases = [
         ("other effects", ("Bind default/a a to n2", "Bind default/a a to n1"), 4),
         ("other inputs", ("\"Filtered\":{\"nodes\":[\"n2\"]", "\"Filtered\":{\"nodes\":[\"n1\"]"), 4),
@@ -95,7 +95,7 @@ fn a_record_that_says_something_else_is_reported_with_its_line() {
 }
 
 #[test]
-fn an_answer_that_the_record_does_not_have_is_an_error_of_the_extender() {
+fn an_answer_missing_in_the_record_is_an_extender_error() {
     let without = record().replace(
         "[{\"Ok\":{\"Filtered\":{\"nodes\":[\"n2\"],\"failed\":[],\"failed_and_unresolvable\":[]}}}]",
         "[]",
@@ -207,7 +207,7 @@ fn a_record_with_volumes_objects_and_preemption_replays() {
 }
 
 #[test]
-fn what_objects_and_answers_say_decides_in_a_replay_too() {
+fn replays_depend_on_recorded_objects_and_answers() {
     let cases = [
         ("another volume", "\"capacity\":10", "\"capacity\":1", "StartPreBind"),
         ("another answer", "\"outcomes\":[\"Deleted\"]", "\"outcomes\":[\"Gone\"]", "Preempted"),

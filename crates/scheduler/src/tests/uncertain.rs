@@ -30,7 +30,7 @@ fn uncertain(log: &Log) -> Bed {
 }
 
 #[test]
-fn the_server_says_that_the_pod_is_bound() {
+fn a_read_finds_the_pod_bound() {
     let log = Log::default();
     let mut bed = uncertain(&log);
     bed.read("a", PodRead::Exists(Some("n1".into())));
@@ -39,7 +39,7 @@ fn the_server_says_that_the_pod_is_bound() {
 }
 
 #[test]
-fn the_server_says_that_the_pod_is_elsewhere() {
+fn a_read_finds_the_pod_on_another_node() {
     let log = Log::default();
     let mut bed = uncertain(&log);
     bed.pod(pod("b").request("cpu", "4").node_selector("nowhere", ""));
@@ -55,7 +55,7 @@ fn the_server_says_that_the_pod_is_elsewhere() {
 }
 
 #[test]
-fn the_server_says_that_the_pod_is_not_bound() {
+fn a_read_finds_the_pod_unbound() {
     let log = Log::default();
     let mut bed = uncertain(&log);
     bed.read("a", PodRead::Exists(None));
@@ -66,7 +66,7 @@ fn the_server_says_that_the_pod_is_not_bound() {
 }
 
 #[test]
-fn the_server_says_that_the_pod_is_gone() {
+fn a_read_finds_the_pod_gone() {
     let log = Log::default();
     let mut bed = uncertain(&log);
     bed.read("a", PodRead::Gone);
@@ -77,7 +77,7 @@ fn the_server_says_that_the_pod_is_gone() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_asked_again_ever_more_patiently() {
+fn failed_reads_are_retried_with_growing_pauses() {
     let mut bed = uncertain(&Log::default());
     for seconds in [1, 2, 4, 8, 16, 30, 30] {
         bed.read("a", PodRead::Failed);
@@ -94,7 +94,7 @@ fn a_server_that_does_not_answer_is_asked_again_ever_more_patiently() {
 }
 
 #[test]
-fn the_informer_may_know_before_the_server_answers() {
+fn the_informer_may_settle_a_binding_before_the_read() {
     for (node, said) in [("n1", 1), ("n2", 0)] {
         let log = Log::default();
         let mut bed = uncertain(&log);
@@ -109,7 +109,7 @@ fn the_informer_may_know_before_the_server_answers() {
 }
 
 #[test]
-fn the_informer_may_know_before_bind_fails() {
+fn the_informer_may_report_the_pod_before_bind_fails() {
     for (on, said) in [("n1", 1), ("n2", 0)] {
         let mut bed = Bed::new();
         bed.node(node("n1"));
@@ -126,7 +126,7 @@ fn the_informer_may_know_before_bind_fails() {
 }
 
 #[test]
-fn a_binding_that_is_refused_though_the_informer_saw_it_is_not_tried_again() {
+fn a_refused_binding_that_the_informer_saw_is_not_retried() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(a());
@@ -152,7 +152,7 @@ fn a_pod_deleted_while_its_binding_is_uncertain_stops_counting() {
 }
 
 #[test]
-fn a_pod_that_is_not_gone_after_all_takes_its_place_again() {
+fn a_pod_that_returns_during_its_binding_is_assumed_again() {
     let mut bed = uncertain(&Log::default());
     bed.delete(a());
     bed.pod(a());
@@ -163,7 +163,7 @@ fn a_pod_that_is_not_gone_after_all_takes_its_place_again() {
 }
 
 #[test]
-fn a_pod_whose_deletion_began_comes_back_only_when_its_binding_has_failed() {
+fn a_terminating_pod_is_requeued_only_when_its_binding_failed() {
     let mut bed = uncertain(&Log::default());
     let going = || a().terminating().resource_version("2");
     bed.update(a(), going());
@@ -179,7 +179,7 @@ fn a_pod_whose_deletion_began_comes_back_only_when_its_binding_has_failed() {
 }
 
 #[test]
-fn a_bound_pod_that_goes_before_the_informer_saw_it_bound_leaves_nothing() {
+fn a_bound_pod_deleted_before_it_is_confirmed_leaves_nothing() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(a());

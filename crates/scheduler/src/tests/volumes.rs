@@ -191,7 +191,7 @@ fn accepts(_: &str) -> Result<Value, ApiError> {
 }
 
 #[test]
-fn a_volume_is_written_and_the_pod_bound_when_the_informers_show_it() {
+fn a_pod_is_bound_when_informers_show_its_bound_volume() {
     let mut bed = tried(vec![]);
     assert_eq!(holder(&bed).as_deref(), Some("a"));
     let mut pre_bind = PreBind::start(&mut bed, accepts);
@@ -207,7 +207,7 @@ fn a_volume_is_written_and_the_pod_bound_when_the_informers_show_it() {
 }
 
 #[test]
-fn a_volume_that_is_assumed_is_not_chosen_again() {
+fn an_assumed_volume_is_not_chosen_again() {
     let mut bed = tried(vec![]);
     bed.said();
     bed.pod(with_claim("b", "b"));
@@ -245,7 +245,7 @@ fn a_wait_that_takes_too_long_fails_the_binding() {
 }
 
 #[test]
-fn what_another_pod_has_assumed_since_is_not_taken_back() {
+fn a_later_assumption_of_another_pod_is_not_undone() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
@@ -263,7 +263,7 @@ fn what_another_pod_has_assumed_since_is_not_taken_back() {
 }
 
 #[test]
-fn a_pod_that_goes_ends_its_wait() {
+fn deleting_the_pod_ends_the_wait() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
@@ -274,7 +274,7 @@ fn a_pod_that_goes_ends_its_wait() {
 }
 
 #[test]
-fn a_node_that_goes_ends_the_wait() {
+fn deleting_the_node_ends_the_wait() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
@@ -315,7 +315,7 @@ fn a_volume_stays_assumed_while_permit_holds_the_pod() {
 }
 
 #[test]
-fn a_bind_that_is_refused_leaves_the_volume_to_the_claim() {
+fn a_refused_bind_leaves_the_volume_to_the_claim() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));

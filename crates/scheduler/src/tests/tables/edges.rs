@@ -133,13 +133,13 @@ fn assert_plain(stats: &TableStats) {
 }
 
 #[test]
-fn a_plugin_that_signs_has_its_answers_kept() {
+fn answers_of_a_plugin_that_signs_are_cached() {
     let stats = try_equal_pods(&mut Probe::new(|_, _, _| Status::success()).beds());
     assert_eq!((stats.hits, stats.builds, stats.plain), (5, 1, 0));
 }
 
 #[test]
-fn a_plugin_that_does_not_sign_is_asked_each_time() {
+fn a_plugin_that_does_not_sign_runs_in_every_cycle() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let probe = Probe::new(move |_, _, _| {
@@ -151,7 +151,7 @@ fn a_plugin_that_does_not_sign_is_asked_each_time() {
 }
 
 #[test]
-fn a_plugin_that_is_asked_about_each_pod_alone_is_asked_no_more_than_it_takes() {
+fn an_uncached_plugin_runs_no_more_than_needed() {
     // Beside the scheduler without tables, which asks about three nodes each time.
     for (never_fails, expected) in [(false, 6 * 3), (true, 6)] {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -167,7 +167,7 @@ fn a_plugin_that_is_asked_about_each_pod_alone_is_asked_no_more_than_it_takes() 
 }
 
 #[test]
-fn a_node_that_is_turned_down_for_one_pod_alone_is_there_for_the_next() {
+fn an_uncached_rejection_does_not_affect_the_next_pod() {
     for never_fails in [false, true] {
         let turn = Arc::new(AtomicUsize::new(0));
         let now = Arc::clone(&turn);
@@ -191,7 +191,7 @@ fn a_node_that_is_turned_down_for_one_pod_alone_is_there_for_the_next() {
 }
 
 #[test]
-fn what_was_judged_by_time_or_by_waiting_pods_or_by_other_nodes_is_not_kept() {
+fn answers_from_time_waiting_pods_or_all_nodes_are_not_cached() {
     let early = Probe::new(|cx, _, _| {
         let is_early = cx.now().monotonic.as_secs() < 100;
         if is_early { Status::unschedulable("it is early") } else { Status::success() }
@@ -226,7 +226,7 @@ fn what_was_judged_by_time_or_by_waiting_pods_or_by_other_nodes_is_not_kept() {
 }
 
 #[test]
-fn a_plugin_that_asks_for_something_while_it_judges_is_asked_each_time() {
+fn a_plugin_that_issues_commands_runs_in_every_cycle() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let probe = Probe::new(move |cx, _, _| {
@@ -240,7 +240,7 @@ fn a_plugin_that_asks_for_something_while_it_judges_is_asked_each_time() {
 }
 
 #[test]
-fn a_state_that_does_not_follow_changes_is_prepared_each_time() {
+fn a_state_without_incremental_hooks_is_prepared_in_every_cycle() {
     let probe = Probe::new(|_, state, node| {
         let Some(Pods(pods)) = state.read() else { return Status::error("not prepared") };
         // One node after the other, two pods each.
@@ -258,7 +258,7 @@ fn a_state_that_does_not_follow_changes_is_prepared_each_time() {
 }
 
 #[test]
-fn a_plugin_that_panics_takes_everything_that_was_kept_with_it() {
+fn a_panic_drops_all_cached_answers() {
     let panics = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&panics);
     let mut beds = Probe::new(move |_, _, _| {
@@ -280,7 +280,7 @@ fn a_plugin_that_panics_takes_everything_that_was_kept_with_it() {
 }
 
 #[test]
-fn the_plain_path_has_the_last_word_on_errors() {
+fn errors_are_reported_by_the_plain_path() {
     let fails = Probe::new(|_, _, node| {
         if **node.name() == *"n2" { Status::error("n2 is not to be judged") } else { Status::success() }
     });
@@ -297,7 +297,7 @@ fn the_plain_path_has_the_last_word_on_errors() {
 }
 
 #[test]
-fn what_is_kept_stays_within_its_bounds_and_is_right() {
+fn tables_stay_within_the_memory_limit() {
     const LIMIT: usize = 120_000;
     let mut beds = [false, true].map(|plain| {
         let mut bed = Bed::of(Options { plain, table_memory: LIMIT, ..options(plugins(Vec::new())) });

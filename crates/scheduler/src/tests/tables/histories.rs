@@ -178,7 +178,7 @@ fn tables_decide_as_the_plain_path_does() {
 }
 
 #[test]
-fn without_any_one_rule_they_do_not() {
+fn without_any_one_rule_tables_differ() {
     let coverage = RefCell::new(Coverage::default());
     let shows = |off| {
         let fails = |setting| go_through(Setting { off: Some(off), ..setting }, 40, 0, &coverage).is_err();

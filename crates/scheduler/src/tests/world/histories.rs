@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nothing_is_lost_or_done_twice_whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
+    fn no_pod_is_lost_or_bound_twice(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::after(steps);
         world.settle();
         world.check_settled();
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_or_done_twice_when_the_configuration_changes(
+    fn no_pod_is_lost_or_bound_twice_across_reloads(
         steps in prop::collection::vec(step_or_reload(), 1..120),
     ) {
         let mut world = World::after(steps);

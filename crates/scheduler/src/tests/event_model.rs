@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(Config { cases: 200, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn a_pod_waits_for_help_exactly_when_none_came_since_it_was_popped(
+    fn a_pod_waits_exactly_if_no_event_helped_since_it_was_popped(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let holder = Fake::new("Holder")
