@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(
             (requested(&cache, "n1"), requested(&cache, "n2")),
             (0, 1000),
-            "the informer has the last word"
+            "the informer takes precedence"
         );
         assert!(cache.forget(&bound.uid).is_err());
         assert!(cache.differences().is_empty());

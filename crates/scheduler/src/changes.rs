@@ -146,7 +146,7 @@ mod tests {
             log.len()
         };
         assert_eq!(fill(&mut log, 1_000_000), MAX_KEPT);
-        assert_eq!(fill(&mut log, 1_000), 4_000, "what is too much is given back");
+        assert_eq!(fill(&mut log, 1_000), 4_000, "excess changes are dropped");
         assert_eq!(fill(&mut log, 0), MIN_KEPT);
     }
 }

@@ -204,6 +204,6 @@ mod tests {
             "without the whole pod"
         );
         assert!(!spec.is_interested(&pod("p").build()));
-        assert!(ExtenderSpec::default().is_interested(&pod("p").build()), "whose business every pod is");
+        assert!(ExtenderSpec::default().is_interested(&pod("p").build()), "interested in every pod");
     }
 }

@@ -92,8 +92,8 @@ impl<'a> Extenders<'a> {
         }
     }
 
-    /// Adds the extenders' scores, and returns what decides among equals. As upstream, an extender that
-    /// fails is ignored.
+    /// Adds the extenders' scores, and returns what decides among equals. As upstream, an extender
+    /// that fails is ignored.
     pub(crate) fn score(&self, feasible: &[NodeIndex], totals: &mut [i64]) -> TieBreakers {
         let mut breakers = TieBreakers::default();
         if self.interested.is_empty() {
@@ -123,7 +123,8 @@ impl<'a> Extenders<'a> {
         breakers
     }
 
-    /// Lets the extenders that take part in preemption remove candidates and victims, one after the other.
+    /// Lets the extenders that take part in preemption remove candidates and victims, one after the
+    /// other.
     pub(crate) fn preempt(
         &self,
         pod: &Arc<PodInfo>,

@@ -23,7 +23,8 @@ pub enum Notification<T> {
     Deleted(Arc<T>),
 }
 
-/// The answer to [`Effect::ReadPod`](crate::Effect::ReadPod), read from the API server with a quorum.
+/// The answer to [`Effect::ReadPod`](crate::Effect::ReadPod), read from the API server with a
+/// quorum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PodRead {
     /// No pod of this name and UID exists.

@@ -1,9 +1,10 @@
 //! The scheduler as a state machine.
 //!
-//! [`Scheduler`] owns all state: the cache, the queue, the objects that plugins read, and the bindings
-//! in flight. Its caller passes in events ([`Input`]) with the time, and carries out the requested work
-//! ([`Effect`]). It has no clock, no threads, no randomness and no I/O. A log of its inputs replays to
-//! the same decisions ([`record`]), and a simulation, a test and a cluster run the same code.
+//! [`Scheduler`] owns all state: the cache, the queue, the objects that plugins read, and the
+//! bindings in flight. Its caller passes in events ([`Input`]) with the time, and carries out the
+//! requested work ([`Effect`]). It has no clock, no threads, no randomness and no I/O. A log of its
+//! inputs replays to the same decisions ([`record`]), and a simulation, a test and a cluster run the
+//! same code.
 //!
 //! ```text
 //! informers ──Input──> handle ─┐                      ┌─Effect──> bind, patch, event
@@ -23,7 +24,8 @@
 //! let registry = supercargo_plugins::registry();
 //! let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|plugin| {
 //!     let build = registry.get(plugin.name).expect("it is registered");
-//!     (build(&serde_json::json!({}), &Features::default()).expect("it needs no arguments"), plugin.weight)
+//!     let plugin_instance = build(&serde_json::json!({}), &Features::default());
+//!     (plugin_instance.expect("it needs no arguments"), plugin.weight)
 //! });
 //! let profile = ProfileSpec {
 //!     scheduler_name: "supercargo".to_owned(),

@@ -1,4 +1,4 @@
-//! The scheduler driven as the shell drives it.
+//! Tests of the whole state machine, called as in production.
 
 mod bed;
 mod binding;

@@ -118,6 +118,6 @@ mod tests {
         assert!(nominator.on_node("n1").is_empty());
         assert_eq!(nominator.on_node("n2").len(), 1);
         nominator.update(&nominated, &silent);
-        assert!(nominator.is_empty(), "clearing the status clears the promise");
+        assert!(nominator.is_empty(), "clearing the status clears the nomination");
     }
 }

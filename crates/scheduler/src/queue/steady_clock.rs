@@ -58,7 +58,7 @@ mod tests {
         let mut observe = |wall, monotonic| {
             let now = at(wall, monotonic);
             let before = clock.at(now);
-            assert_eq!(clock.observe(now), before, "looking does not change what is seen");
+            assert_eq!(clock.observe(now), before, "reading does not advance the clock");
             seen.push(before.wall.0 / 1000);
         };
         observe(100_000, 0);

@@ -102,7 +102,7 @@ fn an_update_in_flight_counts_when_the_attempt_fails() {
         bed.add(pod("a").request("cpu", "2"));
         let entry = bed.pop();
         bed.update(pod("a").request("cpu", "2"), new.resource_version("2"));
-        assert_eq!(bed.queue.lengths(), [0, 0, 0, 0, 1], "{name}: the queues are not touched");
+        assert_eq!(bed.queue.lengths(), [0, 0, 0, 0, 1], "{name}: the queues do not change");
         bed.fail(entry, FIT);
         assert_eq!(bed.place("a"), Some(expected), "{name}");
     }
@@ -116,7 +116,7 @@ fn only_registered_events_with_pods_in_flight_are_kept() {
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.node_event(ActionType::UPDATE_NODE_CONDITION);
-    assert_eq!(bed.queue.in_flight.event_count(), 0, "nobody asked for conditions");
+    assert_eq!(bed.queue.in_flight.event_count(), 0, "no plugin registers for conditions");
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.queue.in_flight.event_count(), 1);
     bed.fail(entry, FIT);
@@ -213,7 +213,7 @@ fn nominations_follow_the_pods_in_the_queue() {
     assert_eq!(names(&bed), ["a".into(), "b".into()]);
     bed.update(pod("a").nominated("n1"), pod("a").resource_version("2"));
     bed.update(pod("b"), pod("b").resource_version("2"));
-    assert_eq!(names(&bed), ["b".into()], "what the status never said is remembered");
+    assert_eq!(names(&bed), ["b".into()], "a nomination without a status is kept");
     bed.with(|queue, _| queue.delete(&"b".into()));
     assert!(bed.queue.nominator.is_empty());
 }
@@ -224,7 +224,7 @@ fn only_the_name_of_a_nominated_pod_in_flight_is_known() {
     bed.add(pod("a").nominated("n1").priority(7).request("cpu", "2"));
     assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
     bed.pop();
-    let [a] = &bed.queue.nominated_on("n1")[..] else { panic!("it is promised still") };
+    let [a] = &bed.queue.nominated_on("n1")[..] else { panic!("it is still nominated") };
     assert_eq!((&a.uid, a.priority, a.requests().resource.milli_cpu), (&"a".into(), 0, 0));
 }
 

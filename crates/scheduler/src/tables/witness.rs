@@ -104,8 +104,8 @@ impl Witness {
             let pod = cycle.pod.key();
             let (kept, fresh) = (tables.kept_scores(cycle, profile), fresh_scores(cycle));
             self.disagreements.push(format!(
-                "{pod}: a table says\n{table:?}, the plain path\n{plain:?}; {names:?}\nraw scores kept {kept:#?}\n\
-                 of all nodes anew {fresh:#?}"
+                "{pod}: a table answers\n{table:?}, the plain path\n{plain:?}; {names:?}\nraw scores kept {kept:#?}\n\
+                 of all nodes from scratch {fresh:#?}"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! The scheduling cycle: from a pod to a node, or to the reasons why there is none.
+//! The scheduling cycle: finds a node, or the reasons why there is none.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn fit_only(more: Vec<Fake>) -> PluginLists {
     PluginLists { score: Vec::new(), ..plugins(more) }
 }
 
-/// The text of the pod's failure, tried once with these plugins on `nodes` nodes.
+/// The message of the pod's failure with these plugins and `nodes` nodes.
 fn failure(nodes: usize, plugins: Vec<Fake>) -> String {
     let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
     for i in 0..nodes {
@@ -23,10 +23,10 @@ fn failure(nodes: usize, plugins: Vec<Fake>) -> String {
     }
     bed.pod(pod("a"));
     bed.cycle();
-    bed.said()[0].split_once("Scheduling: ").unwrap().1.to_owned()
+    bed.effect_lines()[0].split_once("Scheduling: ").unwrap().1.to_owned()
 }
 
-/// Leaves nominations as they are.
+/// A PostFilter plugin that keeps nominations.
 fn keeper() -> Fake {
     Fake::new("Keeper").post_filter(|_, _| (Nomination::Keep, Status::unschedulable("later")))
 }
@@ -46,7 +46,7 @@ fn among_equal_nodes_the_first_in_zone_order_wins() {
         bed.cycle();
     }
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         ["a bind to n1", "b bind to n3", "c bind to n2"],
         "the least loaded, then the first"
     );
@@ -64,7 +64,7 @@ fn every_reason_is_counted() {
     let message = "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 \
                    Insufficient cpu.";
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         [
             format!("a Warning FailedScheduling Scheduling: {message}"),
             format!("a patch False Unschedulable: {message}"),
@@ -86,7 +86,7 @@ fn without_nodes_no_plugin_is_blamed() {
     bed.pod(pod("a").nominated("n1"));
     bed.cycle();
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         [
             "a Warning FailedScheduling Scheduling: no nodes available to schedule pods",
             "a patch False Unschedulable: no nodes available to schedule pods nominated \"\"",
@@ -140,7 +140,7 @@ fn a_plugin_whose_prefilter_skips_does_not_filter() {
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
-    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1"]);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn skipping_plugins_and_single_nodes_are_not_scored() {
         }
         bed.pod(pod("a"));
         bed.cycle();
-        assert_eq!(bed.said(), ["a bind to n0"]);
+        assert_eq!(bed.effect_lines(), ["a bind to n0"]);
     }
 }
 
@@ -195,7 +195,7 @@ fn a_nominated_node_that_fits_wins_over_higher_scores() {
     bed.pod(pod("b"));
     bed.pod(pod("c").nominated("n9"));
     while bed.cycle() {}
-    assert_eq!(bed.said(), ["a bind to n1", "b bind to n2", "c bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1", "b bind to n2", "c bind to n2"]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_nominated_node_that_does_not_fit_counts_once() {
     bed.node(node("n2"));
     bed.pod(pod("a").request("cpu", "8").nominated("n1"));
     bed.cycle();
-    assert!(bed.said()[0].ends_with("0/2 nodes are available: 2 Insufficient cpu."));
+    assert!(bed.effect_lines()[0].ends_with("0/2 nodes are available: 2 Insufficient cpu."));
 }
 
 #[test]
@@ -215,15 +215,15 @@ fn nominated_pods_of_at_least_equal_priority_count_on_their_node() {
     {
         let mut bed = Bed::with(vec![keeper().build()]);
         bed.node(node("n1"));
-        // Too big to be placed now, it waits for room on n1.
-        let promised = pod("big").priority(priority).request("cpu", "3").request("memory", "64Gi");
-        bed.pod(promised.nominated("n1"));
+        // It does not fit yet, and waits for n1.
+        let nominated = pod("big").priority(priority).request("cpu", "3").request("memory", "64Gi");
+        bed.pod(nominated.nominated("n1"));
         bed.cycle();
         bed.node(node("n2").allocatable("cpu", "2"));
-        bed.said();
+        bed.effect_lines();
         bed.pod(pod("a").request("cpu", "2"));
         bed.cycle();
-        assert_eq!(bed.said(), [expected], "{name}");
+        assert_eq!(bed.effect_lines(), [expected], "{name}");
     }
 }
 
@@ -252,9 +252,9 @@ fn a_failing_add_pod_is_an_error_unless_the_plugin_skipped() {
         bed.pod(pod("big").priority(1).request("cpu", "8").nominated("n1"));
         bed.pod(pod("a"));
         bed.cycle();
-        bed.said();
+        bed.effect_lines();
         bed.cycle();
-        assert!(bed.said()[0].ends_with(expected), "skips: {skips}");
+        assert!(bed.effect_lines()[0].ends_with(expected), "skips: {skips}");
     }
 }
 
@@ -300,7 +300,11 @@ fn postfilter_sets_the_nomination_and_extends_the_message() {
         bed.pod(pod("a").request("cpu", "8").nominated("old"));
         bed.cycle();
         let nominated = nominated.map_or(String::new(), |node| format!(" nominated {node:?}"));
-        assert_eq!(bed.said()[1], format!("a patch False Unschedulable: {message}{nominated}"), "{name}");
+        assert_eq!(
+            bed.effect_lines()[1],
+            format!("a patch False Unschedulable: {message}{nominated}"),
+            "{name}"
+        );
     }
 }
 
@@ -335,7 +339,7 @@ fn crowd(percentage: Option<i32>, plugins: PluginLists) -> Bed {
 fn bound_to(bed: &mut Bed, pod: PodBuilder) -> String {
     bed.pod(pod);
     bed.cycle();
-    bed.said().pop().unwrap().rsplit_once(' ').unwrap().1.to_owned()
+    bed.effect_lines().pop().unwrap().rsplit_once(' ').unwrap().1.to_owned()
 }
 
 #[test]
@@ -349,11 +353,11 @@ fn a_sampled_search_continues_where_the_last_one_ended() {
     assert_eq!(bed.scheduler.next_start_node, 60, "round");
     bed.pod(pod("d").request("cpu", "8"));
     bed.cycle();
-    assert_eq!(bed.scheduler.next_start_node, 60, "a search that went past every node ends where it began");
+    assert_eq!(bed.scheduler.next_start_node, 60, "a search of every node ends where it began");
     let field = pod("e").required_field("metadata.name", "In", &["n7"]);
-    bed.said();
+    bed.effect_lines();
     assert_eq!(bound_to(&mut bed, field), "n7");
-    assert_eq!(bed.scheduler.next_start_node, 61, "only the nodes that were looked at count");
+    assert_eq!(bed.scheduler.next_start_node, 61, "only filtered nodes count");
 }
 
 #[test]
@@ -404,7 +408,7 @@ fn without_scores_the_first_fitting_node_is_chosen_in_turn() {
 fn nodes_may_change_between_two_cycles() {
     let log = Log::default();
     let lines = log.clone();
-    // Plugins may look at every node whenever they are called.
+    // Plugins may read every node whenever they run.
     let plugin = Fake::new("R")
         .unreserve(move |cx, _, _| {
             let names: Vec<_> = cx.nodes().iter().map(|(_, info)| info.name().to_string()).collect();

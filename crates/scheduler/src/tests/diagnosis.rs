@@ -1,4 +1,4 @@
-//! What the world is told of a failure.
+//! Events and conditions of failures.
 
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
@@ -12,7 +12,7 @@ fn big() -> PodBuilder {
     pod("a").request("cpu", "8").with(|pod: &mut PodInfo| pod.generation = 3)
 }
 
-/// The effects of one more attempt with the pod `a`.
+/// The effects of another attempt for the pod `a`.
 fn retried(bed: &mut Bed) -> Vec<Effect> {
     bed.effects();
     bed.delete_node(node("wake"));
@@ -49,7 +49,7 @@ fn an_unchanged_failure_is_not_patched_again() {
     bed.pod(big());
     bed.cycle();
     let effects = bed.effects();
-    // Not even when the generation has moved on, which upstream does not compare.
+    // As upstream, the generation is not compared.
     bed.update(big(), patched(big(), &effects).with(|pod| pod.generation = 4));
     let effects = retried(&mut bed);
     assert!(matches!(&effects[..], [Effect::RecordEvent(_)]), "{effects:?}");
@@ -142,6 +142,6 @@ fn a_failed_pod_that_is_gone_is_not_reported() {
     bed.pod(pod("a").uid("a2"));
     bed.effects();
     bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
-    assert!(bed.said().is_empty());
+    assert!(bed.effect_lines().is_empty());
     assert!(bed.place("a").is_none() && bed.place("a2").is_some());
 }

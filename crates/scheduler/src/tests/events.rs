@@ -1,4 +1,4 @@
-//! What wakes a pod.
+//! Events that requeue pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::bed::{Bed, big, with_unschedulable};
 use super::fake::Fake;
 use crate::{Input, Notification, Place};
 
-/// A plugin that turns pods down in Permit after a while, and is helped by nodes whose name begins with `good`.
+/// A plugin that rejects pods in Permit, at once or by a timeout. Nodes whose name begins with
+/// `good` help.
 fn late_refuser(held: bool) -> Bed {
     let hint = |_: &supercargo_framework::PodInfo, change: &supercargo_framework::event::Change| {
         let node = change.new_node().ok_or("no node")?;
@@ -59,9 +60,12 @@ fn a_pod_that_terminates_during_binding_is_rejected() {
     let mut bed = late_refuser(true);
     bed.pod(pod("a"));
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     bed.update(pod("a"), pod("a").terminating().resource_version("2"));
-    assert_eq!(bed.said()[0], "a Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 removed.");
+    assert_eq!(
+        bed.effect_lines()[0],
+        "a Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 removed."
+    );
     assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Unschedulable), None));
 }
 
@@ -100,7 +104,7 @@ fn activate_moves_waiting_pods_and_is_recorded_for_those_in_flight() {
     bed.pod(pod("b").label("wakes", ""));
     bed.cycle();
     bed.pass_seconds(5);
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "it was to be activated while it was in flight");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "it was activated while it was in flight");
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn uncordoning_counts_for_plugins_registered_for_new_nodes() {
     bed.node(node("n2").unschedulable());
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     bed.update_node(node("n2").unschedulable(), node("n2").resource_version("2"));
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "though it is far too small, as upstream has it");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "as upstream, although the node is too small");
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn a_postfilter_nomination_lasts_until_the_next_attempt() {
     assert_eq!(bed.scheduler.queue.nominator.on_node("n1").len(), 1);
     bed.node(node("n2").allocatable("cpu", "16").unschedulable());
     bed.cycle();
-    assert!(bed.scheduler.queue.nominator.is_empty(), "the status never said so");
+    assert!(bed.scheduler.queue.nominator.is_empty(), "a nomination without a status ends");
 }
 
 #[test]

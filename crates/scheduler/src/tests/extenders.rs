@@ -21,7 +21,7 @@ fn extender(name: &str) -> ExtenderSpec {
 
 type Answer = Box<dyn Fn(&str, &[Arc<str>]) -> Result<ExtenderAnswer, String>>;
 
-/// Answers with a closure that is given the extender's name and the nodes, and notes what was asked.
+/// Extenders whose answers are closures over their name and the nodes. Records the calls.
 struct Fakes {
     filter: Answer,
     prioritize: Answer,
@@ -116,7 +116,7 @@ fn each_extender_filters_the_result_of_the_last() {
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x filter n1 n2 n3", "y filter n2 n3"]);
-    assert_eq!(bed.said(), ["a bind to n3"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n3"]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn nodes_rejected_by_extenders_count_and_any_event_requeues() {
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
     let message = "0/3 nodes are available: 1 full, 1 never, 1 no.";
-    assert_eq!(bed.said()[1], format!("a patch False Unschedulable: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False Unschedulable: {message}"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     assert_eq!(bed.queued("a").unschedulable_plugins.iter().map(|p| &**p).collect::<Vec<_>>(), ["Extender"]);
     bed.assigned(pod("x").node("n1"));
@@ -141,7 +141,7 @@ fn a_failed_extender_fails_the_attempt_unless_ignorable() {
         let mut bed = with_three_nodes(vec![ExtenderSpec { ignorable, ..extender("x") }]);
         bed.pod(pod("a"));
         bed.cycle_with(&mut Fakes::new().filter(|_, _| Err("down".to_owned())));
-        assert!(bed.said().last().unwrap().starts_with(expected));
+        assert!(bed.effect_lines().last().unwrap().starts_with(expected));
     }
 }
 
@@ -158,7 +158,7 @@ fn scores_of_extenders_count_ten_times_their_weight() {
         bed.pod(pod("a").request("cpu", "1"));
         bed.cycle_with(&mut calls);
         assert_eq!(calls.asked, ["x prioritize n1 n2 n3"]);
-        assert_eq!(bed.said(), [expected], "weight {weight}");
+        assert_eq!(bed.effect_lines(), [expected], "weight {weight}");
     }
 }
 
@@ -168,7 +168,7 @@ fn an_extender_that_fails_to_prioritize_is_ignored() {
     let mut bed = with_three_nodes(vec![prioritizes]);
     bed.pod(pod("a"));
     bed.cycle_with(&mut Fakes::new().prioritize(|_, _| Err("down".to_owned())));
-    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1"]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn the_search_continues_if_an_extender_rejects_the_nominated_node() {
     bed.pod(pod("a").nominated("n2"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x filter n2", "x filter n1 n2 n3"]);
-    let said = bed.said();
+    let said = bed.effect_lines();
     assert!(["a bind to n1", "a bind to n3"].contains(&said[0].as_str()), "{said:?}");
 }
 
@@ -213,7 +213,7 @@ fn with_a_filtering_extender_large_clusters_are_sampled() {
 
 #[test]
 fn ties_follow_the_order_of_a_filtering_extenders_answer() {
-    // It scores nothing either way, so that its order is all there is.
+    // Nothing scores, so only the order of the answer matters.
     let mut options = options(plugins(Vec::new()));
     options.profiles[0].plugins.score.clear();
     options.percentage_of_nodes_to_score = Some(100);
@@ -223,7 +223,7 @@ fn ties_follow_the_order_of_a_filtering_extenders_answer() {
     }
     let mut calls = Fakes::new().filter(|_, nodes| {
         let mut backwards: Vec<Arc<str>> = nodes.iter().rev().cloned().collect();
-        // What it was not asked about, or says twice, adds nothing.
+        // Unknown and repeated nodes in the answer are ignored.
         backwards.extend(["n9".into(), "n1".into()]);
         Ok(filtered(&backwards, &[], &[]))
     });
@@ -247,7 +247,7 @@ fn scores_of_extenders_add_up_even_for_a_repeated_node() {
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x prioritize n1 n2 n3", "y prioritize n1 n2 n3"]);
-    assert_eq!(bed.said(), ["a bind to n3"], "5, 6 and 8 times 10");
+    assert_eq!(bed.effect_lines(), ["a bind to n3"], "5, 6 and 8 times 10");
 }
 
 #[test]
@@ -264,9 +264,9 @@ fn ties_between_scored_nodes_spread_pods_reproducibly() {
                 let name = format!("pod-{i}");
                 bed.pod(pod(&name));
                 bed.cycle_with(&mut calls);
-                let line = bed.said().remove(0);
+                let line = bed.effect_lines().remove(0);
                 bed.delete(pod(&name));
-                bed.said();
+                bed.effect_lines();
                 String::from(&line[line.len() - 2..])
             };
             (0..150).map(choose).collect::<Vec<_>>()
@@ -287,10 +287,11 @@ fn a_scored_node_wins_ties_with_unscored_ones() {
     let mut calls = Fakes::new().prioritize(|_, _| Ok(ExtenderAnswer::Prioritized(vec![("n2".into(), 0)])));
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
-    assert_eq!(bed.said(), ["a bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n2"]);
 }
 
-/// Proposes in PostFilter to make room on `n1` and `n2`, and notes what extenders leave of that.
+/// A PostFilter plugin that proposes victims on `n1` and `n2`, and logs what extenders leave of
+/// them.
 struct Proposes(Log);
 
 impl Plugin for Proposes {
@@ -324,7 +325,7 @@ impl PostFilterPlugin for Proposes {
     }
 }
 
-/// A bed with one pod on `n1` and `n3`, two on `n2`, and one for which room must be made.
+/// A bed with one pod on `n1` and `n3`, two on `n2`, and a preemptor.
 fn preempting(extenders: Vec<ExtenderSpec>, log: &Log) -> Bed {
     let lists = plugins(vec![Arc::new(Proposes(log.clone()))]);
     let mut bed = Bed::of(Options { extenders, ..options(lists) });
@@ -395,7 +396,7 @@ fn extenders_remove_candidates_and_victims_in_turn() {
         let mut bed = preempting(vec![preempter("x"), preempter("y")], &log);
         let mut calls = Fakes::new().preempt(move |name, _| answer(name));
         bed.cycle_with(&mut calls);
-        assert_eq!(log.take(), [expected], "strikes out {name}");
+        assert_eq!(log.take(), [expected], "removes {name}");
         let names = ["x", "y"].into_iter().zip(asked);
         assert_eq!(calls.asked, names.map(|(x, nodes)| format!("{x} preempt {nodes}")).collect::<Vec<_>>());
     }
@@ -456,14 +457,14 @@ fn an_extenders_bind_error_is_reported_unchanged() {
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     let outcome = failed(Certainty::Refused, "failed bind with extender at URL http://x/bind, code 500");
     bed.handle(Input::Bound { pod: "a".into(), by: "".into(), outcome });
     let message = "failed bind with extender at URL http://x/bind, code 500";
-    assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
     bed.pass_seconds(2);
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     bed.handle(Input::Bound { pod: "a".into(), by: "".into(), outcome: BindOutcome::Bound });
-    assert_eq!(bed.said(), ["a Normal Scheduled Binding: Successfully assigned default/a to n1"]);
+    assert_eq!(bed.effect_lines(), ["a Normal Scheduled Binding: Successfully assigned default/a to n1"]);
 }

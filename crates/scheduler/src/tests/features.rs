@@ -1,4 +1,4 @@
-//! What the scheduler does with features off.
+//! The effect of disabled features.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn without_popping_from_backoff_pods_wait_for_its_exact_end() {
     bed.pass(Duration::from_secs(1));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     bed.pass(Duration::from_micros(1));
-    assert_eq!(bed.place("a"), Some(Place::Active), "in the middle of a second");
+    assert_eq!(bed.place("a"), Some(Place::Active), "within a second");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn without_the_expectation_a_pod_on_permit_is_not_nominated() {
         bed.node(node("n1"));
         bed.pod(pod("a"));
         bed.cycle();
-        bed.said()
+        bed.effect_lines()
     };
     assert_eq!(nominated(false), Vec::<String>::new());
     assert_eq!(nominated(true).len(), 1);

@@ -1,4 +1,4 @@
-//! Plugins that panic: the attempt fails, and says whose fault it was.
+//! Panics of plugins: the attempt fails, and the message names the plugin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ fn a_panic_in_a_cycle_is_a_failure_that_names_the_plugin() {
         bed.pod(pod("a"));
         assert!(bed.cycle());
         let message = format!("plugin \"P\" panicked in {point}: oh");
-        assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+        assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
         assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Backoff), None));
         assert!(bed.observed().contains(&format!("anomaly: {message}")));
         let reserved = ["Reserve", "Permit", "PreBindPreFlight"].contains(&point);
@@ -102,7 +102,7 @@ fn a_panic_in_a_hint_queues_the_pod_and_is_reported() {
     let hint = |_: &_, _: &_| panic!("oh");
     let plugin = Fake::new("P")
         .permit(|cx, _| {
-            // Something happens while the pod is being tried.
+            // An event during the attempt.
             cx.command(supercargo_framework::context::Command::Activate(Vec::new()));
             Permit::Wait(Duration::from_secs(1))
         })
@@ -112,10 +112,10 @@ fn a_panic_in_a_hint_queues_the_pod_and_is_reported() {
     bed.pod(pod("a"));
     bed.cycle();
     bed.node(node("n2"));
-    bed.said();
+    bed.effect_lines();
     bed.pass_seconds(1);
     let message = "plugin \"P\" panicked in QueueingHint: oh";
-    assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     bed.pass_seconds(2);
     assert!(bed.observed().contains(&format!("anomaly: {message}")));
@@ -137,7 +137,7 @@ fn a_panic_in_preenqueue_holds_the_pod_and_is_reported() {
     armed.store(true, Ordering::Relaxed);
     bed.cycle();
     let message = "plugin \"P\" panicked in PreEnqueue: oh";
-    assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
     assert_eq!(bed.place("a"), Some(Place::Gated));
     armed.store(false, Ordering::Relaxed);
     bed.node(node("n2"));
@@ -164,10 +164,10 @@ fn a_panic_in_queuesort_leaves_the_queue_consistent() {
     bed.pod(pod("f"));
     assert_eq!(bed.scheduler.queue_lengths()[0], 6);
     bed.cycle();
-    assert_eq!(bed.said()[1], "e patch False SchedulerError: plugin \"P\" panicked in QueueSort: oh");
+    assert_eq!(bed.effect_lines()[1], "e patch False SchedulerError: plugin \"P\" panicked in QueueSort: oh");
     armed.store(false, Ordering::Relaxed);
     while bed.cycle() {}
-    assert_eq!(bed.said().len(), 5, "the others are bound");
+    assert_eq!(bed.effect_lines().len(), 5, "the others are bound");
 }
 
 struct Panics;
@@ -185,5 +185,5 @@ fn a_panic_in_an_extender_call_names_no_plugin() {
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle_with(&mut Panics);
-    assert_eq!(bed.said()[1], "a patch False SchedulerError: the scheduling cycle panicked: oh");
+    assert_eq!(bed.effect_lines()[1], "a patch False SchedulerError: the scheduling cycle panicked: oh");
 }

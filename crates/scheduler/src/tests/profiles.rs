@@ -1,4 +1,4 @@
-//! Profiles: what they are made from, and whose pods they take.
+//! Profiles: validation, and the pods that each one serves.
 
 use std::sync::Arc;
 
@@ -73,13 +73,14 @@ fn pods_use_their_own_profile_and_others_are_ignored() {
     }
     assert!(bed.scheduler.is_responsible_for("strict") && !bed.scheduler.is_responsible_for("stranger"));
     while bed.cycle() {}
-    let said = bed.said();
+    let said = bed.effect_lines();
     assert_eq!(said[0], "a bind to n1");
     assert!(said[1].starts_with("b Warning FailedScheduling") && said.len() == 3);
     assert_eq!(bed.place("c"), None);
 }
 
-/// What holds a pod may have asked for other events in another profile. Upstream does not tell them apart.
+/// The plugin that holds a pod may register for other events in another profile. Upstream does not
+/// distinguish them.
 #[test]
 fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
     let log = Log::default();
@@ -88,7 +89,7 @@ fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
         Fake::new("Gate")
             .pre_enqueue(move |_| {
                 log.add("asked");
-                // Open at first, and again once that has been read.
+                // Passes once, and again after the log is read.
                 if log.len() == 1 { Status::success() } else { Status::unschedulable("shut") }
             })
             .events(move || vec![EventRegistration::always(EventResource::Node, action)])
@@ -101,7 +102,7 @@ fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
         bed.node(node("n1"));
         bed.pod(big("a"));
         bed.cycle();
-        // A node helps against what turned the pod down, and then the gate holds it.
+        // The node helps against the rejection, and then the gate holds the pod.
         bed.node(node("n2").allocatable("cpu", "16"));
         assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 2));
         bed.node(node("n3").allocatable("cpu", "16"));

@@ -1,4 +1,4 @@
-//! What happens to pods while they wait.
+//! Pods in the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn pods_are_popped_by_priority_then_in_order_of_arrival() {
         bed.pod(pod(name).priority(priority));
     }
     while bed.cycle() {}
-    let bound: Vec<_> = bed.said().into_iter().map(|line| line[..1].to_owned()).collect();
+    let bound: Vec<_> = bed.effect_lines().into_iter().map(|line| line[..1].to_owned()).collect();
     assert_eq!(bound.concat(), "bdace");
 }
 
@@ -30,9 +30,9 @@ fn a_helpful_event_leads_to_backoff_from_where_pods_are_popped() {
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     assert!(bed.scheduler.has_work());
     bed.observed();
-    bed.said();
+    bed.effect_lines();
     assert!(bed.cycle());
-    assert_eq!(bed.said(), ["a bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n2"]);
     assert_eq!(bed.observed()[0], "Active by PopFromBackoffQ");
 }
 
@@ -44,14 +44,14 @@ fn an_event_that_does_not_help_moves_no_pod() {
     bed.assigned(pod("x").node("n1"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     bed.delete_assigned(pod("x").node("n1"));
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "a pod that is gone may have made room");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "a deleted pod may have freed resources");
 }
 
 #[test]
 fn a_pod_leaves_backoff_at_the_next_whole_second() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "16"));
-    // One that is always first keeps the scheduler from taking a pod out of backoff early.
+    // A pod is popped early only if none is active.
     assert_eq!(bed.scheduler.next_deadline(bed.now), Duration::from_secs(2));
     bed.pass(Duration::from_millis(1_999));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
@@ -72,7 +72,8 @@ fn backoff_grows_with_every_failure_and_counts_from_whole_seconds() {
         assert_eq!(bed.queued("a").attempts, attempt);
         bed.node(node(&format!("m{attempt}")).allocatable("cpu", "16").unschedulable());
         assert_eq!(bed.place("a"), Some(Place::Backoff));
-        // Expiry is rounded down to a second, and the pod leaves in the next: what remains of this one comes on top.
+        // The end of the backoff is rounded down to a second, and the pod leaves in the next one.
+        // The rest of the current second adds to that.
         let into_second = bed.now.wall.since(bed.now.wall.floor_to_second());
         let expected = Duration::from_secs(seconds + 1).saturating_sub(into_second);
         assert_eq!(bed.scheduler.next_deadline(bed.now), expected, "attempt {attempt}");
@@ -86,7 +87,7 @@ fn an_error_waits_out_its_backoff_even_when_the_scheduler_is_idle() {
     let mut bed = Bed::new();
     bed.pod(pod("a"));
     bed.cycle();
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "without nodes no plugin is to blame");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "without nodes no plugin is blamed");
     bed.node(node("n1"));
     assert!(!bed.scheduler.has_work() && !bed.cycle());
     for seconds in [1, 2, 4, 8, 10, 10] {
@@ -125,16 +126,16 @@ fn pods_in_backoff_are_popped_by_its_end_then_by_priority() {
     }
     while bed.cycle() {}
     bed.node(node("n2").allocatable("cpu", "32"));
-    bed.said();
+    bed.effect_lines();
     while bed.cycle() {}
-    assert_eq!(bed.said(), ["a bind to n2", "b bind to n2", "c bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n2", "b bind to n2", "c bind to n2"]);
 }
 
 #[test]
 fn a_pod_that_has_waited_five_minutes_is_tried_again() {
     let mut bed = with_unschedulable(big("a"));
     bed.pass_seconds(300);
-    assert_eq!(bed.place("a"), Some(Place::Unschedulable), "exactly five minutes are not more than that");
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable), "five minutes exactly are not too long");
     bed.pass_seconds(30);
     assert_eq!(bed.place("a"), Some(Place::Active));
     assert!(bed.queued("a").flushed);
@@ -149,16 +150,16 @@ fn a_wall_clock_set_back_delays_no_pod() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(pod("b").uid("b").request("cpu", "100m"));
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     bed.bound("b", failed(Certainty::Refused, "no"));
-    assert_eq!(bed.place("b"), Some(Place::Backoff), "an error has to wait");
+    assert_eq!(bed.place("b"), Some(Place::Backoff), "an error leads to backoff");
     bed.now.wall = Timestamp(bed.now.wall.0 - 86_400_000_000);
     assert!(bed.scheduler.next_deadline(bed.now) <= Duration::from_secs(2));
     bed.pass_seconds(2);
     assert_eq!(bed.place("b"), Some(Place::Active));
     bed.pass_seconds(340);
-    assert_eq!(bed.place("a"), Some(Place::Active), "nor is the longest wait any longer");
-    bed.said();
+    assert_eq!(bed.place("a"), Some(Place::Active), "the maximum wait is not extended");
+    bed.effect_lines();
     while bed.cycle() {}
     let said = bed.effects();
     let set = said.iter().find_map(|effect| match effect {
@@ -166,7 +167,7 @@ fn a_wall_clock_set_back_delays_no_pod() {
         _ => None,
     });
     let transition = set.unwrap().last_transition;
-    assert_eq!(transition, Some(bed.now.wall.floor_to_second()), "what is written says what the clock says");
+    assert_eq!(transition, Some(bed.now.wall.floor_to_second()), "the condition has the wall clock's time");
 }
 
 #[test]
@@ -195,9 +196,9 @@ fn a_gated_pod_waits_until_its_last_gate_is_removed() {
     bed.assigned(pod("x").node("n1"));
     bed.delete_assigned(pod("x").node("n1"));
     bed.pass_seconds(400);
-    assert_eq!(bed.place("a"), Some(Place::Gated), "neither events nor time lift a gate");
+    assert_eq!(bed.place("a"), Some(Place::Gated), "neither events nor timeouts remove a gate");
     assert_eq!(bed.scheduler.queue_lengths(), [0, 0, 0, 1, 0]);
-    assert!(bed.said().is_empty() && !bed.cycle());
+    assert!(bed.effect_lines().is_empty() && !bed.cycle());
     bed.observed();
     bed.update(pod("a").gate("g").resource_version("2"), pod("a").resource_version("3"));
     assert_eq!(bed.place("a"), Some(Place::Active));
@@ -266,12 +267,7 @@ fn an_update_requeues_a_pod_only_if_a_rejecting_plugin_says_so() {
     let cases: [(&str, PodBuilder, PodBuilder, Place); 3] = [
         ("a label", big("a"), big("a").label("x", "y").resource_version("2"), Place::Unschedulable),
         ("a smaller request", big("a"), pod("a").request("cpu", "1").resource_version("2"), Place::Backoff),
-        (
-            "a toleration that nobody asked for",
-            big("a"),
-            tolerant().request("cpu", "8"),
-            Place::Unschedulable,
-        ),
+        ("a toleration without effect", big("a"), tolerant().request("cpu", "8"), Place::Unschedulable),
     ];
     for (name, old, new, expected) in cases {
         let mut bed = with_unschedulable(old.clone());
@@ -344,7 +340,10 @@ fn a_terminating_pod_is_not_tried() {
     bed.node(node("n1"));
     bed.pod(pod("a").terminating());
     assert!(bed.cycle());
-    assert_eq!(bed.said(), ["a Warning FailedScheduling Scheduling: skip schedule deleting pod: default/a"]);
+    assert_eq!(
+        bed.effect_lines(),
+        ["a Warning FailedScheduling Scheduling: skip schedule deleting pod: default/a"]
+    );
     assert_eq!((bed.place("a"), bed.cycle()), (None, false));
 }
 

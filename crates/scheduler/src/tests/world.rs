@@ -1,4 +1,4 @@
-//! Random histories of a small cluster, and what must hold after every step of each.
+//! Random histories of a small cluster, with invariants that hold after every step.
 
 mod api;
 mod histories;
