@@ -3,8 +3,8 @@
 //! [`Scheduler`] owns all state: the cache, the queue, the objects that plugins read, and the
 //! bindings in flight. Its caller passes in events ([`Input`]) with the time, and carries out the
 //! requested work ([`Effect`]). It has no clock, no threads, no randomness and no I/O. A log of its
-//! inputs replays to the same decisions ([`record`]), and a simulation, a test and a cluster run the
-//! same code.
+//! inputs replays to the same decisions ([`record`]), and a simulation, a test and a cluster run
+//! the same code.
 //!
 //! ```text
 //! informers ──Input──> handle ─┐                      ┌─Effect──> bind, patch, event
@@ -38,7 +38,8 @@
 //! scheduler.handle(now, Input::Node(Notification::Added(Arc::new(node("n1").build()))));
 //! scheduler.handle(now, Input::QueuedPod(Notification::Added(Arc::new(pod("p").build()))));
 //! scheduler.schedule_one(now, &mut NoCalls);
-//! assert!(matches!(&scheduler.take_effects()[..], [Effect::Bind { node, .. }] if **node == *"n1"));
+//! let effects = scheduler.take_effects();
+//! assert!(matches!(&effects[..], [Effect::Bind { node, .. }] if **node == *"n1"));
 //! # Ok::<(), supercargo_scheduler::BuildError>(())
 //! ```
 

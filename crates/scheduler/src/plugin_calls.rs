@@ -8,7 +8,8 @@ use crate::observer::{Observation, Point};
 use crate::panic_guard::guard;
 use crate::phase_timer::PhaseTimer;
 
-/// The number of nodes per plugin and cycle whose calls are timed. Timing more costs more than it tells.
+/// The number of nodes per plugin and cycle whose calls are timed. Timing more costs more than it
+/// tells.
 const TIMED_NODES: usize = 100;
 
 /// The phase and the plugin that run now. The report of a panic names them.
@@ -77,7 +78,8 @@ impl<'a> PluginCalls<'a> {
         self.timer.plugin_always(point, plugin, call, status)
     }
 
-    /// Times a call whose panic must not keep other plugins from theirs. The observer gets the panic.
+    /// Times a call whose panic must not keep other plugins from theirs. The observer gets the
+    /// panic.
     pub(crate) fn call_guarded(&self, point: Point, plugin: &'static str, call: impl FnOnce()) {
         let call = || self.timer.plugin(point, plugin, call, |()| Code::Success);
         if let Err(panic) = guard(point.phase(), plugin, call) {

@@ -46,7 +46,8 @@ pub(crate) struct HeldAttempt {
     pub(crate) failure: Failure,
 }
 
-/// A preemptor that was still held when its last request was answered, and the victims it waits for.
+/// A preemptor that was still held when its last request was answered, and the victims it waits
+/// for.
 pub(crate) struct LeftBehind {
     pub(crate) preemptor: Arc<PodInfo>,
     pub(crate) victims: Vec<Arc<PodInfo>>,
@@ -109,7 +110,8 @@ impl Preemptions {
         }
     }
 
-    /// A pod leaves its node. Releases the preemptors that wait only for it, before its deletion is answered.
+    /// A pod leaves its node. Releases the preemptors that wait only for it, before its deletion is
+    /// answered.
     pub(crate) fn pod_leaves(&mut self, uid: &Uid) {
         for preemption in self.by_number.values_mut().filter(|preemption| preemption.waits_only_for(uid)) {
             preemption.holds = false;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use supercargo_framework::{NodeRecord, PodInfo};
 
-/// Decides among equal scores. Upstream gives every node that an extender has scored a random number.
-/// Here the number is a hash of the pod's UID and the node's name: pods spread, and a replay agrees.
+/// Decides among equal scores. Upstream gives every node that an extender has scored a random
+/// number. Here the number is a hash of the pod's UID and the node's name: pods spread, and a
+/// replay agrees.
 #[derive(Default)]
 pub(crate) struct TieBreakers(Vec<u64>);
 

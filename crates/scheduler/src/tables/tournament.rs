@@ -79,10 +79,17 @@ mod tests {
 
     use super::*;
 
+    /// Leaves of tournaments with one to three levels.
+    fn leaves() -> impl Strategy<Value = Vec<i64>> {
+        let sizes = prop_oneof![10 => 0..10 * FAN, 1 => 0..3 * FAN * FAN];
+        let leaf = || prop_oneof![Just(OUT), 0..5_i64];
+        sizes.prop_flat_map(move |size| proptest::collection::vec(leaf(), size))
+    }
+
     proptest! {
         #[test]
         fn the_winner_is_the_first_of_the_greatest(
-            leaves in proptest::collection::vec(prop_oneof![Just(OUT), 0..5_i64], 0..10_000),
+            leaves in leaves(),
             changes in proptest::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(OUT), 0..6_i64]), 0..50),
         ) {
             let mut naive = leaves.clone();
