@@ -25,7 +25,7 @@ use crate::profile::{Named, Profile};
 use crate::queue::{QueuedPod, SchedulingQueue};
 use crate::sampling::Sampling;
 use crate::scheduler::{Scheduler, context};
-use crate::tables::{Answer, Cluster};
+use crate::tables::{Answer, CycleInput};
 
 impl Scheduler {
     /// Takes the next pod from the queue and tries to find a node for it. `false` if the queue has
@@ -48,7 +48,7 @@ impl Scheduler {
         true
     }
 
-    /// Skips a pod that terminates, and one that is already assumed.
+    /// Whether to skip the pod: it terminates, or is on a node already.
     fn skips(&mut self, queued: &QueuedPod) -> bool {
         let pod = &queued.pod;
         if pod.terminating {
@@ -142,10 +142,10 @@ impl Scheduler {
         let nominated = cycle.nominated_nodes();
         let kept = self.tables.as_mut().filter(|_| cycle.can_use_tables()).and_then(|tables| {
             let tracking = context(&self.cache, &self.objects, &self.bindings, now).tracking();
-            let cluster = Cluster { cx: &tracking, cache: &self.cache, calls: &plugins };
+            let input = CycleInput { cx: &tracking, cache: &self.cache, calls: &plugins };
             let mut verdict = |state: &CycleState, index| cycle.verdict(state, index);
             let profile = (queued.profile, profile);
-            tables.answer(&cluster, profile, &queued.pod, &nominated, &mut verdict, state)
+            tables.answer(&input, profile, &queued.pod, &nominated, &mut verdict, state)
         });
         #[cfg(test)]
         if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &kept, &self.tables) {

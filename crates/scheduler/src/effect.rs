@@ -121,8 +121,8 @@ pub enum Effect {
     },
     /// Cancel PreBind of this pod.
     CancelPreBind(Uid),
-    /// Call the extenders one after the other until one binds the pod, or one fails that is not
-    /// ignorable. Then call the plugins until one does not skip. Ends in `Input::Bound`.
+    /// Call the extenders one after the other, until one binds the pod or one that is not ignorable
+    /// fails. If there is none, call the plugins until one does not skip. Ends in `Input::Bound`.
     Bind {
         /// The pod.
         pod: Arc<PodInfo>,

@@ -90,7 +90,7 @@ pub(crate) struct Tables {
     signer: Signer,
     parts: Vec<Range<usize>>,
     /// The numbers of the plugins that are not cached for this pod.
-    alone: Vec<usize>,
+    uncached_numbers: Vec<usize>,
     /// Whether a plugin panicked during an update.
     is_poisoned: bool,
     /// Cycles answered by a table that was updated since it was built.
@@ -99,7 +99,7 @@ pub(crate) struct Tables {
 }
 
 /// What tables read in a cycle.
-pub(crate) struct Cluster<'a> {
+pub(crate) struct CycleInput<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) cache: &'a Cache,
     pub(crate) calls: &'a PluginCalls<'a>,
@@ -118,7 +118,7 @@ impl Tables {
             stats: TableStats::default(),
             signer: Signer::default(),
             parts: Vec::new(),
-            alone: Vec::new(),
+            uncached_numbers: Vec::new(),
             is_poisoned: false,
             #[cfg(test)]
             replayed: 0,
@@ -128,9 +128,9 @@ impl Tables {
     /// Statistics since the start.
     pub(crate) fn stats(&self) -> TableStats {
         let (mut tables, mut columns) = (0, 0);
-        for tables_of_profile in &self.profiles {
-            tables += tables_of_profile.tables.len();
-            columns += tables_of_profile.numbers.len();
+        for of_profile in &self.profiles {
+            tables += of_profile.tables.len();
+            columns += of_profile.numbers.len();
         }
         TableStats { tables, columns, bytes: self.bytes(), ..self.stats.clone() }
     }
@@ -154,7 +154,7 @@ impl Tables {
     /// with nominated pods to consider. `state` receives what later extension points may read.
     pub(crate) fn answer(
         &mut self,
-        cluster: &Cluster<'_>,
+        input: &CycleInput<'_>,
         (number, profile): (ProfileIndex, &Profile),
         pod: &PodInfo,
         nominated: &[NodeIndex],
@@ -162,11 +162,9 @@ impl Tables {
         state: &mut CycleState,
     ) -> Option<Answer> {
         if std::mem::replace(&mut self.is_poisoned, true) {
-            self.profiles
-                .iter_mut()
-                .for_each(|tables_of_profile| *tables_of_profile = ProfileTables::default());
+            self.profiles.iter_mut().for_each(|tables| *tables = ProfileTables::default());
         }
-        let answer = self.try_answer(cluster, (number, profile), pod, nominated, verdict, state);
+        let answer = self.try_answer(input, (number, profile), pod, nominated, verdict, state);
         self.is_poisoned = false;
         self.evict();
         if answer.is_none() {
@@ -177,7 +175,7 @@ impl Tables {
 
     fn try_answer(
         &mut self,
-        cluster: &Cluster<'_>,
+        input: &CycleInput<'_>,
         (number, profile): (ProfileIndex, &Profile),
         pod: &PodInfo,
         nominated: &[NodeIndex],
@@ -185,30 +183,31 @@ impl Tables {
         state: &mut CycleState,
     ) -> Option<Answer> {
         let plugins = profile.table_plugins.as_deref()?;
-        self.sign(cluster.cx, plugins, pod);
-        cluster.calls.timer.point(Point::Sign, Code::Success);
-        self.topology.refresh(cluster.cache);
-        let tables_of_profile = &mut self.profiles[number.0];
-        if tables_of_profile.unsupported.contains(self.signer.bytes()) {
+        self.sign(input.cx, plugins, pod);
+        input.calls.timer.point(Point::Sign, Code::Success);
+        self.topology.refresh(input.cache);
+        let profile_tables = &mut self.profiles[number.0];
+        if profile_tables.unsupported.contains(self.signer.bytes()) {
             return None;
         }
         self.clock += 1;
         let mut view = View {
-            cx: cluster.cx,
-            nodes: cluster.cache.nodes(),
-            log: &cluster.cache.changes,
-            labels_version: cluster.cache.labels_version(),
+            cx: input.cx,
+            nodes: input.cache.nodes(),
+            log: &input.cache.changes,
+            labels_version: input.cache.labels_version(),
             pod,
-            calls: cluster.calls,
+            calls: input.calls,
             topology: &mut self.topology,
             rules: &mut self.rules,
             replays: &mut self.stats.replays,
         };
-        let uncached = UncachedPlugins::prepare(&view, plugins, &self.alone).ok()?;
-        let signed = Signed { bytes: self.signer.bytes(), parts: &self.parts, alone: &self.alone };
+        let uncached = UncachedPlugins::prepare(&view, plugins, &self.uncached_numbers).ok()?;
+        let signed =
+            Signed { bytes: self.signer.bytes(), parts: &self.parts, uncached: &self.uncached_numbers };
         let signature = signed.bytes;
-        let mut table = tables_of_profile.tables.remove(signature);
-        let found = tables_of_profile.find(
+        let mut table = profile_tables.tables.remove(signature);
+        let found = profile_tables.find(
             &mut view,
             plugins,
             (signed, &uncached),
@@ -218,12 +217,12 @@ impl Tables {
             state,
         );
         // A plugin that issues commands must run in every cycle.
-        let found = if cluster.cx.has_commands() { Err(Fallback::Signature) } else { found };
+        let found = if input.cx.has_commands() { Err(Fallback::Signature) } else { found };
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
                 if !is_hit {
-                    self.bytes_at_most += signature.len() + tables_of_profile.bytes_of(&table);
+                    self.bytes_at_most += signature.len() + profile_tables.bytes_of(&table);
                 }
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
@@ -231,18 +230,18 @@ impl Tables {
                     self.replayed += u64::from(is_hit && answer.is_some() && table.has_replayed);
                 }
                 self.stats.builds += u64::from(!is_hit && answer.is_some());
-                tables_of_profile.tables.insert(signature.into(), table);
+                profile_tables.tables.insert(signature.into(), table);
                 answer
             }
             (Err(fallback), table) => {
                 if let Some(table) = table {
-                    tables_of_profile.release(&table);
+                    profile_tables.release(&table);
                 }
                 if fallback == Fallback::Signature {
-                    if tables_of_profile.unsupported.len() == MAX_UNSUPPORTED {
-                        tables_of_profile.unsupported.clear();
+                    if profile_tables.unsupported.len() == MAX_UNSUPPORTED {
+                        profile_tables.unsupported.clear();
                     }
-                    tables_of_profile.unsupported.insert(signature.into());
+                    profile_tables.unsupported.insert(signature.into());
                 }
                 None
             }
@@ -254,14 +253,14 @@ impl Tables {
     fn sign(&mut self, cx: &Context<'_>, plugins: &[TablePlugin], pod: &PodInfo) {
         self.signer.clear();
         self.parts.clear();
-        self.alone.clear();
+        self.uncached_numbers.clear();
         for (number, plugin) in plugins.iter().enumerate() {
             let start = self.signer.bytes().len();
             self.signer.write(&false);
             if plugin.sign.stands_alone(pod) || plugin.sign.sign(cx, pod, &mut self.signer).is_err() {
                 self.signer.cut(start);
                 self.signer.write(&true);
-                self.alone.push(number);
+                self.uncached_numbers.push(number);
             }
             self.parts.push(start..self.signer.bytes().len());
         }
@@ -275,23 +274,22 @@ impl Tables {
         if self.bytes_at_most <= self.limit && self.clock < self.count_at {
             return;
         }
-        let tables: usize =
-            self.profiles.iter().map(|tables_of_profile| tables_of_profile.tables.len()).sum();
+        let tables: usize = self.profiles.iter().map(|it| it.tables.len()).sum();
         self.count_at = self.clock + tables.max(MIN_CYCLES_BETWEEN_COUNTS) as u64;
         self.bytes_at_most = self.bytes();
         if self.bytes_at_most <= self.limit {
             return;
         }
         // Evict columns without a table first.
-        self.profiles.iter_mut().for_each(|tables_of_profile| tables_of_profile.forget_until(0));
+        self.profiles.iter_mut().for_each(|it| it.forget_until(0));
         let mut used: Vec<u64> =
             self.profiles.iter().flat_map(|it| it.tables.values()).map(|it| it.last_used).collect();
         used.sort_unstable();
         while self.bytes() > self.limit && !used.is_empty() {
             let oldest: Vec<u64> = used.drain(..used.len().div_ceil(4)).collect();
             let newest_to_go = oldest.last().copied().unwrap_or_default();
-            for tables_of_profile in &mut self.profiles {
-                tables_of_profile.forget_until(newest_to_go);
+            for tables in &mut self.profiles {
+                tables.forget_until(newest_to_go);
             }
         }
         self.bytes_at_most = self.bytes();

@@ -193,20 +193,20 @@ impl Scores {
     }
 
     /// Updates invalidated scores.
-    pub(super) fn ask_again(
+    pub(super) fn update(
         &mut self,
         view: &mut View<'_>,
         name: &'static str,
         score: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
-        again: &Invalidation,
+        invalid: &Invalidation,
     ) -> Result<Asked, Fallback> {
-        if again.all && self.answers.are_by_node() {
+        if invalid.all && self.answers.are_by_node() {
             self.ask_of_all(view, name, score, state, reads)?;
             return Ok(Asked::All);
         }
-        let due = concerned(again, &self.scope, view);
+        let due = concerned(invalid, &self.scope, view);
         let slots = view.nodes.columns().len();
         match &mut self.answers {
             Answers::PerNode(rows) => {

@@ -190,14 +190,14 @@ impl Column {
                 return self.rebuild(view, plugin);
             }
         }
-        let mut again = Invalidation::default();
+        let mut invalid = Invalidation::default();
         for (at, change) in view.log.since(self.cursor) {
-            if !self.take(view, plugin, at, change, &mut again) {
+            if !self.take(view, plugin, at, change, &mut invalid) {
                 return self.rebuild(view, plugin);
             }
         }
         self.cursor = view.log.end();
-        self.ask_again(view, plugin, again)
+        self.update(view, plugin, invalid)
     }
 
     /// Whether a key changed between few and many domains.
@@ -214,7 +214,7 @@ impl Column {
         plugin: &TablePlugin,
         at: Cursor,
         change: &Change,
-        again: &mut Invalidation,
+        invalid: &mut Invalidation,
     ) -> bool {
         if let Change::Object { resource, key } = change {
             if self.reads.object_concerns_all(resource, key, view.rules) {
@@ -224,7 +224,7 @@ impl Column {
                 && let Some(index) = view.nodes.index_of(key)
                 && view.rules.follow(Rule::ObjectOfNode)
             {
-                again.rows.push(Row { index, cause: Cause::Elsewhere });
+                invalid.rows.push(Row { index, cause: Cause::Elsewhere });
                 self.touch(at, index);
             }
             return true;
@@ -244,18 +244,18 @@ impl Column {
                 Change::NodeChanged { .. } => Cause::NodeObject,
                 _ => Cause::Pods,
             };
-            again.rows.push(Row { index, cause });
+            invalid.rows.push(Row { index, cause });
         }
         match apply(view, plugin, &mut self.state, change) {
             Applied::Here => true,
             Applied::Domain(keys) => {
                 if view.rules.follow(Rule::StateOfDomain) {
-                    self.touch_domains(view, &keys, at, change, again);
+                    self.touch_domains(view, &keys, at, change, invalid);
                 }
                 true
             }
             Applied::Everywhere => {
-                again.all |= view.rules.follow(Rule::StateOfAll);
+                invalid.all |= view.rules.follow(Rule::StateOfAll);
                 true
             }
             Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
@@ -268,14 +268,14 @@ impl Column {
         keys: &SmallVec<[Arc<str>; 2]>,
         at: Cursor,
         change: &Change,
-        again: &mut Invalidation,
+        invalid: &mut Invalidation,
     ) {
         let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| self.rows_follow(key)).collect();
         for node in nodes_of(change) {
             for key in &keys {
                 let Some(value) = node.labels.get(key) else { continue };
                 for index in view.topology.domain(view.nodes, key, value) {
-                    again.rows.push(Row { index: *index, cause: Cause::Elsewhere });
+                    invalid.rows.push(Row { index: *index, cause: Cause::Elsewhere });
                     self.touch(at, *index);
                 }
             }
@@ -309,13 +309,13 @@ impl Column {
         (cursor >= self.touched_from || self.touched.is_empty()).then(|| since.map(|(_, index)| *index))
     }
 
-    fn ask_again(
+    fn update(
         &mut self,
         view: &mut View<'_>,
         plugin: &TablePlugin,
-        again: Invalidation,
+        invalid: Invalidation,
     ) -> Result<(), Fallback> {
-        if again.all && self.keeps_rows() {
+        if invalid.all && self.keeps_rows() {
             self.version += 1;
             self.touched.clear();
             self.touched_from = view.log.end();
@@ -327,14 +327,14 @@ impl Column {
             && let Answers::PerNode(rows) = &mut verdicts.answers
         {
             rows.resize(slots, PASSES);
-            for index in concerned(&again, &verdicts.scope, view) {
+            for index in concerned(&invalid, &verdicts.scope, view) {
                 let verdict =
                     verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
                 rows[index.0 as usize] = verdict;
             }
         }
         if let (Some((_, score)), Some(scores)) = (&plugin.score, &mut self.scores) {
-            scores.ask_again(view, plugin.name, &**score, &self.state, &mut self.reads, &again)?;
+            scores.update(view, plugin.name, &**score, &self.state, &mut self.reads, &invalid)?;
         }
         Ok(())
     }

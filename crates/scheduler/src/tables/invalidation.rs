@@ -40,12 +40,12 @@ fn concerns(scope: &Scope, cause: Cause) -> bool {
 
 /// The nodes whose answers of this scope are invalid, each once.
 pub(super) fn concerned(
-    again: &Invalidation,
+    invalid: &Invalidation,
     scope: &Scope,
     view: &mut View<'_>,
 ) -> SmallVec<[NodeIndex; 8]> {
     let mut due: SmallVec<[NodeIndex; 8]> = SmallVec::new();
-    for Row { index, cause } in &again.rows {
+    for Row { index, cause } in &invalid.rows {
         if !concerns(scope, *cause) || !view.nodes.has(*index) {
             continue;
         }

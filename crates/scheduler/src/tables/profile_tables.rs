@@ -34,6 +34,7 @@ pub(crate) struct Answer {
 /// The verdict of all filters on a node with its nominated pods.
 pub(crate) type NominatedVerdict<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
 
+/// The tables and columns of one profile.
 #[derive(Default)]
 pub(super) struct ProfileTables {
     pub(super) columns: Columns,
@@ -42,6 +43,7 @@ pub(super) struct ProfileTables {
     /// Column numbers by plugin and its part of the signature.
     pub(super) numbers: FxHashMap<(usize, Box<[u8]>), u32>,
     pub(super) tables: FxHashMap<Box<[u8]>, Table>,
+    /// Signatures for which tables never answer.
     pub(super) unsupported: FxHashSet<Box<[u8]>>,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Signed<'a> {
     /// The part of each plugin.
     pub(super) parts: &'a [Range<usize>],
     /// The numbers of the plugins that are not cached for this pod. Their parts only mark that.
-    pub(super) alone: &'a [usize],
+    pub(super) uncached: &'a [usize],
 }
 
 /// Times all calls of a plugin, at the point of most of them.
@@ -99,17 +101,17 @@ impl ProfileTables {
             table.catch_up(view, plugins, &self.columns)?
         } else {
             let ids = self.current_columns(view, plugins, signed)?;
-            let made = Table::new(view, plugins, &self.columns, ids)?;
-            for id in &made.columns {
+            let built = Table::new(view, plugins, &self.columns, ids)?;
+            for id in &built.columns {
                 if let Some(column) = &mut self.columns[*id as usize] {
                     column.users += 1;
                 }
             }
-            *table = Some(made);
+            *table = Some(built);
             false
         };
         let Some(table) = table else { return Err(Fallback::Cycle) };
-        let brought_up_to_date = view.calls.timer.lap();
+        let update_time = view.calls.timer.lap();
         self.hand_over(plugins, table, state);
         uncached.hand_over(plugins, state);
         let mut rejected: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
@@ -144,7 +146,7 @@ impl ProfileTables {
                 Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &rejected)?)))
             }
         };
-        view.calls.timer.report(Point::Filter, Code::Success, brought_up_to_date);
+        view.calls.timer.report(Point::Filter, Code::Success, update_time);
         view.calls.timer.point(Point::Score, Code::Success);
         let answer = found.map(|found| {
             let evaluated = self.evaluated(plugins, table, uncached, found.is_ok());
@@ -226,8 +228,8 @@ impl ProfileTables {
                 ids.push(*id);
                 continue;
             }
-            let is_alone = signed.alone.contains(&number);
-            let column = if is_alone {
+            let is_uncached = signed.uncached.contains(&number);
+            let column = if is_uncached {
                 Column::blank(view)
             } else {
                 timed(view, plugin, |view| Column::new(view, plugin))?

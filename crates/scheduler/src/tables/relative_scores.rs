@@ -25,7 +25,7 @@ pub(super) struct RelativeScores {
     reads: Reads,
     /// By node, whether the plugin was last told that it is feasible.
     reported: Vec<bool>,
-    again: Invalidation,
+    invalid: Invalidation,
     /// Whether the plugin skips for any set of nodes, and needs no updates.
     skips: bool,
     is_stale: bool,
@@ -40,7 +40,7 @@ impl RelativeScores {
             scores: None,
             reads: Reads::default(),
             reported: Vec::new(),
-            again: Invalidation::default(),
+            invalid: Invalidation::default(),
             skips: false,
             is_stale: true,
         }
@@ -85,7 +85,7 @@ impl RelativeScores {
         if cause != Cause::Pods && self.reads.node_concerns_all(old, new, view.rules) {
             return false;
         }
-        self.again.rows.push(Row { index, cause });
+        self.invalid.rows.push(Row { index, cause });
         let applied = apply(view, plugin, &mut self.state, change);
         let nodes = super::column::nodes_of(change);
         self.follow(view, applied, &nodes.iter().map(|node| &node.labels).collect::<SmallVec<[_; 2]>>())
@@ -101,7 +101,7 @@ impl RelativeScores {
         match applied {
             Applied::Here => true,
             Applied::Everywhere => {
-                self.again.all |= view.rules.follow(Rule::StateOfAll);
+                self.invalid.all |= view.rules.follow(Rule::StateOfAll);
                 true
             }
             Applied::Domain(keys) => {
@@ -114,7 +114,7 @@ impl RelativeScores {
                         let Some(value) = labels.get(key) else { continue };
                         let nodes = view.topology.domain(view.nodes, key, value);
                         let rows = nodes.iter().map(|index| Row { index: *index, cause: Cause::Elsewhere });
-                        self.again.rows.extend(rows);
+                        self.invalid.rows.extend(rows);
                     }
                 }
                 true
@@ -142,7 +142,7 @@ impl RelativeScores {
             self.prepare(view, plugin, filter_state, feasible)?;
             return Ok(Asked::All);
         }
-        self.ask_again(view, plugin)
+        self.update(view, plugin)
     }
 
     fn tell(&mut self, view: &mut View<'_>, plugin: &TablePlugin, index: NodeIndex, feasible: bool) {
@@ -162,7 +162,7 @@ impl RelativeScores {
         view.calls.enter("Incremental", plugin.name);
         let applied = incremental.feasible_changed(&mut self.state, view.pod, node, feasible);
         if feasible {
-            self.again.rows.push(Row { index, cause: Cause::Elsewhere });
+            self.invalid.rows.push(Row { index, cause: Cause::Elsewhere });
         }
         if !self.follow(view, applied, &[&node.node().labels]) {
             self.is_stale = true;
@@ -178,7 +178,7 @@ impl RelativeScores {
         feasible: impl Fn(NodeIndex) -> bool,
     ) -> Result<(), Fallback> {
         let Some(pre_score) = &plugin.pre_score else { return Ok(()) };
-        (self.again, self.scores, self.reads) = (Invalidation::default(), None, Reads::default());
+        (self.invalid, self.scores, self.reads) = (Invalidation::default(), None, Reads::default());
         self.state = filter_state.clone();
         self.reported.clear();
         view.calls.enter("PreScore", plugin.name);
@@ -208,12 +208,12 @@ impl RelativeScores {
         Ok(())
     }
 
-    fn ask_again(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<Asked, Fallback> {
-        let again = std::mem::take(&mut self.again);
+    fn update(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<Asked, Fallback> {
+        let invalid = std::mem::take(&mut self.invalid);
         let (Some((_, scorer)), Some(scores)) = (&plugin.score, &mut self.scores) else {
             return Ok(Asked::Some(SmallVec::new()));
         };
-        scores.ask_again(view, plugin.name, &**scorer, &self.state, &mut self.reads, &again)
+        scores.update(view, plugin.name, &**scorer, &self.state, &mut self.reads, &invalid)
     }
 
     /// The approximate size in bytes.
