@@ -55,13 +55,13 @@ impl Decisions {
             cached_nodes: stats.nodes,
             cached_pods: stats.pods,
             assumed_pods: stats.assumed_pods,
-            pending_pods: scheduler.pending_pods(),
+            pending_pods: stats.pending_pods,
             queued_pods: stats.queue.iter().sum(),
             bindings: stats.bindings,
             tables: stats.tables.tables,
             columns: stats.tables.columns,
             table_bytes: stats.tables.bytes,
-            changes: scheduler.changes_kept(),
+            changes: stats.changes,
         }
     }
 }

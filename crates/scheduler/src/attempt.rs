@@ -140,7 +140,7 @@ impl Scheduler {
             evaluated: Cell::default(),
         };
         let nominated = cycle.nominated_nodes();
-        let kept = self.tables.as_mut().filter(|_| cycle.can_use_tables()).and_then(|tables| {
+        let answer = self.tables.as_mut().filter(|_| cycle.can_use_tables()).and_then(|tables| {
             let tracking = context(&self.cache, &self.objects, &self.bindings, now).tracking();
             let input = CycleInput { cx: &tracking, cache: &self.cache, calls: &plugins };
             let mut verdict = |state: &CycleState, index| cycle.verdict(state, index);
@@ -148,18 +148,13 @@ impl Scheduler {
             tables.answer(&input, profile, &queued.pod, &nominated, &mut verdict, state)
         });
         #[cfg(test)]
-        if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &kept, &self.tables) {
+        if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &answer, &self.tables) {
             witness.compare(&cycle, answer, tables, queued.profile);
         }
-        let (found, passed) = match kept {
-            Some(Answer { found: Ok(node), evaluated }) => {
+        let (found, passed) = match answer {
+            Some(Answer { found, evaluated }) => {
                 cycle.evaluated.set(evaluated);
-                (Ok(node), 0)
-            }
-            Some(Answer { found: Err(diagnosis), evaluated }) => {
-                cycle.evaluated.set(evaluated);
-                let all_nodes = self.cache.nodes().len();
-                (Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis: *diagnosis }))), 0)
+                (found.map_err(|diagnosis| FailureKind::no_fit(cx.nodes().len(), *diagnosis)), 0)
             }
             None => cycle.run(state),
         };
@@ -171,11 +166,11 @@ impl Scheduler {
             }
             Err(kind) => Err(kind.into()),
         };
-        let plugins = cycle.evaluated.get();
+        let evaluated = cycle.evaluated.get();
         drop(cycle);
         let took = Timespan { from: queued.began, to: self.observer.time_point() };
         self.observer.observe(Observation::Algorithm(took));
-        self.observer.observe(Observation::Evaluated { profile: queued.profile.0, plugins });
+        self.observer.observe(Observation::Evaluated { profile: queued.profile.0, plugins: evaluated });
         let commands = cx.take_commands();
         if sampling.is_some() {
             let start = self.next_start_node + passed;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use supercargo_framework::plugin::{NodeNames, PreFilter};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
-use crate::diagnosis::{Diagnosis, FitError};
+use crate::diagnosis::Diagnosis;
 use crate::extender::EXTENDER;
 use crate::extender_calls::Extenders;
 use crate::failure::FailureKind;
@@ -98,7 +98,7 @@ impl Cycle<'_> {
             Prepared::Rejected => Vec::new(),
         };
         if feasible.is_empty() {
-            return Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis })));
+            return Err(FailureKind::no_fit(all_nodes, diagnosis));
         }
         Ok(feasible)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use supercargo_framework::plugin::Nomination;
 
-use crate::diagnosis::FitError;
+use crate::diagnosis::{Diagnosis, FitError};
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -25,6 +25,11 @@ impl FailureKind {
     /// There is no node. As upstream, no plugin is named, so not even a new node wakes the pod.
     pub(crate) fn no_nodes() -> Self {
         Self::Rejected("no nodes available to schedule pods".to_owned())
+    }
+
+    /// No node of `all_nodes` fits.
+    pub(crate) fn no_fit(all_nodes: usize, diagnosis: Diagnosis) -> Self {
+        Self::Fit(Box::new(FitError { all_nodes, diagnosis }))
     }
 
     /// Whether the pod was rejected, as opposed to an error.

@@ -225,16 +225,6 @@ impl Scheduler {
         self.queue.nominated_on(node)
     }
 
-    /// The number of known pods without a node that one of its profiles serves.
-    pub fn pending_pods(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// The number of changes kept for evaluation tables.
-    pub fn changes_kept(&self) -> usize {
-        self.cache.changes.len()
-    }
-
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()

@@ -31,6 +31,8 @@ pub struct Stats {
     pub nodes: usize,
     /// Pods in the cache, assumed ones included.
     pub pods: usize,
+    /// Known pods without a node that a profile serves.
+    pub pending_pods: usize,
     /// Assumed pods.
     pub assumed_pods: usize,
     /// Bindings in progress.
@@ -39,6 +41,8 @@ pub struct Stats {
     pub preemptions: usize,
     /// Statistics of evaluation tables.
     pub tables: TableStats,
+    /// Changes kept for evaluation tables to catch up with.
+    pub changes: usize,
 }
 
 impl Scheduler {
@@ -58,10 +62,12 @@ impl Scheduler {
             rejected: rejected.collect(),
             nodes: self.cache.nodes().names().len(),
             pods,
+            pending_pods: self.pending.len(),
             assumed_pods,
             bindings: self.bindings.len(),
             preemptions: self.preemptions.len(),
             tables: self.table_stats(),
+            changes: self.cache.changes.len(),
         }
     }
 }
