@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 use kube_informers::InformerMetrics;
 use supercargo_framework::PodInfo;
-use supercargo_scheduler::{Figures, Rule, Scheduler};
+use supercargo_scheduler::{Rule, Scheduler, Stats};
 use tokio::time::{Instant, timeout};
 
 use crate::backlog::Backlog;
@@ -72,14 +72,14 @@ impl Sources {
         let asked = Instant::now();
         let look = |scheduler: &Scheduler| {
             let rules = Rule::ALL.map(|rule| (rule, scheduler.applied(rule)));
-            (Instant::now(), scheduler.figures(), rules)
+            (Instant::now(), scheduler.stats(), rules)
         };
         match timeout(ANSWER_TIMEOUT, self.mailbox.ask(look)).await {
-            Ok(Some((looked, figures, rules))) => {
+            Ok(Some((looked, stats, rules))) => {
                 write_delay(text, looked.duration_since(asked));
-                write_queue(text, &figures);
-                write_cache(text, &figures);
-                write_tables(text, &figures, &rules);
+                write_queue(text, &stats);
+                write_cache(text, &stats);
+                write_tables(text, &stats, &rules);
             }
             // It has ended.
             Ok(None) => {}
@@ -103,8 +103,8 @@ fn write_delay(text: &mut Text, delay: Duration) {
     text.sample(&spec::MAILBOX_DELAY, &[], delay.as_secs_f64());
 }
 
-fn write_queue(text: &mut Text, figures: &Figures) {
-    let [active, backoff, unschedulable, gated, in_flight] = figures.queue;
+fn write_queue(text: &mut Text, stats: &Stats) {
+    let [active, backoff, unschedulable, gated, in_flight] = stats.queue;
     text.family(&spec::PENDING_PODS);
     for (queue, pods) in
         [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)]
@@ -113,34 +113,32 @@ fn write_queue(text: &mut Text, figures: &Figures) {
     }
     text.family(&spec::INFLIGHT_EVENTS);
     text.sample(&spec::INFLIGHT_EVENTS, &["PodPopped"], in_flight as f64);
-    for (event, count) in &figures.events_in_flight {
+    for (event, count) in &stats.events_in_flight {
         text.sample(&spec::INFLIGHT_EVENTS, &[event], *count as f64);
     }
-    if !figures.rejected.is_empty() {
+    if !stats.rejected.is_empty() {
         text.family(&spec::UNSCHEDULABLE_PODS);
     }
-    for rejected in &figures.rejected {
+    for rejected in &stats.rejected {
         let labels = [&*rejected.plugin, &*rejected.profile];
         text.sample(&spec::UNSCHEDULABLE_PODS, &labels, rejected.pods as f64);
     }
     text.family(&spec::GOROUTINES);
-    text.sample(&spec::GOROUTINES, &["binding"], figures.bindings as f64);
-    text.sample(&spec::GOROUTINES, &["DefaultPreemption"], figures.preemptions as f64);
+    text.sample(&spec::GOROUTINES, &["binding"], stats.bindings as f64);
+    text.sample(&spec::GOROUTINES, &["DefaultPreemption"], stats.preemptions as f64);
     text.family(&spec::BINDINGS);
-    text.sample(&spec::BINDINGS, &[], figures.bindings as f64);
+    text.sample(&spec::BINDINGS, &[], stats.bindings as f64);
 }
 
-fn write_cache(text: &mut Text, figures: &Figures) {
+fn write_cache(text: &mut Text, stats: &Stats) {
     text.family(&spec::CACHE_SIZE);
-    for (kind, size) in
-        [("nodes", figures.nodes), ("pods", figures.pods), ("assumed_pods", figures.assumed_pods)]
-    {
+    for (kind, size) in [("nodes", stats.nodes), ("pods", stats.pods), ("assumed_pods", stats.assumed_pods)] {
         text.sample(&spec::CACHE_SIZE, &[kind], size as f64);
     }
 }
 
-fn write_tables(text: &mut Text, figures: &Figures, rules: &[(Rule, u64)]) {
-    let tables = &figures.tables;
+fn write_tables(text: &mut Text, stats: &Stats, rules: &[(Rule, u64)]) {
+    let tables = &stats.tables;
     text.family(&spec::TABLE_CYCLES);
     for (result, cycles) in [("hit", tables.hits), ("build", tables.builds), ("plain", tables.plain)] {
         text.sample(&spec::TABLE_CYCLES, &[result], cycles as f64);

@@ -50,18 +50,18 @@ struct Decisions {
 
 impl Decisions {
     fn of(scheduler: &Scheduler) -> Self {
-        let figures = scheduler.figures();
+        let stats = scheduler.stats();
         Self {
-            cached_nodes: figures.nodes,
-            cached_pods: figures.pods,
-            assumed_pods: figures.assumed_pods,
-            pending_pods: scheduler.pending_pods(),
-            queued_pods: figures.queue.iter().sum(),
-            bindings: figures.bindings,
-            tables: figures.tables.tables,
-            columns: figures.tables.columns,
-            table_bytes: figures.tables.bytes,
-            changes: scheduler.changes_kept(),
+            cached_nodes: stats.nodes,
+            cached_pods: stats.pods,
+            assumed_pods: stats.assumed_pods,
+            pending_pods: stats.pending_pods,
+            queued_pods: stats.queue.iter().sum(),
+            bindings: stats.bindings,
+            tables: stats.tables.tables,
+            columns: stats.tables.columns,
+            table_bytes: stats.tables.bytes,
+            changes: stats.changes,
         }
     }
 }

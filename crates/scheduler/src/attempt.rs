@@ -4,44 +4,41 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
-use smallvec::SmallVec;
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Nomination, Permit};
-use supercargo_framework::{Code, Context, CycleState, NodeInfo, Now, PodInfo, Status, Text};
+use supercargo_framework::{Code, Context, CycleState, NodeInfo, Now, PodInfo, Status, Text, panic_text};
 
-use crate::bindings::{Binding, MAX_PERMIT_WAIT};
-use crate::contain::{contained, panicked, text_of};
+use crate::bindings::{Binding, MAX_PERMIT_WAIT, Waits};
 use crate::cycle::Cycle;
 use crate::diagnosis::FitError;
+use crate::dry_run::DryRun;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
 use crate::extender::Calls;
-use crate::extending::Extenders;
+use crate::extender_calls::Extenders;
 use crate::failure::{Failure, FailureKind};
-use crate::laps::{Laps, timed};
-use crate::observer::{Observation, Point, Took};
+use crate::observer::{Observation, Point, Timespan};
+use crate::panic_guard::panic_report;
+use crate::phase_timer::PhaseTimer;
+use crate::plugin_calls::PluginCalls;
 use crate::profile::{Named, Profile};
 use crate::queue::{QueuedPod, SchedulingQueue};
 use crate::sampling::Sampling;
-use crate::scheduler::Scheduler;
-use crate::tables::{Answer, Cluster};
-use crate::trials::Trials;
-
-/// What Permit left to wait for: plugins and how long each holds the pod at most.
-pub(crate) type Waits = SmallVec<[(Text, Duration); 2]>;
+use crate::scheduler::{Scheduler, context};
+use crate::tables::{Answer, CycleInput};
 
 impl Scheduler {
-    /// Takes the next pod from the queue and tries to find a node for it. `false` when there was nothing to take.
+    /// Takes the next pod from the queue and tries to find a node for it. `false` if the queue has
+    /// none to try.
     pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> bool {
-        if self.draining || self.preemptions.held().is_some() {
+        if self.draining || self.preemptions.held.is_some() {
             return false;
         }
         let Some(mut queued) = self.with_queue(now, SchedulingQueue::pop) else {
             return false;
         };
-        queued.began = self.observer.moment();
-        if let Some(panic) = self.contained_panic.take() {
+        queued.began = self.observer.time_point();
+        if let Some(panic) = self.plugin_panic.take() {
             self.fail(now, queued, FailureKind::Internal(panic).into());
         } else if self.skips(&queued) {
             self.queue.done(queued.uid());
@@ -51,7 +48,7 @@ impl Scheduler {
         true
     }
 
-    /// A pod that goes away needs no node, and one that is assumed has one.
+    /// Whether to skip the pod: it terminates, or is on a node already.
     fn skips(&mut self, queued: &QueuedPod) -> bool {
         let pod = &queued.pod;
         if pod.terminating {
@@ -64,13 +61,13 @@ impl Scheduler {
 
     fn schedule(&mut self, now: Now, queued: QueuedPod, calls: &mut dyn Calls) {
         let mut state = CycleState::new();
-        match self.caught(|this| this.attempt(now, &queued, &mut state, calls)) {
+        match self.catch_panic(|this| this.attempt(now, &queued, &mut state, calls)) {
             Ok((node, waits)) => {
                 let chosen_at = self.cache.nodes().get(&node).map_or(0, NodeInfo::generation);
                 self.begin_binding(now, Binding::new(now, queued, (node, chosen_at), state, waits));
             }
             Err(failure) => {
-                // A failure after a node was chosen, and a panic wherever it was, leaves no trace.
+                // A failure after a node was chosen, or a panic at any point, leaves no trace.
                 if let Some(node) = self.cache.node_of(queued.uid()).cloned() {
                     self.unreserve(now, &queued, &node, &mut state);
                     self.forget(queued.uid());
@@ -81,11 +78,11 @@ impl Scheduler {
     }
 
     /// Runs a part of the attempt. A panic in it becomes a failure that names the plugin.
-    pub(crate) fn caught<R>(
+    pub(crate) fn catch_panic<R>(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        self.running.take();
+        self.current_plugin.take();
         catch_unwind(AssertUnwindSafe(|| part(self))).unwrap_or_else(|panic| {
             let message = self.blame_for_panic(&*panic);
             self.anomaly(&message);
@@ -94,9 +91,9 @@ impl Scheduler {
     }
 
     fn blame_for_panic(&self, panic: &(dyn Any + Send)) -> String {
-        match self.running.take() {
-            Some((point, plugin)) => panicked(point, plugin, panic),
-            None => format!("the scheduling cycle panicked: {}", text_of(panic)),
+        match self.current_plugin.take() {
+            Some((point, plugin)) => panic_report(point, plugin, panic),
+            None => format!("the scheduling cycle panicked: {}", panic_text(panic)),
         }
     }
 
@@ -117,7 +114,7 @@ impl Scheduler {
         permitted.map(|waits| (node, waits))
     }
 
-    /// Finds the best node, or lets PostFilter look for a way out.
+    /// Finds the best node. If no node fits, runs PostFilter.
     fn choose_node(
         &mut self,
         now: Now,
@@ -126,44 +123,38 @@ impl Scheduler {
         calls: &mut dyn Calls,
     ) -> Result<Arc<str>, Failure> {
         self.cache.refreshed();
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let cx = context(&self.cache, &self.objects, &self.bindings, now);
         let profile = self.profiles.get(queued.profile);
         let sampling = self.sampling(profile);
         let watches = self.observer.watches_plugins();
-        let laps = Laps::since(&*self.observer, queued.profile, &queued.pod, queued.began, watches);
+        let timer = PhaseTimer::since(&*self.observer, queued.profile, &queued.pod, queued.began, watches);
+        let plugins = PluginCalls::new(timer, &self.current_plugin);
         let cycle = Cycle {
             cx: &cx,
             profile,
             pod: &queued.pod,
             queue: &self.queue,
-            extenders: Extenders::of_pod(&self.extenders, &queued.pod, calls),
+            extenders: Extenders::of_pod(&self.extenders, &cx, &queued.pod, &plugins, calls),
             sampling,
-            running: &self.running,
-            laps: &laps,
+            plugins: &plugins,
             evaluated: Cell::default(),
         };
-        let promised = cycle.promised_nodes();
-        let kept = self.tables.as_mut().filter(|_| cycle.can_be_kept()).and_then(|tables| {
-            let tracking =
-                Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now).tracking();
-            let cluster = Cluster { cx: &tracking, cache: &self.cache, running: &self.running, laps: &laps };
+        let nominated = cycle.nominated_nodes();
+        let answer = self.tables.as_mut().filter(|_| cycle.can_use_tables()).and_then(|tables| {
+            let tracking = context(&self.cache, &self.objects, &self.bindings, now).tracking();
+            let input = CycleInput { cx: &tracking, cache: &self.cache, calls: &plugins };
             let mut verdict = |state: &CycleState, index| cycle.verdict(state, index);
             let profile = (queued.profile, profile);
-            tables.answer(&cluster, profile, &queued.pod, &promised, &mut verdict, state)
+            tables.answer(&input, profile, &queued.pod, &nominated, &mut verdict, state)
         });
         #[cfg(test)]
-        if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &kept, &self.tables) {
+        if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &answer, &self.tables) {
             witness.compare(&cycle, answer, tables, queued.profile);
         }
-        let (found, passed) = match kept {
-            Some(Answer { found: Ok(node), evaluated }) => {
+        let (found, passed) = match answer {
+            Some(Answer { found, evaluated }) => {
                 cycle.evaluated.set(evaluated);
-                (Ok(node), 0)
-            }
-            Some(Answer { found: Err(diagnosis), evaluated }) => {
-                cycle.evaluated.set(evaluated);
-                let all_nodes = self.cache.nodes().len();
-                (Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis: *diagnosis }))), 0)
+                (found.map_err(|diagnosis| FailureKind::no_fit(cx.nodes().len(), *diagnosis)), 0)
             }
             None => cycle.run(state),
         };
@@ -175,11 +166,11 @@ impl Scheduler {
             }
             Err(kind) => Err(kind.into()),
         };
-        let plugins = cycle.evaluated.get();
+        let evaluated = cycle.evaluated.get();
         drop(cycle);
-        let took = Took { from: queued.began, to: self.observer.moment() };
+        let took = Timespan { from: queued.began, to: self.observer.time_point() };
         self.observer.observe(Observation::Algorithm(took));
-        self.observer.observe(Observation::Evaluated { profile: queued.profile.0, plugins });
+        self.observer.observe(Observation::Evaluated { profile: queued.profile.0, plugins: evaluated });
         let commands = cx.take_commands();
         if sampling.is_some() {
             let start = self.next_start_node + passed;
@@ -189,14 +180,14 @@ impl Scheduler {
         result
     }
 
-    /// Whether the cycle looks at a sample of the nodes only.
+    /// Whether the cycle filters only a sample of the nodes.
     fn sampling(&self, profile: &Profile) -> Option<Sampling> {
         let extended = self.extenders.iter().any(|extender| extender.filters);
         let scores = !profile.score.is_empty() || self.extenders.iter().any(|e| e.weight.is_some());
-        let first_will_do = !extended && !scores;
+        let takes_first = !extended && !scores;
         let configured = profile.percentage_of_nodes_to_score.or(self.percentage_of_nodes_to_score);
-        let percentage = configured.or((extended || first_will_do).then_some(0))?;
-        Some(Sampling { percentage, start: self.next_start_node, first_will_do })
+        let percentage = configured.or((extended || takes_first).then_some(0))?;
+        Some(Sampling { percentage, start: self.next_start_node, takes_first })
     }
 
     /// Runs Reserve and Permit.
@@ -207,11 +198,10 @@ impl Scheduler {
         node: &Arc<str>,
         state: &mut CycleState,
     ) -> (Result<Waits, Failure>, Vec<Command>) {
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let watches = self.observer.watches_plugins();
-        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
-        let reserved = self.reserve(&cx, queued, node, state, &laps);
-        let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state, &laps));
+        let cx = self.context(now);
+        let plugins = self.plugin_calls(queued);
+        let reserved = self.reserve(&cx, queued, node, state, &plugins);
+        let permitted = reserved.and_then(|()| self.permit(&cx, queued, node, state, &plugins));
         (permitted.map_err(Failure::from), cx.take_commands())
     }
 
@@ -221,18 +211,17 @@ impl Scheduler {
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
-        laps: &Laps<'_>,
+        plugins: &PluginCalls<'_>,
     ) -> Result<(), FailureKind> {
         for Named { name, plugin } in &self.profiles.get(queued.profile).reserve {
-            self.running.set("Reserve", name);
             let call = || plugin.reserve(cx, state, &queued.pod, node);
-            let status = laps.plugin(Point::Reserve, name, call, Status::code);
+            let status = plugins.call(Point::Reserve, name, call, Status::code);
             if !status.is_success() {
-                laps.point(Point::Reserve, status.code());
-                return Err(self.refused(node, status, name, Point::Reserve));
+                plugins.timer.point(Point::Reserve, status.code());
+                return Err(self.rejected(node, status, name, Point::Reserve));
             }
         }
-        laps.point(Point::Reserve, Code::Success);
+        plugins.timer.point(Point::Reserve, Code::Success);
         Ok(())
     }
 
@@ -242,29 +231,28 @@ impl Scheduler {
         queued: &QueuedPod,
         node: &Arc<str>,
         state: &mut CycleState,
-        laps: &Laps<'_>,
+        plugins: &PluginCalls<'_>,
     ) -> Result<Waits, FailureKind> {
         let mut waits = Waits::new();
         for Named { name, plugin } in &self.profiles.get(queued.profile).permit {
-            self.running.set("Permit", name);
             let call = || plugin.permit(cx, state, &queued.pod, node);
-            match laps.plugin(Point::Permit, name, call, permit_code) {
+            match plugins.call(Point::Permit, name, call, permit_code) {
                 Permit::Allow => {}
                 Permit::Wait(timeout) => waits.push(((*name).into(), timeout.min(MAX_PERMIT_WAIT))),
                 Permit::Reject(status) => {
-                    laps.point(Point::Permit, status.code());
-                    return Err(self.refused(node, status, name, Point::Permit));
+                    plugins.timer.point(Point::Permit, status.code());
+                    return Err(self.rejected(node, status, name, Point::Permit));
                 }
             }
         }
-        laps.point(Point::Permit, if waits.is_empty() { Code::Success } else { Code::Wait });
+        plugins.timer.point(Point::Permit, if waits.is_empty() { Code::Success } else { Code::Wait });
         Ok(waits)
     }
 
-    /// A plugin does not want the node that was chosen.
-    fn refused(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: Point) -> FailureKind {
+    /// A plugin rejects the chosen node, or fails.
+    fn rejected(&self, node: &Arc<str>, status: Status, plugin: &'static str, point: Point) -> FailureKind {
         if status.is_rejected() {
-            self.refused_node(node, status.by(plugin))
+            self.rejected_node(node, status.by(plugin))
         } else {
             self.observer.observe(Observation::PluginFailed { plugin, point });
             let point = point.as_str();
@@ -272,14 +260,13 @@ impl Scheduler {
         }
     }
 
-    /// The node that was chosen is refused.
-    pub(crate) fn refused_node(&self, node: &Arc<str>, status: Status) -> FailureKind {
+    /// The failure for a chosen node that is rejected.
+    pub(crate) fn rejected_node(&self, node: &Arc<str>, status: Status) -> FailureKind {
         let index = self.cache.nodes().index_of(node);
         FailureKind::Fit(Box::new(FitError::of_one_node(index, status)))
     }
 
-    /// Gives back what Reserve plugins have set aside, the last one first. One that panics does not keep the others from
-    /// it.
+    /// Runs Unreserve, the last plugin first. A panic in one plugin does not skip the others.
     pub(crate) fn unreserve(
         &mut self,
         now: Now,
@@ -288,24 +275,18 @@ impl Scheduler {
         state: &mut CycleState,
     ) {
         self.cache.refreshed();
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let watches = self.observer.watches_plugins();
-        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
+        let cx = self.context(now);
+        let plugins = self.plugin_calls(queued);
         for Named { name, plugin } in self.profiles.get(queued.profile).reserve.iter().rev() {
             let call = || plugin.unreserve(&cx, state, &queued.pod, node);
-            let done = contained("Unreserve", name, || {
-                laps.plugin(Point::Unreserve, name, call, |()| Code::Success);
-            });
-            if let Err(panic) = done {
-                self.observer.observe(Observation::Anomaly(&panic));
-            }
+            plugins.call_guarded(Point::Unreserve, name, call);
         }
-        laps.point(Point::Unreserve, Code::Success);
+        plugins.timer.point(Point::Unreserve, Code::Success);
         let commands = cx.take_commands();
         self.execute(now, commands);
     }
 
-    /// Writes a nominated node into the pod's status, if it is not there.
+    /// Patches the nominated node into the pod's status, unless the status has it.
     pub(crate) fn nominate(&mut self, pod: &PodInfo, node: &Arc<str>) {
         if pod.status.nominated_node_name.as_ref() != Some(node) {
             self.effects.push(Effect::PatchPodStatus(StatusPatch {
@@ -329,35 +310,35 @@ impl Scheduler {
     }
 }
 
-/// Runs PostFilter until a plugin finds a way out or sees that there is none; what it says goes into the error.
+/// Runs PostFilter until a plugin makes the pod schedulable or rules that out. The outcome goes
+/// into the error.
 fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> Nomination {
     if cycle.profile.post_filter.is_empty() {
         return Nomination::Override(None);
     }
-    cycle.laps.restart();
-    let trials = Trials::new(cycle, state);
-    let (status, nomination) = ask_post_filters(cycle, state, error, &trials);
-    cycle.laps.point(Point::PostFilter, status);
+    cycle.plugins.timer.restart();
+    let filters = DryRun::new(cycle, state);
+    let (status, nomination) = run_post_filters(cycle, state, error, &filters);
+    cycle.plugins.timer.point(Point::PostFilter, status);
     nomination
 }
 
-/// What came of PostFilter, and what becomes of the nomination.
-fn ask_post_filters(
+/// The status of PostFilter, and the new nomination.
+fn run_post_filters(
     cycle: &Cycle<'_>,
     state: &CycleState,
     error: &mut FitError,
-    trials: &Trials<'_, '_>,
+    filters: &DryRun<'_, '_>,
 ) -> (Code, Nomination) {
     let mut nomination = Nomination::Keep;
     let mut reasons: Vec<Text> = Vec::new();
     for Named { name, plugin } in &cycle.profile.post_filter {
-        cycle.running.set("PostFilter", name);
         let statuses = &error.diagnosis.statuses;
-        let call = || plugin.post_filter(cycle.cx, state, cycle.pod, statuses, trials);
+        let call = || plugin.post_filter(cycle.cx, state, cycle.pod, statuses, filters);
         let code = |(_, status): &(Nomination, Status)| status.code();
-        let (answer, status) = timed(cycle.laps.observer, cycle.pod, Point::PostFilter, name, call, code);
+        let (answer, status) = cycle.plugins.call_timed(Point::PostFilter, name, call, code);
         match status.code() {
-            // The last word: what the plugins before said no longer counts.
+            // This status is final: reasons of earlier plugins are dropped.
             Code::Success | Code::UnschedulableAndUnresolvable => {
                 error.diagnosis.post_filter_message = status.message();
                 return (status.code(), answer);

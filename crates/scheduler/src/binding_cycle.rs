@@ -1,71 +1,62 @@
-//! From Permit to the API server's word, and what happens when it does not come.
+//! The binding cycle, from Permit to the API server's answer.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::PreFlight;
-use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status, Text, Uid};
+use supercargo_framework::{Code, Feature, Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
-use crate::contain::contained;
-use crate::cycle::Cycle;
 use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
-use crate::extender::{ExtenderSpec, NoCalls};
-use crate::extending::Extenders;
+use crate::extender::ExtenderSpec;
 use crate::failure::{Failure, FailureKind};
-use crate::input::PodRead;
-use crate::laps::Laps;
-use crate::observer::{AttemptResult, Observation, Observer, Point, Took};
-use crate::profile::{Named, ProfileIndex};
+use crate::go_duration::go_duration;
+use crate::observer::{AttemptResult, Observation, Observer, Point, Timespan};
+use crate::profile::Named;
 use crate::scheduler::Scheduler;
 
-/// Why a pod is tried again that waited too long for its node.
-const NODE_TAKEN: Text = Text::Static("NodeTaken");
-
-/// PreBind's work, in groups.
+/// PreBind's work: groups run one after the other, the work of a group in parallel.
 type Work = Vec<Vec<PreBindWork>>;
 
 impl Scheduler {
-    /// A node is reserved for the pod: finds out what PreBind has to do, and binds as soon as nobody holds the pod.
+    /// Runs PreBindPreFlight for a reserved pod, and starts PreBind or Bind unless Permit holds the
+    /// pod.
     pub(crate) fn begin_binding(&mut self, now: Now, mut binding: Binding) {
-        let (work, commands) = match self.caught(|this| this.pre_flight(now, &binding).map_err(Failure::from))
-        {
-            Ok(found) => found,
-            Err(Failure { kind, .. }) => return self.fail_binding(now, binding, kind),
-        };
+        let (work, commands) =
+            match self.catch_panic(|this| this.pre_flight(now, &binding).map_err(Failure::from)) {
+                Ok(found) => found,
+                Err(Failure { kind, .. }) => return self.fail_binding(now, binding, kind),
+            };
         let has_work = !work.is_empty();
         let is_held = binding.keep_for_later(work);
-        let says_where = self.features.enabled(Feature::NominatedNodeNameForExpectation);
-        if says_where && (is_held || has_work) {
+        let nominates_assumed = self.features.enabled(Feature::NominatedNodeNameForExpectation);
+        if nominates_assumed && (is_held || has_work) {
             self.nominate(binding.pod(), &binding.node);
         }
         let uid = binding.queued.uid().clone();
         self.bindings.insert(binding);
         if !is_held {
-            self.go_ahead(now, &uid);
+            self.proceed(now, &uid);
         }
         self.execute(now, commands);
     }
 
-    /// Runs PreBindPreFlight. Neighbours that may run side by side form a group.
+    /// Runs PreBindPreFlight. Adjacent plugins that allow it form a group that runs in parallel.
     fn pre_flight(&self, now: Now, binding: &Binding) -> Result<(Work, Vec<Command>), FailureKind> {
         let Binding { queued, node, state, .. } = binding;
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
+        let cx = self.context(now);
+        let plugins = self.plugin_calls(queued);
         let mut groups = Work::new();
         let mut joins_last = false;
-        let watches = self.observer.watches_plugins();
-        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
         for Named { name, plugin } in &self.profiles.get(queued.profile).pre_bind {
-            self.running.set("PreBindPreFlight", name);
             let call = || plugin.pre_flight(&cx, state, &queued.pod, node);
-            match laps.plugin(Point::PreBindPreFlight, name, call, pre_flight_code) {
+            match plugins.call(Point::PreBindPreFlight, name, call, pre_flight_code) {
                 PreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
                 PreFlight::Fail(status) => {
-                    laps.point(Point::PreBindPreFlight, status.code());
+                    plugins.timer.point(Point::PreBindPreFlight, status.code());
                     return Err(pre_flight_failed(name, &status));
                 }
                 PreFlight::Work { allow_parallel, work } => {
@@ -78,19 +69,21 @@ impl Scheduler {
                 }
             }
         }
-        laps.point(Point::PreBindPreFlight, if groups.is_empty() { Code::Skip } else { Code::Success });
+        plugins
+            .timer
+            .point(Point::PreBindPreFlight, if groups.is_empty() { Code::Skip } else { Code::Success });
         Ok((groups, cx.take_commands()))
     }
 
-    /// Nobody holds a waiting pod any more.
+    /// The last Permit plugin allows a waiting pod.
     pub(crate) fn permitted(&mut self, now: Now, uid: &Uid) {
         self.observe_wait(now, uid, Code::Success);
-        self.go_ahead(now, uid);
+        self.proceed(now, uid);
     }
 
-    /// PreBind, or Bind at once.
-    fn go_ahead(&mut self, now: Now, uid: &Uid) {
-        // From here on events are not kept for the pod: upstream's choice, too.
+    /// Starts PreBind, or Bind if PreBind has no work.
+    fn proceed(&mut self, now: Now, uid: &Uid) {
+        // As upstream, events from here on are not replayed for the pod.
         self.queue.done(uid);
         self.bindings.forget_waiting(uid);
         let Some(binding) = self.bindings.get_mut(uid) else {
@@ -100,9 +93,9 @@ impl Scheduler {
             return;
         };
         let groups = std::mem::take(&mut wait.work);
-        binding.stage_began = self.observer.moment();
+        binding.stage_began = self.observer.time_point();
         if groups.is_empty() {
-            let nothing = Took { from: binding.stage_began, to: binding.stage_began };
+            let nothing = Timespan { from: binding.stage_began, to: binding.stage_began };
             observe_point(&*self.observer, binding, Point::PreBind, Code::Success, nothing);
             self.start_bind(now, uid);
         } else {
@@ -112,7 +105,7 @@ impl Scheduler {
         }
     }
 
-    /// A plugin, or time, turns a waiting pod down.
+    /// Permit rejects a waiting pod, or its timeout ends.
     pub(crate) fn permit_rejected(&mut self, now: Now, uid: &Uid, status: Status) {
         if !self.bindings.is_waiting(uid) {
             return;
@@ -120,7 +113,7 @@ impl Scheduler {
         self.observe_wait(now, uid, status.code());
         if let Some(binding) = self.bindings.remove(uid) {
             let kind = if status.is_rejected() {
-                self.refused_node(&binding.node, status)
+                self.rejected_node(&binding.node, status)
             } else {
                 FailureKind::Internal(format!("waiting on permit for pod: {}", status.message()))
             };
@@ -135,7 +128,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes PreBind of a pod give up, as long as it runs.
+    /// Cancels PreBind of a pod while it runs.
     pub(crate) fn cancel_binding(&mut self, uid: &Uid, status: Status) {
         if let Some(Stage::PreBinding { cancelled: cancelled @ None }) =
             self.bindings.get_mut(uid).map(|binding| &mut binding.stage)
@@ -145,7 +138,7 @@ impl Scheduler {
         }
     }
 
-    /// PreBind ended. This is the point after which a binding can no longer be cancelled.
+    /// PreBind ended. From here on, a binding cannot be cancelled.
     pub(crate) fn pre_bound(&mut self, now: Now, uid: &Uid, status: Status) {
         let Some(binding) = self.bindings.get_mut(uid) else {
             return;
@@ -158,7 +151,7 @@ impl Scheduler {
             Some(cause) => Some(pre_bind_failed(&status, &cause)),
             None => (!status.is_success()).then(|| pre_bind_failed(&status, &status)),
         };
-        let took = Took { from: binding.stage_began, to: self.observer.moment() };
+        let took = Timespan { from: binding.stage_began, to: self.observer.time_point() };
         binding.stage_began = took.to;
         observe_point(&*self.observer, binding, Point::PreBind, status.code(), took);
         if status.code() == Code::Error {
@@ -176,10 +169,10 @@ impl Scheduler {
 
     fn start_bind(&mut self, now: Now, uid: &Uid) {
         if self.cache.is_confirmed(uid) {
-            return self.lose(now, uid);
+            return self.lose_race(now, uid);
         }
-        if self.has_lost_its_node(now, uid) {
-            return self.choose_again(now, uid);
+        if self.node_no_longer_fits(now, uid) {
+            return self.choose_another_node(now, uid);
         }
         let Some(binding) = self.bindings.get_mut(uid) else {
             return;
@@ -195,84 +188,28 @@ impl Scheduler {
         });
     }
 
-    /// Whether the node has changed since the pod was put there, and the pod no longer fits it: others bind, too. When that
-    /// cannot be found out it has not.
-    fn has_lost_its_node(&mut self, now: Now, uid: &Uid) -> bool {
-        let Some(Binding { queued, node, chosen_at, .. }) = self.bindings.get(uid) else { return false };
-        // A pod that has been deleted meanwhile is not on the node; its binding fails by itself.
-        if !self.cache.is_assumed(uid) {
-            return false;
-        }
-        let Some(info) = self.cache.nodes().get(node) else { return true };
-        if info.generation() == *chosen_at {
-            return false;
-        }
-        let (pod, node, profile) = (Arc::clone(&queued.pod), Arc::clone(node), queued.profile);
-        let verdict = self.caught(|this| {
-            // It must not count against itself.
-            this.forget(&pod.uid);
-            Ok(this.verdict_anew(now, &pod, profile, &node)?)
-        });
-        if let Err(error) = self.cache.assume(pod, node) {
-            self.anomaly(&error.to_string());
-        }
-        verdict.is_ok_and(|status| status.is_rejected())
-    }
-
-    fn verdict_anew(
-        &mut self,
-        now: Now,
-        pod: &Arc<PodInfo>,
-        profile: ProfileIndex,
-        node: &str,
-    ) -> Result<Status, FailureKind> {
-        self.cache.refreshed();
-        let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let mut calls = NoCalls;
-        let laps = Laps::now(&*self.observer, profile, pod, false);
-        let cycle = Cycle {
-            cx: &cx,
-            profile: self.profiles.get(profile),
-            pod,
-            queue: &self.queue,
-            extenders: Extenders::of_pod(&[], pod, &mut calls),
-            sampling: None,
-            running: &self.running,
-            laps: &laps,
-            evaluated: Cell::default(),
-        };
-        cycle.verdict_anew(index)
-    }
-
-    /// Gives up the node and tries the pod again at once.
-    fn choose_again(&mut self, now: Now, uid: &Uid) {
-        let Some(binding) = self.bindings.remove(uid) else { return };
-        self.observer.observe(Observation::NodeTaken);
-        self.put_back(now, binding, &NODE_TAKEN);
-    }
-
-    /// Undoes a binding and lets the pod be tried again at once, without a word about it.
+    /// Undoes a binding and requeues the pod for an immediate attempt, without an event or a
+    /// condition.
     pub(crate) fn put_back(&mut self, now: Now, mut binding: Binding, cause: &Text) {
         let freed = self.give_up_node(now, &mut binding);
         self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
         let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(&freed.uid) };
         let Some(profile) = self.profile_of(&pod) else {
             self.queue.done(&freed.uid);
-            return self.let_go(pod);
+            return self.unclaim(pod);
         };
         let mut queued = binding.queued;
         (queued.pod, queued.profile) = (pod, profile);
         self.with_queue(now, |queue, cx| queue.retry(cx, queued, cause));
     }
 
-    /// Bind ended, by whom is said where it was a plugin.
+    /// Bind ended. `by` is the plugin that reports the outcome; it is empty if no plugin does.
     pub(crate) fn bound(&mut self, now: Now, uid: &Uid, by: &str, outcome: BindOutcome) {
         let Some(binding @ Binding { stage: Stage::Binding, .. }) = self.bindings.get(uid) else {
             return;
         };
         let (status, took) =
-            (bind_code(&outcome), Took { from: binding.stage_began, to: self.observer.moment() });
+            (bind_code(&outcome), Timespan { from: binding.stage_began, to: self.observer.time_point() });
         observe_point(&*self.observer, binding, Point::Bind, status, took);
         if !by.is_empty() && self.observer.watches_plugins() {
             let (pod, point) = (&**binding.pod(), Point::Bind);
@@ -284,7 +221,7 @@ impl Scheduler {
                 let message = "all Bind plugins skipped the pod".to_owned();
                 self.bind_failed(now, uid, FailureKind::Internal(message));
             }
-            // As with PreBind, who turns it down is not waited for: nothing but time helps.
+            // As with PreBind, no event helps: only the backoff ends the wait.
             BindOutcome::Rejected(message) => self.bind_failed(now, uid, FailureKind::Rejected(message)),
             BindOutcome::Failed(ApiError { certainty, message }) => {
                 let message =
@@ -298,66 +235,8 @@ impl Scheduler {
         }
     }
 
-    /// Nobody knows whether the pod is bound: it stays assumed until somebody does.
-    fn bind_uncertain(&mut self, now: Now, uid: &Uid, message: String) {
-        let confirmed = self.cache.node_of(uid).filter(|_| self.cache.is_confirmed(uid)).cloned();
-        if let Some(node) = confirmed {
-            self.found_bound(now, uid, &node);
-        } else if let Some(binding) = self.bindings.set_uncertain(uid, message) {
-            let pod = binding.pod().key();
-            self.effects.push(Effect::ReadPod { pod, uid: uid.clone() });
-        }
-    }
-
-    /// The API server's word on an uncertain binding.
-    pub(crate) fn pod_read(&mut self, now: Now, uid: &Uid, read: PodRead) {
-        let Some(binding) = self.bindings.get_mut(uid) else {
-            return;
-        };
-        let Stage::Uncertain(uncertain) = &mut binding.stage else {
-            return;
-        };
-        match read {
-            PodRead::Exists(Some(node)) => self.found_bound(now, uid, &node),
-            PodRead::Exists(None) => {
-                let message = std::mem::take(&mut uncertain.message);
-                self.bind_failed(now, uid, FailureKind::Internal(message));
-            }
-            PodRead::Gone => self.pod_is_gone(now, uid),
-            PodRead::Failed => {
-                uncertain.ask_at = Some(now.monotonic + uncertain.pause());
-                uncertain.asked += 1;
-            }
-        }
-    }
-
-    /// The informer says that a pod has a node. If its binding is uncertain, that settles it.
-    pub(crate) fn informer_confirms(&mut self, now: Now, pod: &PodInfo) {
-        let stage = self.bindings.get(&pod.uid).map(|binding| &binding.stage);
-        if let (Some(Stage::Uncertain(_)), Some(node)) = (stage, &pod.node_name) {
-            self.found_bound(now, &pod.uid, node);
-        }
-    }
-
-    /// The pod is on a node: ours, or one that somebody else chose.
-    fn found_bound(&mut self, now: Now, uid: &Uid, node: &Arc<str>) {
-        let Some(binding) = self.bindings.get(uid) else {
-            return;
-        };
-        if binding.node == *node {
-            return self.succeed(now, uid);
-        }
-        let pod = Arc::clone(binding.pod());
-        self.lose(now, uid);
-        // It counts there until the informer says so, and is not to be tried again meanwhile.
-        if self.known(&pod).is_some() && self.cache.node_of(uid).is_none() {
-            let assumed = self.cache.assume(pod, Arc::clone(node));
-            debug_assert!(assumed.is_ok(), "a pod that is on no node can be assumed");
-        }
-    }
-
-    /// Somebody else has bound the pod: it is none of our business any more.
-    fn lose(&mut self, now: Now, uid: &Uid) {
+    /// Drops the binding of a pod that somebody else has bound.
+    pub(crate) fn lose_race(&mut self, now: Now, uid: &Uid) {
         if let Some(mut binding) = self.bindings.remove(uid) {
             self.observer.observe(Observation::LostRace);
             let freed = self.give_up_node(now, &mut binding);
@@ -366,13 +245,13 @@ impl Scheduler {
         }
     }
 
-    fn pod_is_gone(&mut self, now: Now, uid: &Uid) {
+    pub(crate) fn pod_is_gone(&mut self, now: Now, uid: &Uid) {
         if let Some(binding) = self.bindings.remove(uid) {
             self.fail_binding(now, binding, FailureKind::Gone);
         }
     }
 
-    fn bind_failed(&mut self, now: Now, uid: &Uid, kind: FailureKind) {
+    pub(crate) fn bind_failed(&mut self, now: Now, uid: &Uid, kind: FailureKind) {
         if let Some(binding) = self.bindings.remove(uid) {
             self.fail_binding(now, binding, kind);
         }
@@ -382,7 +261,7 @@ impl Scheduler {
     fn fail_binding(&mut self, now: Now, mut binding: Binding, kind: FailureKind) {
         let freed = self.give_up_node(now, &mut binding);
         if kind.is_rejection() {
-            // A pod that was turned down must not wake itself.
+            // A rejected pod must not wake itself.
             self.fail(now, binding.queued, kind.into());
             self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
         } else {
@@ -391,7 +270,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes an assumed pod off its node, for its plugins, too. Returns it as it was there.
+    /// Unreserves and forgets an assumed pod. Returns the pod as it was on the node.
     fn give_up_node(&mut self, now: Now, binding: &mut Binding) -> Arc<PodInfo> {
         let Binding { queued, node, state, .. } = binding;
         self.unreserve(now, queued, node, state);
@@ -401,7 +280,7 @@ impl Scheduler {
         on_node(&queued.pod, node)
     }
 
-    fn succeed(&mut self, now: Now, uid: &Uid) {
+    pub(crate) fn succeed(&mut self, now: Now, uid: &Uid) {
         let Some(Binding { queued, node, mut state, .. }) = self.bindings.remove(uid) else {
             return;
         };
@@ -409,23 +288,18 @@ impl Scheduler {
         self.record_event(&queued.pod, EventType::Normal, "Scheduled", "Binding", note);
         self.observe_attempt(&queued, AttemptResult::Scheduled, Some(&node), "", now);
         self.cache.refreshed();
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        let watches = self.observer.watches_plugins();
-        let laps = Laps::now(&*self.observer, queued.profile, &queued.pod, watches);
+        let cx = self.context(now);
+        let plugins = self.plugin_calls(&queued);
         for Named { name, plugin } in &self.profiles.get(queued.profile).post_bind {
             let call = || plugin.post_bind(&cx, &mut state, &queued.pod, &node);
-            let done =
-                contained("PostBind", name, || laps.plugin(Point::PostBind, name, call, |()| Code::Success));
-            if let Err(panic) = done {
-                self.observer.observe(Observation::Anomaly(&panic));
-            }
+            plugins.call_guarded(Point::PostBind, name, call);
         }
-        laps.point(Point::PostBind, Code::Success);
+        plugins.timer.point(Point::PostBind, Code::Success);
         let commands = cx.take_commands();
         self.execute(now, commands);
     }
 
-    /// Does what is due: pods held too long, questions to ask again.
+    /// Rejects pods whose Permit timeout has ended, and retries reads of uncertain bindings.
     pub(crate) fn tick_bindings(&mut self, now: Now) {
         if self.bindings.next_deadline().is_none_or(|at| at > now.monotonic) {
             return;
@@ -447,8 +321,8 @@ impl Scheduler {
     }
 }
 
-/// What runs outside is timed by itself.
-fn observe_point(observer: &dyn Observer, binding: &Binding, point: Point, status: Code, took: Took) {
+/// Reports the time of an extension point that runs outside the scheduler.
+fn observe_point(observer: &dyn Observer, binding: &Binding, point: Point, status: Code, took: Timespan) {
     let (profile, pod) = (binding.queued.profile.0, &**binding.pod());
     observer.observe(Observation::ExtensionPoint { profile, pod, point, status, took });
 }
@@ -470,7 +344,7 @@ fn bind_code(outcome: &BindOutcome) -> Code {
     }
 }
 
-/// PreBindPreFlight may only fail, not turn the pod down.
+/// PreBindPreFlight may fail but not reject the pod.
 fn pre_flight_failed(plugin: &str, status: &Status) -> FailureKind {
     FailureKind::Internal(match status.code() {
         Code::Error => format!("running PreBindPreFlight {plugin:?}: {}", status.message()),
@@ -482,7 +356,8 @@ fn pre_flight_failed(plugin: &str, status: &Status) -> FailureKind {
     })
 }
 
-/// PreBind did not succeed, or was cancelled when it nearly had. Whom it turns down nothing but time helps.
+/// PreBind failed, or was cancelled before its result arrived. If it rejects the pod, only the
+/// backoff helps.
 fn pre_bind_failed(status: &Status, cause: &Status) -> FailureKind {
     let message = cause.message();
     if cause.is_rejected() {
@@ -491,51 +366,5 @@ fn pre_bind_failed(status: &Status, cause: &Status) -> FailureKind {
         FailureKind::Internal(message)
     } else {
         FailureKind::Internal(format!("running PreBind plugin {:?}: {message}", status.plugin()))
-    }
-}
-
-/// A duration as Go prints it, which is what the message has: `15m0s`, `1.5s`, `200ms`.
-fn go_duration(duration: std::time::Duration) -> String {
-    let nanos = duration.as_nanos();
-    let trimmed = |value: f64, unit: &str| format!("{}{unit}", (value * 1e9).round() / 1e9);
-    if nanos == 0 {
-        return "0s".to_owned();
-    }
-    if nanos < 1_000 {
-        return format!("{nanos}ns");
-    }
-    if nanos < 1_000_000 {
-        return trimmed(nanos as f64 / 1e3, "µs");
-    }
-    if nanos < 1_000_000_000 {
-        return trimmed(nanos as f64 / 1e6, "ms");
-    }
-    let (hours, minutes) = (duration.as_secs() / 3600, duration.as_secs() / 60 % 60);
-    let seconds = trimmed((duration.as_secs() % 60) as f64 + f64::from(duration.subsec_nanos()) / 1e9, "s");
-    match (hours, minutes) {
-        (0, 0) => seconds,
-        (0, minutes) => format!("{minutes}m{seconds}"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn durations_read_as_in_go() {
-        for (duration, expected) in [
-            (Duration::ZERO, "0s"),
-            (Duration::from_millis(200), "200ms"),
-            (Duration::from_millis(1500), "1.5s"),
-            (Duration::from_secs(10), "10s"),
-            (Duration::from_mins(15), "15m0s"),
-            (Duration::from_millis(3_661_500), "1h1m1.5s"),
-            (Duration::from_micros(1500), "1.5ms"),
-        ] {
-            assert_eq!(go_duration(duration), expected);
-        }
     }
 }

@@ -1,76 +1,81 @@
-//! Pods on their way to a node: from Permit to the API server's word.
+//! The state of bindings: pods between Permit and the API server's answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use supercargo_framework::context::WaitingPod;
 use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
-use crate::attempt::Waits;
 use crate::effect::PreBindWork;
-use crate::observer::Moment;
+use crate::observer::TimePoint;
 use crate::queue::QueuedPod;
 
-/// At most this long does a plugin hold a pod in Permit.
+/// The longest timeout of a Permit plugin.
 pub(crate) const MAX_PERMIT_WAIT: Duration = Duration::from_mins(15);
 
-/// Where a binding is.
+/// The Permit plugins that hold a pod, each with its timeout.
+pub(crate) type Waits = SmallVec<[(Text, Duration); 2]>;
+
+/// The stage of a binding.
 pub(crate) enum Stage {
-    /// Plugins hold the pod.
+    /// Permit plugins hold the pod.
     WaitingOnPermit(PermitWait),
-    /// PreBind runs. Until it has ended, the binding can be cancelled.
+    /// PreBind runs. Until it ends, the binding can be cancelled.
     PreBinding {
-        /// Why it was cancelled, if it was.
+        /// The cause of the cancellation, if any.
         cancelled: Option<Status>,
     },
-    /// Bind runs. From here on there is no way back.
+    /// Bind runs. The binding can no longer be cancelled.
     Binding,
-    /// Bind failed and nobody knows whether it was carried out. The pod stays assumed until somebody does.
+    /// Bind failed, and its outcome is unknown. The pod stays assumed until a read or the informer
+    /// settles it.
     Uncertain(Uncertain),
 }
 
 /// A pod that Permit holds.
 pub(crate) struct PermitWait {
-    /// The plugins that still hold it, each with the moment (monotonic) at which it gives up.
+    /// The plugins that still hold it, each with its timeout and its deadline (monotonic).
     pub(crate) pending: Vec<(Text, Duration, Duration)>,
-    /// Since when it waits (monotonic).
+    /// The start of the wait (monotonic).
     pub(crate) since: Duration,
-    /// What PreBind will have to do once it is let go.
+    /// PreBind's work, for when the pod is allowed.
     pub(crate) work: Vec<Vec<PreBindWork>>,
 }
 
-/// A binding whose fate is being asked for.
+/// A binding whose outcome is unknown.
 pub(crate) struct Uncertain {
-    /// What Bind said.
+    /// Bind's error.
     pub(crate) message: String,
-    /// When to ask again (monotonic); `None` while a question is under way.
+    /// The time of the next read (monotonic); `None` while a read is in flight.
     pub(crate) ask_at: Option<Duration>,
-    /// How often it was asked.
+    /// The number of failed reads.
     pub(crate) asked: u32,
 }
 
 impl Uncertain {
-    /// How long to wait before asking once more: a second, doubling up to thirty.
+    /// The wait before the next read: a second, doubled each time, at most 30.
     pub(crate) fn pause(&self) -> Duration {
         Duration::from_secs(1_u64.checked_shl(self.asked).unwrap_or(u64::MAX).min(30))
     }
 }
 
-/// A pod on its way to a node. It is assumed in the cache, unless it has been deleted meanwhile.
+/// A binding. Its pod is assumed in the cache unless it has been deleted since.
 pub(crate) struct Binding {
-    pub queued: QueuedPod,
-    pub node: Arc<str>,
-    pub state: CycleState,
-    pub stage: Stage,
-    /// The state of the node once the pod had been put there.
-    pub chosen_at: u64,
-    /// When PreBind or Bind began, by the observer's clock.
-    pub stage_began: Moment,
+    pub(crate) queued: QueuedPod,
+    pub(crate) node: Arc<str>,
+    pub(crate) state: CycleState,
+    pub(crate) stage: Stage,
+    /// The node's generation once the pod was assumed there.
+    pub(crate) chosen_at: u64,
+    /// The start of PreBind or Bind, by the observer's clock.
+    pub(crate) stage_began: TimePoint,
 }
 
 impl Binding {
-    /// A binding that waits for the given plugins, if any. `chosen_at` is the generation of the node, the pod included.
+    /// A binding that waits for the given plugins, if any. `chosen_at` is the generation of the
+    /// node with the pod on it.
     pub(crate) fn new(
         now: Now,
         queued: QueuedPod,
@@ -81,10 +86,10 @@ impl Binding {
         let since = now.monotonic;
         let pending = waits.into_iter().map(|(plugin, timeout)| (plugin, timeout, since + timeout)).collect();
         let stage = Stage::WaitingOnPermit(PermitWait { pending, since, work: Vec::new() });
-        Self { queued, node, state, stage, chosen_at, stage_began: Moment::default() }
+        Self { queued, node, state, stage, chosen_at, stage_began: TimePoint::default() }
     }
 
-    /// Keeps PreBind's work until the pod is let go. Returns whether anybody holds it.
+    /// Keeps PreBind's work until the pod is allowed. Returns whether a plugin holds the pod.
     pub(crate) fn keep_for_later(&mut self, work: Vec<Vec<PreBindWork>>) -> bool {
         match &mut self.stage {
             Stage::WaitingOnPermit(wait) => {
@@ -104,9 +109,9 @@ impl Binding {
 #[derive(Default)]
 pub(crate) struct Bindings {
     by_pod: FxHashMap<Uid, Binding>,
-    /// The pods that Permit holds, in the order they came; few, if any.
+    /// The pods that Permit holds, in the order they arrived. There are few, if any.
     waiting: Vec<WaitingPod>,
-    /// The bindings that time may do something to: held ones and uncertain ones. All others only wait for an answer.
+    /// The bindings with a deadline: held and uncertain ones. All others wait for an answer.
     timed: FxHashSet<Uid>,
 }
 
@@ -152,7 +157,7 @@ impl Bindings {
         matches!(stage, Some(Stage::WaitingOnPermit(_)))
     }
 
-    /// The pods whose PreBind runs, in an order that a replay has, too.
+    /// The pods whose PreBind runs, in an order that a replay reproduces.
     pub(crate) fn pre_binding(&self) -> Vec<Uid> {
         let runs = self.by_pod.iter().filter(|(_, it)| matches!(it.stage, Stage::PreBinding { .. }));
         let mut uids: Vec<Uid> = runs.map(|(uid, _)| uid.clone()).collect();
@@ -168,13 +173,13 @@ impl Bindings {
         self.by_pod.values_mut()
     }
 
-    /// The pod no longer waits on Permit.
+    /// Removes the pod from those that wait on Permit.
     pub(crate) fn forget_waiting(&mut self, uid: &Uid) {
         self.waiting.retain(|pod| pod.uid != *uid);
         self.timed.remove(uid);
     }
 
-    /// Nobody knows whether the pod is bound; returns its binding, to ask.
+    /// Marks a binding as uncertain and returns it.
     pub(crate) fn set_uncertain(&mut self, uid: &Uid, message: String) -> Option<&Binding> {
         let binding = self.by_pod.get_mut(uid)?;
         binding.stage = Stage::Uncertain(Uncertain { message, ask_at: None, asked: 0 });
@@ -182,7 +187,7 @@ impl Bindings {
         Some(binding)
     }
 
-    /// A plugin lets a waiting pod go; `true` when no other holds it.
+    /// A plugin allows a waiting pod; `true` if no other plugin holds it.
     pub(crate) fn allow(&mut self, uid: &Uid, plugin: &Text) -> bool {
         let Some(Binding { stage: Stage::WaitingOnPermit(wait), .. }) = self.by_pod.get_mut(uid) else {
             return false;
@@ -195,8 +200,8 @@ impl Bindings {
         free
     }
 
-    /// Waiting pods whose time is over, in the order in which it was: each with the plugin that gave up first and how
-    /// long it had waited.
+    /// Waiting pods whose timeout has ended, in the order of their deadlines. Each has the plugin
+    /// that timed out first and its timeout.
     pub(crate) fn timed_out(&self, now: Duration) -> Vec<(Uid, Text, Duration)> {
         let first_to_give_up = |pod: &WaitingPod| match &self.by_pod.get(&pod.uid)?.stage {
             Stage::WaitingOnPermit(wait) => wait.pending.iter().min_by_key(|(.., at)| *at),
@@ -214,7 +219,7 @@ impl Bindings {
             .collect()
     }
 
-    /// Uncertain bindings that are to be asked about now.
+    /// The uncertain bindings whose next read is due.
     pub(crate) fn to_ask(&self, now: Duration) -> Vec<Uid> {
         let due = |binding: &&Binding| match &binding.stage {
             Stage::Uncertain(uncertain) => uncertain.ask_at.is_some_and(|at| at <= now),
@@ -225,7 +230,7 @@ impl Bindings {
         due
     }
 
-    /// The next moment (monotonic) at which something here is due.
+    /// The next deadline (monotonic).
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let deadline = |binding: &Binding| match &binding.stage {
             Stage::WaitingOnPermit(wait) => wait.pending.iter().map(|(.., at)| *at).min(),

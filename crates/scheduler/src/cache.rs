@@ -1,4 +1,4 @@
-//! The scheduler cache: nodes, and the pods on them, bound or assumed.
+//! The scheduler cache: nodes, and the bound and assumed pods on them.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -11,10 +11,10 @@ use thiserror::Error;
 use crate::changes::{Change, ChangeLog};
 use crate::node_tree::NodeTree;
 
-/// Why the cache refused a change. The change is then not made.
+/// Why the cache rejected a change. A rejected change has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CacheError {
-    /// A pod that is there already cannot be assumed.
+    /// A pod in the cache cannot be assumed.
     #[error("pod {0} is in the cache, so can't be assumed")]
     AlreadyKnown(Uid),
     /// Only an assumed pod can be forgotten.
@@ -23,16 +23,17 @@ pub enum CacheError {
     /// The pod has no node.
     #[error("pod {0} has no node")]
     Unassigned(Uid),
-    /// The node is not there.
+    /// The node does not exist.
     #[error("node {0:?} is not in the cache")]
     UnknownNode(Arc<str>),
 }
 
-/// A pod in the cache. There is one for every pod of the cluster, so it has nothing that the pod itself says.
+/// A pod in the cache. There is one for every pod of the cluster, so nothing that the pod itself
+/// has is repeated.
 #[derive(Clone, Debug)]
 struct CachedPod {
     pod: Arc<PodInfo>,
-    /// Where an assumed pod is.
+    /// The node of an assumed pod.
     assumed_on: Option<Box<Arc<str>>>,
 }
 
@@ -40,7 +41,7 @@ impl CachedPod {
     /// The node that the pod is on.
     fn node(&self) -> &Arc<str> {
         let named = self.assumed_on.as_deref().or(self.pod.node_name.as_ref());
-        named.expect("a pod that has no node gets in only by being assumed on one")
+        named.expect("a pod in the cache has a node or is assumed on one")
     }
 
     fn is_assumed(&self) -> bool {
@@ -68,36 +69,38 @@ impl Borrow<Uid> for CachedPod {
     }
 }
 
-/// The pod as it is on a node, before the API says so.
+/// A copy of the pod that has this node.
 pub(crate) fn on_node(pod: &PodInfo, node: &Arc<str>) -> Arc<PodInfo> {
     Arc::new(PodInfo { node_name: Some(Arc::clone(node)), ..pod.clone() })
 }
 
 /// Nodes and the pods on them.
 ///
-/// A pod gets in by being assumed or by an informer's word that it has a node, and leaves by being forgotten (assumed
-/// only) or by an informer's word that it is gone. There is no expiry, as upstream has none since 1.36.
+/// A pod enters when it is assumed or when an informer reports it with a node. It leaves when it is
+/// forgotten (assumed pods only) or when an informer reports its deletion. As upstream since 1.36,
+/// assumed pods do not expire.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
     nodes: Nodes,
     tree: NodeTree,
     order_is_stale: bool,
-    /// Rises when nodes are visited in another order than before.
+    /// Rises when the order of visiting nodes changes.
     order_version: u64,
-    /// Rises when a node comes, goes or gets other labels.
+    /// Rises when a node is added or removed, or its labels change.
     labels_version: u64,
-    /// The names of the nodes in the order in which they are visited.
+    /// The names of the nodes in visiting order.
     visited: Vec<Arc<str>>,
     pods: FxHashSet<CachedPod>,
-    /// Pods on nodes that are gone or have not come yet, by node name.
-    ghosts: FxHashMap<Arc<str>, NodeInfo>,
-    /// What has changed on nodes that are there; and of objects, which the scheduler notes here.
+    /// Pods on nodes that are not in the cache, by node name.
+    absent_nodes: FxHashMap<Arc<str>, NodeInfo>,
+    /// The changes of known nodes. The scheduler adds those of objects.
     pub(crate) changes: ChangeLog,
 }
 
 impl Cache {
-    /// The nodes, in an order that is current. Same as upstream's snapshot, with its quirk: the order is made anew when a
-    /// node has come or gone, so one that only moves to another zone keeps its place until then.
+    /// Updates the visiting order and returns the nodes. Same as upstream's snapshot, with its
+    /// quirk: the order is rebuilt when a node is added or removed. A node that only changes its
+    /// zone keeps its place until then.
     pub fn refreshed(&mut self) -> &Nodes {
         if std::mem::take(&mut self.order_is_stale) {
             let listed = self.tree.list();
@@ -111,17 +114,17 @@ impl Cache {
         &self.nodes
     }
 
-    /// The nodes, as last [`refreshed`](Self::refreshed).
+    /// The nodes, in the order of the last [`refreshed`](Self::refreshed).
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// Which of the orders so far is that of the nodes.
+    /// The version of the visiting order.
     pub(crate) fn order_version(&self) -> u64 {
         self.order_version
     }
 
-    /// Which of the labels that nodes have had so far are those that they have.
+    /// The version of the nodes' labels.
     pub(crate) fn labels_version(&self) -> u64 {
         self.labels_version
     }
@@ -131,7 +134,7 @@ impl Cache {
         self.pods.iter().map(|cached| &cached.pod.uid)
     }
 
-    /// A pod that has a node, as it was when it got there or as the informer last saw it.
+    /// A pod with a node, in the version that was assumed or that the informer last reported.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<&Arc<PodInfo>> {
         self.pods.get(uid).map(|cached| &cached.pod)
     }
@@ -146,7 +149,7 @@ impl Cache {
         self.pods.get(uid).is_some_and(CachedPod::is_assumed)
     }
 
-    /// Whether an informer has said that the pod has a node.
+    /// Whether an informer has reported the pod with a node.
     pub fn is_confirmed(&self, uid: &Uid) -> bool {
         self.pods.get(uid).is_some_and(|cached| !cached.is_assumed())
     }
@@ -156,7 +159,7 @@ impl Cache {
         self.pods.iter().filter(|cached| cached.is_assumed()).map(|cached| &cached.pod)
     }
 
-    /// The number of pods, and how many of them are assumed.
+    /// The number of pods, and of assumed pods among them.
     pub fn pod_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.pods.iter().filter(|cached| cached.is_assumed()).count())
     }
@@ -170,7 +173,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes an assumed pod off its node. A pod that is not known is none the worse for it.
+    /// Takes an assumed pod off its node. An unknown pod is ignored.
     pub fn forget(&mut self, uid: &Uid) -> Result<(), CacheError> {
         if self.is_confirmed(uid) {
             return Err(CacheError::NotAssumed(uid.clone()));
@@ -179,15 +182,15 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes an informer's word that a pod has a node: confirms an assumed pod, wherever it was assumed to be, and
-    /// replaces a known one.
+    /// Adds a pod that an informer reports with a node. Confirms an assumed pod, on whichever node
+    /// it was assumed, and replaces a known one.
     pub fn add_pod(&mut self, pod: Arc<PodInfo>) -> Result<(), CacheError> {
         let Some(node) = pod.node_name.clone() else {
             return Err(CacheError::Unassigned(pod.uid.clone()));
         };
         let known = self.pods.get(&pod.uid);
         let notice = match known {
-            Some(known) if *known.node() == node && counts_like(&known.pod, &pod) => Notice::None,
+            Some(known) if *known.node() == node && evaluates_alike(&known.pod, &pod) => Notice::None,
             _ => Notice::Taken,
         };
         self.displace(&pod.uid, notice);
@@ -195,7 +198,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes an informer's word that a pod is gone.
+    /// Removes a pod whose deletion an informer reports.
     pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
         self.displace(uid, Notice::Taken)
     }
@@ -219,7 +222,7 @@ impl Cache {
             }
             None => {
                 self.labels_version += 1;
-                let mut info = self.ghosts.remove(&name).unwrap_or_default();
+                let mut info = self.absent_nodes.remove(&name).unwrap_or_default();
                 info.set_node(Arc::clone(&node));
                 let pods = info.pods().to_vec();
                 let index = self.nodes.insert(info);
@@ -233,7 +236,7 @@ impl Cache {
         }
     }
 
-    /// Removes a node. Its pods stay known and count again should the node return.
+    /// Removes a node. Its pods stay known, and count again if the node returns.
     pub fn remove_node(&mut self, name: &str) -> Result<(), CacheError> {
         let unknown = || CacheError::UnknownNode(name.into());
         let index = self.nodes.index_of(name).ok_or_else(unknown)?;
@@ -247,12 +250,12 @@ impl Cache {
         }
         self.note(Change::NodeRemoved { index, node: Arc::clone(info.node()) });
         if !info.pods().is_empty() {
-            self.ghosts.insert(Arc::clone(info.name()), info);
+            self.absent_nodes.insert(Arc::clone(info.name()), info);
         }
         Ok(())
     }
 
-    /// Notes what evaluation tables are to catch up with.
+    /// Adds a change for evaluation tables to catch up with.
     pub(crate) fn note(&mut self, change: Change) {
         self.changes.push(change, self.nodes.len() + self.pods.len());
     }
@@ -266,7 +269,7 @@ impl Cache {
                     self.note(Change::PodAdded { index, node, pod: Arc::clone(&pod) });
                 }
             }
-            None => self.ghosts.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
+            None => self.absent_nodes.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
         }
         self.pods.insert(CachedPod { pod, assumed_on: assumed.then(|| Box::new(node)) });
     }
@@ -280,17 +283,17 @@ impl Cache {
                 let (node, pod) = (Arc::clone(self.nodes.at(index).node()), Arc::clone(&cached.pod));
                 self.note(Change::PodRemoved { index, node, pod });
             }
-        } else if let Some(ghost) = self.ghosts.get_mut(node) {
-            ghost.remove_pod(uid);
-            if ghost.pods().is_empty() {
-                self.ghosts.remove(node);
+        } else if let Some(absent) = self.absent_nodes.get_mut(node) {
+            absent.remove_pod(uid);
+            if absent.pods().is_empty() {
+                self.absent_nodes.remove(node);
             }
         }
         Some(cached.pod)
     }
 
-    /// The cache as it would be had it been built from its objects alone: what [`differences`](Self::differences)
-    /// compares with.
+    /// A cache rebuilt from the objects alone, for [`differences`](Self::differences) to compare
+    /// with.
     fn rebuilt(&self) -> Self {
         let mut fresh = Self::default();
         for (_, info) in self.nodes.iter() {
@@ -307,8 +310,8 @@ impl Cache {
         fresh
     }
 
-    /// Where the sums kept per node differ from what its pods add up to; empty unless there is a bug. Costs as much as
-    /// building the cache: for tests and for the debugger.
+    /// Where the sums per node differ from what its pods add up to; empty unless there is a bug.
+    /// Costs as much as building the cache: for tests and for the debugger.
     pub fn differences(&self) -> Vec<String> {
         let mut current = self.clone();
         current.refreshed();
@@ -321,14 +324,14 @@ impl Cache {
         };
         let mut differences = Vec::new();
         let (names, fresh_names) = (order(&mut current), order(&mut fresh));
-        if names != fresh_names || self.ghosts.len() != fresh.ghosts.len() {
+        if names != fresh_names || self.absent_nodes.len() != fresh.absent_nodes.len() {
             differences.push(format!("nodes {names:?}, {fresh_names:?} expected"));
         }
         for (_, info) in current.nodes.iter() {
             compare(info, fresh.nodes.get(info.name()), &mut differences);
         }
-        for (name, info) in &self.ghosts {
-            compare(info, fresh.ghosts.get(name), &mut differences);
+        for (name, info) in &self.absent_nodes {
+            compare(info, fresh.absent_nodes.get(name), &mut differences);
         }
         differences.sort();
         differences
@@ -340,16 +343,16 @@ impl Cache {
     }
 }
 
-/// Whether a change of the pods on a node is one to those who evaluate nodes.
+/// Whether a change of a node's pods matters to evaluations of the node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Notice {
     Taken,
-    /// A pod is replaced by itself, which is the rule when a binding is confirmed.
+    /// A pod is replaced by itself, as in most confirmations of bindings.
     None,
 }
 
-/// Whether two versions of a pod are the same to whoever evaluates the node that they are on.
-fn counts_like(old: &PodInfo, new: &PodInfo) -> bool {
+/// Whether two versions of a pod have the same effect on evaluations of their node.
+fn evaluates_alike(old: &PodInfo, new: &PodInfo) -> bool {
     fn same<T: PartialEq>(old: &Arc<T>, new: &Arc<T>) -> bool {
         Arc::ptr_eq(old, new) || old == new
     }
@@ -417,14 +420,14 @@ mod tests {
         assert_eq!(
             (requested(&cache, "n1"), requested(&cache, "n2")),
             (0, 1000),
-            "the informer has the last word"
+            "the informer takes precedence"
         );
         assert!(cache.forget(&bound.uid).is_err());
         assert!(cache.differences().is_empty());
     }
 
     #[test]
-    fn a_node_that_moves_to_another_zone_keeps_its_place_until_a_node_comes_or_goes() {
+    fn order_is_rebuilt_only_when_a_node_is_added_or_removed() {
         let order = |cache: &mut Cache| {
             cache.refreshed().iter().map(|(_, info)| info.name().to_string()).collect::<Vec<_>>()
         };
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_missing_node_count_when_it_comes() {
+    fn pods_of_a_missing_node_count_once_it_is_added() {
         let mut cache = cache_with(&[]);
         cache.add_pod(Arc::new(pod("a").request("cpu", "1").node("n1").build())).unwrap();
         assert!(cache.refreshed().is_empty());

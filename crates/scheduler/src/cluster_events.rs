@@ -1,14 +1,14 @@
-//! What exactly changed between two versions of an object.
+//! The cluster events that follow from two versions of an object.
 
 use smallvec::SmallVec;
 use supercargo_framework::{
     ActionType, ClusterEvent, EventResource, Feature, Features, NodeRecord, PodInfo, Resource,
 };
 
-/// Usually one event, seldom more.
+/// Usually one event.
 pub(crate) type Events = SmallVec<[ClusterEvent; 2]>;
 
-/// The events of a pod update, or one generic update when nothing in particular changed.
+/// The events of a pod update; one generic update if no specific change is found.
 pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
     let resource =
         if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
@@ -34,7 +34,7 @@ pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
     actions.into_iter().map(|action| ClusterEvent::new(resource.clone(), action)).collect()
 }
 
-/// The events of a node update; none when nothing changed that scheduling reads.
+/// The events of a node update; none if nothing changed that scheduling reads.
 pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Features) -> Events {
     let mut events = Events::new();
     let mut push = |changed: bool, action| {
@@ -54,7 +54,7 @@ pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Feature
     events
 }
 
-/// Whether `new` asks for less of anything than `old`.
+/// Whether `new` requests less of any resource than `old`.
 fn any_less(new: &Resource, old: &Resource) -> bool {
     new.milli_cpu < old.milli_cpu
         || new.memory < old.memory
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_declares_is_told_only_where_that_is_a_feature() {
+    fn declared_features_cause_events_only_with_the_feature() {
         let old = node("n").build();
         let new = NodeRecord { declared_features: ["f".into()].into(), ..old.clone() };
         for (on, expected) in [(true, vec!["NodeUpdateNodeDeclaredFeature"]), (false, vec![])] {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_asks_for_is_what_its_status_makes_of_it() {
+    fn requests_of_a_resized_pod_follow_its_status() {
         let asks = |cpu: &str| pod("a").request("cpu", cpu).node("n").build();
         let resizing = |cpu: &str| {
             let requests = asks(cpu).spec.requests.clone();
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_is_no_longer_asked_for_is_asked_for_less() {
+    fn removing_a_resource_request_is_a_scale_down() {
         let (old, new) = (pod("a").request("example.com/gpu", "1").build(), pod("a").build());
         assert_eq!(labels(&pod_events(&old, &new)), ["UnschedulablePodUpdatePodScaleDown"]);
         assert_eq!(labels(&pod_events(&new, &old)), ["UnschedulablePodUpdate"]);
     }
 
     #[test]
-    fn a_claim_made_for_a_pod_is_named() {
+    fn a_generated_resource_claim_has_its_own_event() {
         let old = pod("a").build();
         let mut new = old.clone();
         new.status.claim_statuses = 1;

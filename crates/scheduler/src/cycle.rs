@@ -1,83 +1,65 @@
-//! The scheduling algorithm: from a pod to the best node, or to the reasons why there is none.
+//! The scheduling algorithm: finds the best node for a pod, or the reasons why there is none.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use supercargo_framework::plugin::{NodeNames, PreFilter};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
-use crate::diagnosis::{Diagnosis, FitError};
+use crate::diagnosis::Diagnosis;
 use crate::extender::EXTENDER;
-use crate::extending::Extenders;
+use crate::extender_calls::Extenders;
 use crate::failure::FailureKind;
-use crate::laps::Laps;
 use crate::observer::{Evaluated, PluginSet, Point};
+use crate::plugin_calls::PluginCalls;
 use crate::profile::{Named, Profile};
 use crate::queue::SchedulingQueue;
 use crate::sampling::Sampling;
+use crate::skipped_filters::SkippedFilters;
 
-/// The extension point and the plugin that run at the moment, to name the culprit of a panic.
-#[derive(Default)]
-pub(crate) struct Running(Cell<Option<(&'static str, &'static str)>>);
-
-impl Running {
-    pub(crate) fn set(&self, point: &'static str, plugin: &'static str) {
-        self.0.set(Some((point, plugin)));
-    }
-
-    pub(crate) fn take(&self) -> Option<(&'static str, &'static str)> {
-        self.0.take()
-    }
-}
-
-/// One cycle's view: everything it reads.
+/// Everything that a cycle reads.
 pub(crate) struct Cycle<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<PodInfo>,
     pub(crate) queue: &'a SchedulingQueue,
     pub(crate) extenders: Extenders<'a>,
-    /// `None` when all nodes are looked at, in visiting order.
+    /// `None` if all nodes are filtered, in visiting order.
     pub(crate) sampling: Option<Sampling>,
-    pub(crate) running: &'a Running,
-    pub(crate) laps: &'a Laps<'a>,
-    /// The plugins that have had a say.
+    pub(crate) plugins: &'a PluginCalls<'a>,
+    /// The plugins that have been evaluated.
     pub(crate) evaluated: Cell<Evaluated>,
 }
 
-/// The plugins whose PreFilter skipped: their filters are left out, in trials too.
-#[derive(Clone, Default)]
-pub(crate) struct SkippedFilters(pub(crate) SmallVec<[&'static str; 16]>);
-
-/// What PreFilter left of the nodes.
+/// PreFilter's result.
 enum Prepared {
-    /// These, or all.
+    /// These nodes, or all.
     Nodes(Option<NodeNames>),
-    /// None; the reason is in the diagnosis.
+    /// No nodes; the reason is in the diagnosis.
     Rejected,
 }
 
 impl Cycle<'_> {
-    /// Finds the best node; and says how many nodes the search went past, which is where the next sampled one begins.
+    /// Finds the best node. Also returns how many nodes the search passed, which is where the next
+    /// sampled search starts.
     pub(crate) fn run(&self, state: &mut CycleState) -> (Result<NodeIndex, FailureKind>, usize) {
         let mut passed = 0;
         let result = self.find(state, &mut passed);
         (result, passed)
     }
 
-    /// Whether answers for this pod may be kept from one cycle to the next: when all nodes are looked at, nobody outside is
-    /// asked, and the pod is not tried on a node of its own first.
-    pub(crate) fn can_be_kept(&self) -> bool {
+    /// Whether tables may answer: all nodes are filtered, no extender is called, and the pod has no
+    /// nominated node to try first.
+    pub(crate) fn can_use_tables(&self) -> bool {
         self.sampling.is_none()
             && !self.extenders.are_configured
             && !self.cx.nodes().is_empty()
             && self.pod.status.nominated_node_name.is_none()
     }
 
-    /// What filters say of a node as it is now, from scratch. Those of plugins that have set something aside for the pod are
-    /// not asked: what they found when they did so holds.
-    pub(crate) fn verdict_anew(&self, index: NodeIndex) -> Result<Status, FailureKind> {
+    /// Filters a node from scratch. Skips plugins that have reserved something for the pod: their
+    /// earlier result holds.
+    pub(crate) fn recheck(&self, index: NodeIndex) -> Result<Status, FailureKind> {
         let mut state = CycleState::default();
         let node = self.cx.node(index);
         match self.pre_filter(&mut state, &mut Diagnosis::default())? {
@@ -85,7 +67,7 @@ impl Cycle<'_> {
                 return Ok(Status::unschedulable("node(s) didn't satisfy plugin(s)"));
             }
             Prepared::Nodes(_) => {}
-            // Only plugins of objects that have been set aside turn a pod down as such.
+            // Only plugins that have reserved something reject a pod at this point.
             Prepared::Rejected => return Ok(Status::success()),
         }
         let mut filters = self.filters(&state);
@@ -100,7 +82,7 @@ impl Cycle<'_> {
         }
     }
 
-    /// The nodes that the pod can run on: at least one.
+    /// The nodes that fit the pod; an error if there is none.
     pub(crate) fn feasible(
         &self,
         state: &mut CycleState,
@@ -116,12 +98,12 @@ impl Cycle<'_> {
             Prepared::Rejected => Vec::new(),
         };
         if feasible.is_empty() {
-            return Err(FailureKind::Fit(Box::new(FitError { all_nodes, diagnosis })));
+            return Err(FailureKind::no_fit(all_nodes, diagnosis));
         }
         Ok(feasible)
     }
 
-    /// Notes that plugins have had a say.
+    /// Notes that plugins have been evaluated.
     pub(crate) fn note_evaluated(&self, plugins: Evaluated) {
         let mut evaluated = self.evaluated.get();
         evaluated.add(plugins);
@@ -134,17 +116,16 @@ impl Cycle<'_> {
         let mut nodes: Option<NodeNames> = None;
         let mut rejection: Option<Status> = None;
         let mut evaluated = PluginSet::default();
-        self.laps.restart();
+        self.plugins.timer.restart();
         for (place, Named { name, plugin }) in self.profile.pre_filter.iter().enumerate() {
-            self.running.set("PreFilter", name);
             let call = || plugin.pre_filter(self.cx, state, self.pod);
-            let answer = self.laps.plugin(Point::PreFilter, name, call, pre_filter_code);
+            let answer = self.plugins.call(Point::PreFilter, name, call, pre_filter_code);
             if !matches!(answer, PreFilter::Skip) {
                 evaluated = evaluated.and(PluginSet::one(place));
             }
             match answer {
                 PreFilter::AllNodes => {}
-                PreFilter::Skip => skipped.0.push(name),
+                PreFilter::Skip => skipped.add(name),
                 PreFilter::Nodes(names) => {
                     diagnosis.unschedulable_plugins.insert((*name).into());
                     let rest: NodeNames = match nodes.take() {
@@ -152,31 +133,32 @@ impl Cycle<'_> {
                         Some(known) => known.intersection(&names).cloned().collect(),
                     };
                     if rest.is_empty() {
-                        rejection = Some(nobody_satisfies(diagnosis));
+                        rejection = Some(no_node_satisfies(diagnosis));
                         break;
                     }
                     nodes = Some(rest);
                 }
-                // The others are to prepare themselves all the same: PostFilter may want to run their filters.
+                // The remaining plugins must prepare, too: PostFilter may run their filters.
                 PreFilter::Reject(status) if status.code() == Code::Unschedulable => {
                     rejection = Some(status.by(*name));
                 }
                 PreFilter::Reject(status) if status.code() == Code::UnschedulableAndUnresolvable => {
-                    // Upstream forgets the plugins that named nodes once one turns the pod down outright.
+                    // As upstream, the plugins that named nodes are dropped once one rejects the
+                    // pod as unresolvable.
                     diagnosis.unschedulable_plugins.clear();
                     rejection = Some(status.by(*name));
                     break;
                 }
                 PreFilter::Reject(status) => {
                     let message = format!("running PreFilter plugin {name:?}: {}", status.message());
-                    self.laps.point(Point::PreFilter, status.code());
+                    self.plugins.timer.point(Point::PreFilter, status.code());
                     return Err(FailureKind::Internal(message));
                 }
             }
         }
         state.write(skipped);
         self.note_evaluated(Evaluated { pre_filter: evaluated, ..Evaluated::default() });
-        self.laps.point(Point::PreFilter, rejection.as_ref().map_or(Code::Success, Status::code));
+        self.plugins.timer.point(Point::PreFilter, rejection.as_ref().map_or(Code::Success, Status::code));
         if let Some(status) = rejection {
             diagnosis.pre_filter_message = status.message();
             diagnosis.blame(&status);
@@ -186,7 +168,7 @@ impl Cycle<'_> {
         Ok(Prepared::Nodes(nodes))
     }
 
-    /// The nodes that pass filters and extenders: only the nominated one, if it does.
+    /// The nodes that pass filters and extenders: only the nominated node if it passes.
     fn find_feasible(
         &self,
         names: Option<NodeNames>,
@@ -208,34 +190,33 @@ impl Cycle<'_> {
             Some(sampling) => (sampling.nodes_to_find(nodes.len()), sampling.start),
         };
         let (feasible, error) = self.filter_nodes(state, diagnosis, nodes, wanted, start);
-        diagnosis.keep_last_word();
+        diagnosis.keep_last_status();
         *passed = feasible.len() + diagnosis.statuses.len();
         if let Some(error) = error {
             return Err(error);
         }
         let found = feasible.len();
-        let feasible = self.extend_filter(diagnosis, feasible)?;
+        let feasible = self.extenders.filter(diagnosis, feasible)?;
         if feasible.len() != found {
             diagnosis.unschedulable_plugins.insert(EXTENDER.into());
         }
         Ok(feasible)
     }
 
-    /// Tries the node that the pod has been promised before any other. When it does not do, what was found out stays in
-    /// the diagnosis.
+    /// Tries the pod's nominated node first. If it does not fit, its status stays in the diagnosis.
     fn try_nominated_node(&self, state: &CycleState, diagnosis: &mut Diagnosis) -> Option<Vec<NodeIndex>> {
         let name = self.pod.status.nominated_node_name.as_deref()?;
         let node = self.cx.nodes().index_of(name)?;
         let (feasible, _) = self.filter_nodes(state, diagnosis, &[node], 1, 0);
-        // An error here is no failure yet: the full search follows.
-        let feasible = self.extend_filter(diagnosis, feasible).ok()?;
+        // An error here does not fail the attempt: the full search follows.
+        let feasible = self.extenders.filter(diagnosis, feasible).ok()?;
         (!feasible.is_empty()).then_some(feasible)
     }
 
-    /// The nodes of these names that exist, in visiting order.
+    /// The named nodes that exist, in visiting order.
     fn resolve(&self, names: &NodeNames) -> Vec<NodeIndex> {
         let nodes = self.cx.nodes();
-        // One is the rule, as the pods of a DaemonSet have it.
+        // A single name is the usual case: pods of a DaemonSet have one.
         if names.len() == 1 {
             return names.iter().filter_map(|name| nodes.index_of(name)).collect();
         }
@@ -255,8 +236,8 @@ fn plugin_names(diagnosis: &Diagnosis) -> Vec<&str> {
     diagnosis.unschedulable_plugins.iter().map(|name| &**name).collect()
 }
 
-/// No node is in every set that PreFilter plugins named.
-fn nobody_satisfies(diagnosis: &Diagnosis) -> Status {
+/// The rejection if no node is in every set that PreFilter plugins named.
+fn no_node_satisfies(diagnosis: &Diagnosis) -> Status {
     let plugins = plugin_names(diagnosis);
     Status::unresolvable(match plugins[..] {
         [only] => format!("node(s) didn't satisfy plugin {only}"),

@@ -6,51 +6,51 @@ use std::fmt;
 use supercargo_framework::node_statuses::{NodeStatuses, StatusNumber};
 use supercargo_framework::{Code, NodeIndex, Status, Text};
 
-/// What is known of a failed search: upstream's Diagnosis.
+/// The result of a failed search: upstream's Diagnosis.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Diagnosis {
     pub(crate) statuses: NodeStatuses,
     pub(crate) pre_filter_message: String,
     pub(crate) post_filter_message: String,
     pub(crate) unschedulable_plugins: BTreeSet<Text>,
-    /// Those that wait for something under way; they are among the above, too.
+    /// The plugins that returned Pending. They are in `unschedulable_plugins`, too.
     pub(crate) pending_plugins: BTreeSet<Text>,
     /// Whether a node may have more than one status.
     repeats: bool,
 }
 
 impl Diagnosis {
-    /// Notes that a node was turned down by a filter.
+    /// Notes that a filter rejected a node.
     pub(crate) fn set(&mut self, node: NodeIndex, status: Status) {
         self.blame(&status);
         self.statuses.set(node, status);
     }
 
-    /// Notes that some nodes were turned down like this, by the number of the status.
+    /// The number of a status, to set for several nodes.
     pub(crate) fn number(&mut self, status: &Status) -> StatusNumber {
         self.blame(status);
         self.statuses.number(status.clone())
     }
 
-    /// The search begins anew: what it finds out replaces what is known.
+    /// The search restarts: its statuses replace the known ones.
     pub(crate) fn start_over(&mut self) {
         self.repeats = !self.statuses.is_empty();
     }
 
-    /// Notes what an extender says of a node that may have been turned down before.
+    /// Notes an extender's status for a node that may already have one.
     pub(crate) fn set_again(&mut self, node: NodeIndex, status: Status) {
         self.repeats = true;
         self.statuses.set(node, status);
     }
 
-    /// Keeps one status per node, the last.
-    pub(crate) fn keep_last_word(&mut self) {
+    /// Keeps the last status of each node.
+    pub(crate) fn keep_last_status(&mut self) {
         if std::mem::take(&mut self.repeats) {
             self.statuses.keep_last();
         }
     }
 
-    /// Notes who turned the pod down.
+    /// Notes the plugin of a rejection.
     pub(crate) fn blame(&mut self, status: &Status) {
         let plugin = status.plugin();
         if plugin.is_empty() || !status.is_rejected() {
@@ -93,11 +93,11 @@ impl fmt::Display for FitError {
 }
 
 impl FitError {
-    /// A node that was found and then refused.
+    /// The error for a chosen node that was then rejected.
     pub(crate) fn of_one_node(node: Option<NodeIndex>, status: Status) -> Self {
         let mut diagnosis = Diagnosis::default();
         diagnosis.blame(&status);
-        // A pod that was turned down in nobody's name is to wait like one that a plugin turned down, as upstream has it.
+        // As upstream, a rejection without a plugin waits like one with a plugin.
         diagnosis.unschedulable_plugins.insert(status.plugin().clone());
         match node {
             Some(node) => diagnosis.statuses.set(node, status),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
+    fn nodes_without_a_status_count_with_the_common_status() {
         let absent = Some("node(s) didn't satisfy plugin(s) [NodeAffinity]");
         assert_eq!(
             error(3, &["Too many pods"], absent).to_string(),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_prefilter_and_postfilter_have_their_places() {
+    fn messages_of_prefilter_and_postfilter_are_placed_as_upstream() {
         let mut error = error(4, &[], Some("ignored"));
         error.diagnosis.pre_filter_message = "no good".into();
         error.diagnosis.post_filter_message = "nor that".into();

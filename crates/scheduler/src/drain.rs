@@ -1,16 +1,16 @@
-//! The end: no more pods are taken, and those that can still turn back do.
+//! Draining: the scheduler takes no more pods and cancels what it can.
 
 use supercargo_framework::{Now, Status, Text, Uid};
 
 use crate::scheduler::Scheduler;
 
-/// Why pods are in the queue again that were on their way.
+/// The queue event for pods whose binding was cancelled by draining.
 pub(crate) const DRAINED: Text = Text::Static("Drained");
 
 impl Scheduler {
-    /// Takes no more pods. Those that Permit holds go back into the queue, and PreBind is made to give up: that may take minutes, and
-    /// whoever schedules next begins anew with them. Nothing is said of them, as nothing is wrong with them. What Bind has begun
-    /// is let end.
+    /// Takes no more pods. Pods that Permit holds are requeued, and PreBind is cancelled: it may
+    /// take minutes, and the next scheduler starts over with these pods. They get no event or
+    /// condition, because nothing is wrong with them. Binds that have started run to their end.
     pub(crate) fn drain(&mut self, now: Now) {
         self.draining = true;
         let held: Vec<Uid> = self.bindings.waiting().iter().map(|pod| pod.uid.clone()).collect();

@@ -1,4 +1,4 @@
-//! What the scheduler asks to be done.
+//! What the scheduler requests from its caller.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct PreBindWork {
     pub name: Text,
     /// The plugin.
     pub plugin: Arc<dyn PreBindPlugin>,
-    /// What it set aside for this.
+    /// What PreBindPreFlight prepared for PreBind.
     pub work: Box<dyn Any + Send>,
 }
 
@@ -35,32 +35,32 @@ pub struct NamedBinder {
 pub struct StatusPatch {
     /// The pod.
     pub pod: PodKey,
-    /// Its UID: the server refuses to patch another pod of that name.
+    /// Its UID: the server refuses to patch another pod of this name.
     pub uid: Uid,
     /// The PodScheduled condition, if it changes.
     pub condition: Option<PodCondition>,
-    /// What becomes of `nominatedNodeName`.
+    /// The change of `nominatedNodeName`.
     pub nomination: Nomination,
 }
 
-/// Whether an event is good news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventType {
-    /// Good or neutral.
+    /// Something expected happened.
     Normal,
-    /// Bad.
+    /// Something failed.
     Warning,
 }
 
-/// A pod that has to make room.
+/// A victim of a preemption.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VictimEviction {
     /// The pod.
     pub pod: PodKey,
-    /// Its UID: another pod of that name is to be spared.
+    /// Its UID: another pod of this name is spared.
     pub uid: Uid,
-    /// The DisruptionTarget condition, to be written before the pod is deleted. Without a moment of transition the one
-    /// that is there stays.
+    /// The DisruptionTarget condition to write before the pod is deleted. Without a transition
+    /// time, the existing one stays.
     pub condition: PodCondition,
 }
 
@@ -71,9 +71,9 @@ pub struct PodEvent {
     pub pod: PodKey,
     /// Its UID.
     pub uid: Uid,
-    /// Its resource version, which is part of an event series' identity.
+    /// Its resource version, which is part of the identity of an event series.
     pub resource_version: ResourceVersion,
-    /// The profile, which is the event's reporting controller.
+    /// The profile: the event's reporting controller.
     pub scheduler_name: Arc<str>,
     /// Normal or Warning.
     pub kind: EventType,
@@ -107,9 +107,10 @@ impl PodEvent {
     }
 }
 
-/// Something for the shell to carry out. Calls that end in an [`Input`](crate::Input) say so.
+/// Work for the caller. Each variant names the [`Input`](crate::Input) that it ends in, if any.
 pub enum Effect {
-    /// Run PreBind: the groups one after the other, the plugins of a group side by side. Ends in `Input::PreBound`.
+    /// Run PreBind: the groups one after the other, the plugins of a group in parallel. Ends in
+    /// `Input::PreBound`.
     StartPreBind {
         /// The pod.
         pod: Arc<PodInfo>,
@@ -118,32 +119,32 @@ pub enum Effect {
         /// The work.
         groups: Vec<Vec<PreBindWork>>,
     },
-    /// Make PreBind of this pod give up.
+    /// Cancel PreBind of this pod.
     CancelPreBind(Uid),
-    /// Ask the extenders one after the other to bind, until one that may not be ignored has answered or one has bound,
-    /// and then the plugins, until one does not skip. Ends in `Input::Bound`.
+    /// Call the extenders one after the other, until one binds the pod or one that is not ignorable
+    /// fails. If there is none, call the plugins until one does not skip. Ends in `Input::Bound`.
     Bind {
         /// The pod.
         pod: Arc<PodInfo>,
         /// Its node.
         node: Arc<str>,
-        /// The extenders that bind such pods; one, if any.
+        /// The extenders that bind such pods: at most one.
         extenders: Vec<ExtenderSpec>,
         /// The plugins.
         binders: Arc<[NamedBinder]>,
     },
-    /// Ask the API server for the pod's node, with a quorum. Ends in `Input::PodRead`.
+    /// Read the pod's node from the API server, with a quorum. Ends in `Input::PodRead`.
     ReadPod {
         /// The pod's name.
         pod: PodKey,
-        /// Its UID; another pod of that name counts as gone.
+        /// Its UID; another pod of this name counts as gone.
         uid: Uid,
     },
     /// Patch the pod's status.
     PatchPodStatus(StatusPatch),
-    /// Delete pods side by side, each once it has been told why. Ends in `Input::Evicted`.
+    /// Delete pods in parallel, each after its condition is written. Ends in `Input::Evicted`.
     Evict {
-        /// For which preemption.
+        /// The number of the preemption.
         preemption: u64,
         /// The pods.
         victims: Vec<VictimEviction>,
@@ -152,7 +153,8 @@ pub enum Effect {
     RecordEvent(PodEvent),
 }
 
-/// One line that says what the effect does; equal lines mean equal effects. Replay compares these.
+/// One line that identifies the effect: equal lines mean equal effects. Replay compares these
+/// lines.
 impl fmt::Debug for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Extenders: other processes that have a say in where pods go. The call itself is injected.
+//! Extenders: other processes that take part in scheduling. The caller injects the calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,32 +8,33 @@ use serde::{Deserialize, Serialize};
 use supercargo_framework::plugin::Candidate;
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
-/// The name under which extenders are blamed for a pod that they turned down.
+/// The name that stands for all extenders in a diagnosis.
 pub(crate) const EXTENDER: &str = "Extender";
 
-/// An extender as far as the scheduler is concerned.
+/// An extender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderSpec {
-    /// What tells it from the others to whoever calls it: two may have one name.
+    /// Identifies the extender to the implementation of [`Calls`]: two may share a name.
     pub id: usize,
     /// Its name in logs and messages; upstream uses the URL prefix.
     pub name: Arc<str>,
     /// Whether it filters.
     pub filters: bool,
-    /// Whether it has a say in preemption.
+    /// Whether it takes part in preemption.
     pub preempts: bool,
     /// Its weight, if it prioritizes.
     pub weight: Option<i64>,
     /// Whether it binds.
     pub binds: bool,
-    /// Whether scheduling goes on without it when it fails.
+    /// Whether scheduling goes on without it if it fails.
     pub ignorable: bool,
-    /// The resources that make a pod its business; empty means every pod is.
+    /// The resources that make a pod relevant to it; empty means that every pod is.
     pub managed_resources: Vec<Arc<str>>,
 }
 
 impl ExtenderSpec {
-    /// Whether the pod is any business of the extender: a container asks for one of its resources, be it for none of it.
+    /// Whether the extender is interested in the pod: a container names one of its resources, even
+    /// with the amount 0.
     pub(crate) fn is_interested(&self, pod: &PodInfo) -> bool {
         if self.managed_resources.is_empty() {
             return true;
@@ -49,7 +50,7 @@ impl ExtenderSpec {
     }
 }
 
-/// The names of the resources in a whole pod. (Of a request for none of a resource, a [`PodInfo`] knows nothing.)
+/// The resource names of a whole pod. [`PodInfo`] has no requests for the amount 0.
 #[derive(Deserialize)]
 struct WholePod<'a> {
     #[serde(borrow, default)]
@@ -71,7 +72,7 @@ struct Container<'a> {
     resources: Option<Resources<'a>>,
 }
 
-#[expect(clippy::zero_sized_map_values, reason = "a map is what is read")]
+#[expect(clippy::zero_sized_map_values, reason = "JSON has a map here")]
 #[derive(Deserialize)]
 struct Resources<'a> {
     #[serde(borrow, default)]
@@ -80,7 +81,7 @@ struct Resources<'a> {
     limits: Option<Amounts<'a>>,
 }
 
-#[expect(clippy::zero_sized_map_values, reason = "a map is what is read")]
+#[expect(clippy::zero_sized_map_values, reason = "JSON has a map here")]
 type Amounts<'a> = BTreeMap<std::borrow::Cow<'a, str>, IgnoredAny>;
 
 impl WholePod<'_> {
@@ -95,25 +96,25 @@ impl WholePod<'_> {
 /// A question to an extender.
 #[derive(Clone, Copy, Debug)]
 pub enum ExtenderQuestion<'a> {
-    /// Which of the nodes will do?
+    /// Which nodes fit?
     Filter {
         /// The pod.
         pod: &'a Arc<PodInfo>,
-        /// The nodes that have passed so far.
+        /// The nodes that have passed all filters so far.
         nodes: &'a [Arc<NodeRecord>],
     },
-    /// How good are they?
+    /// How do the nodes score?
     Prioritize {
         /// The pod.
         pod: &'a Arc<PodInfo>,
         /// The feasible nodes.
         nodes: &'a [Arc<NodeRecord>],
     },
-    /// Where may room be made, and at whose expense?
+    /// Which nodes and victims may preemption choose?
     Preempt {
         /// The pod.
         pod: &'a Arc<PodInfo>,
-        /// The nodes that would do without some pods.
+        /// The nodes that the pod fits without some of their pods.
         candidates: &'a [Candidate],
     },
 }
@@ -123,34 +124,34 @@ pub enum ExtenderQuestion<'a> {
 pub struct ExtenderVictims {
     /// The node.
     pub node: Arc<str>,
-    /// The pods that would have to go.
+    /// The victims.
     pub victims: Vec<Uid>,
-    /// How many of them a PodDisruptionBudget protects.
+    /// The number of victims that a PodDisruptionBudget protects.
     pub pdb_violations: i64,
 }
 
-/// An extender's answer.
+/// The answer of an extender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExtenderAnswer {
-    /// To Filter.
+    /// The answer to Filter.
     Filtered {
-        /// The nodes that will do.
+        /// The nodes that fit.
         nodes: Vec<Arc<str>>,
-        /// The others, with reasons; removing pods might help.
+        /// Rejected nodes with reasons; removing pods might help.
         failed: Vec<(Arc<str>, String)>,
-        /// The others, with reasons; removing pods does not help.
+        /// Rejected nodes with reasons; removing pods does not help.
         failed_and_unresolvable: Vec<(Arc<str>, String)>,
     },
-    /// To Prioritize: nodes with scores from 0 to 10.
+    /// The answer to Prioritize: nodes with scores from 0 to 10.
     Prioritized(Vec<(Arc<str>, i64)>),
-    /// To Preempt.
+    /// The answer to Preempt.
     Preempted(Vec<ExtenderVictims>),
 }
 
-/// What a cycle waits for. The shell's implementation blocks the scheduler's thread on the network for a bounded time; a
-/// replay's answers from its log.
+/// Calls that a cycle waits for. The implementation in production blocks the scheduler's thread on
+/// the network for a bounded time; that of a replay reads the record.
 pub trait Calls {
-    /// Asks an extender. The error is a text for people.
+    /// Calls an extender. The error is a text for users.
     fn ask(
         &mut self,
         extender: &ExtenderSpec,
@@ -158,13 +159,13 @@ pub trait Calls {
     ) -> Result<ExtenderAnswer, String>;
 }
 
-/// For a scheduler without extenders.
+/// Calls of a scheduler without extenders: they fail.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCalls;
 
 impl Calls for NoCalls {
     fn ask(&mut self, extender: &ExtenderSpec, _: ExtenderQuestion<'_>) -> Result<ExtenderAnswer, String> {
-        Err(format!("no way to call extender {} was given", extender.name))
+        Err(format!("calls of extender {} are not configured", extender.name))
     }
 }
 
@@ -174,7 +175,7 @@ mod tests {
     use supercargo_framework::testing::pod;
 
     #[test]
-    fn a_pod_is_an_extenders_business_when_a_container_names_one_of_its_resources() {
+    fn extender_is_interested_if_a_container_names_its_resource() {
         let spec = ExtenderSpec { managed_resources: vec!["example.com/gpu".into()], ..Default::default() };
         let cases = [
             (
@@ -203,6 +204,6 @@ mod tests {
             "without the whole pod"
         );
         assert!(!spec.is_interested(&pod("p").build()));
-        assert!(ExtenderSpec::default().is_interested(&pod("p").build()), "whose business every pod is");
+        assert!(ExtenderSpec::default().is_interested(&pod("p").build()), "interested in every pod");
     }
 }

@@ -1,41 +1,38 @@
-//! What happens to a pod whose attempt failed.
+//! The reasons why attempts fail.
 
 use std::fmt;
-use std::sync::Arc;
 
 use supercargo_framework::plugin::Nomination;
-use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{Feature, Now, PodInfo};
 
-use crate::diagnosis::FitError;
-use crate::effect::{Effect, EventType, StatusPatch};
-use crate::observer::{AttemptResult, Observation, Took};
-use crate::queue::QueuedPod;
-use crate::scheduler::Scheduler;
-
-/// The longest note of an event, in bytes.
-const MAX_NOTE: usize = 1024;
+use crate::diagnosis::{Diagnosis, FitError};
 
 /// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum FailureKind {
-    /// No node fits, or the one that did was refused. Events that matter to the plugins to blame help.
+    /// No node fits, or the chosen one was rejected. Events that the rejecting plugins registered
+    /// for help.
     Fit(Box<FitError>),
-    /// The pod was turned down and no plugin waits for anything: only time helps.
+    /// The pod was rejected, and no plugin waits for an event: only the backoff helps.
     Rejected(String),
     /// Something failed.
     Internal(String),
-    /// The API server knows no such pod any more. The informer is about to say so; should it not, the pod is not lost.
+    /// The API server does not know the pod. The informer usually reports the deletion soon after;
+    /// if it does not, the pod stays queued.
     Gone,
 }
 
 impl FailureKind {
-    /// There is no node. Upstream treats this apart: no plugin is to blame, so not even a new node wakes the pod.
+    /// There is no node. As upstream, no plugin is named, so not even a new node wakes the pod.
     pub(crate) fn no_nodes() -> Self {
         Self::Rejected("no nodes available to schedule pods".to_owned())
     }
 
-    /// Whether the pod was turned down, as opposed to something having failed.
+    /// No node of `all_nodes` fits.
+    pub(crate) fn no_fit(all_nodes: usize, diagnosis: Diagnosis) -> Self {
+        Self::Fit(Box::new(FitError { all_nodes, diagnosis }))
+    }
+
+    /// Whether the pod was rejected, as opposed to an error.
     pub(crate) fn is_rejection(&self) -> bool {
         matches!(self, Self::Fit(_) | Self::Rejected(_))
     }
@@ -55,142 +52,13 @@ impl fmt::Display for FailureKind {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// What becomes of the pod's nominated node.
+    /// The change of the pod's nominated node.
     pub(crate) nomination: Nomination,
 }
 
-/// Nearly every failure ends a nomination.
+/// Most failures end a nomination.
 impl From<FailureKind> for Failure {
     fn from(kind: FailureKind) -> Self {
         Self { kind, nomination: Nomination::Override(None) }
-    }
-}
-
-impl Scheduler {
-    /// Puts the pod back into the queue and tells the world why (upstream's FailureHandler).
-    pub(crate) fn fail(&mut self, now: Now, mut queued: QueuedPod, failure: Failure) {
-        let Failure { kind, nomination } = failure;
-        let mut message = kind.to_string();
-        let (result, mut reason) = if kind.is_rejection() {
-            (AttemptResult::Unschedulable, "Unschedulable")
-        } else {
-            (AttemptResult::Error, "SchedulerError")
-        };
-        self.observe_attempt(&queued, result, None, &message, now);
-        let gone = matches!(kind, FailureKind::Gone);
-        queued.blame(kind);
-        // A pod that is gone, has been replaced, or has a node by now needs no place in the queue, and nothing is to be
-        // said of it.
-        let Some(pod) = self.known(&queued.pod).filter(|pod| !self.cache.is_confirmed(&pod.uid)).cloned()
-        else {
-            self.queue.done(queued.uid());
-            return;
-        };
-        let Some(profile) = self.profile_of(&pod) else {
-            self.queue.done(queued.uid());
-            return self.let_go(pod);
-        };
-        if self.profiles.is_retired(queued.profile) {
-            // What a profile that is no more waited for helps nobody: time does.
-            queued.unschedulable_plugins.clear();
-            queued.pending_plugins.clear();
-        }
-        queued.profile = profile;
-        queued.pod = Arc::clone(&pod);
-        self.with_queue(now, |queue, cx| queue.add_unschedulable(cx, queued));
-        if let Some(panic) = self.contained_panic.take() {
-            (message, reason) = (panic, "SchedulerError");
-        }
-        self.queue.nominator.add(&pod, &nomination);
-        if gone {
-            return;
-        }
-        self.record_event(&pod, EventType::Warning, "FailedScheduling", "Scheduling", truncated(&message));
-        self.patch_failed(now, &pod, reason, message, nomination);
-    }
-
-    /// Patches the PodScheduled condition and the nomination, unless both are as they should be.
-    fn patch_failed(
-        &mut self,
-        now: Now,
-        pod: &PodInfo,
-        reason: &str,
-        message: String,
-        nomination: Nomination,
-    ) {
-        let current = pod.status.pod_scheduled.as_ref();
-        let still_false = current.filter(|condition| &*condition.status == "False");
-        // One that says it already goes on to: the API server would keep what is no longer said.
-        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking)
-            || current.is_some_and(|condition| condition.observed_generation.is_some_and(|it| it != 0));
-        let unchanged = still_false
-            .is_some_and(|condition| *condition.reason == *reason && *condition.message == *message);
-        let condition = (!unchanged).then(|| PodCondition {
-            status: "False".into(),
-            reason: reason.into(),
-            message: message.into(),
-            observed_generation: says_generation.then_some(pod.generation),
-            // The moment tells when the status changed, not its reason.
-            last_transition: still_false
-                .map_or(Some(now.wall.floor_to_second()), |condition| condition.last_transition),
-        });
-        let nomination = match nomination {
-            Nomination::Override(node) if node == pod.status.nominated_node_name => Nomination::Keep,
-            nomination => nomination,
-        };
-        if condition.is_some() || nomination != Nomination::Keep {
-            self.effects.push(Effect::PatchPodStatus(StatusPatch {
-                pod: pod.key(),
-                uid: pod.uid.clone(),
-                condition,
-                nomination,
-            }));
-        }
-    }
-
-    pub(crate) fn observe_attempt(
-        &mut self,
-        queued: &QueuedPod,
-        result: AttemptResult,
-        node: Option<&str>,
-        message: &str,
-        now: Now,
-    ) {
-        let now = self.queue.steady(now);
-        let since_first_attempt = queued.initial_attempt.map(|first| now.wall.since(first));
-        self.observer.observe(Observation::Attempt {
-            profile: queued.profile.0,
-            result,
-            pod: &queued.pod,
-            attempts: queued.attempts,
-            node,
-            message,
-            since_first_attempt,
-            after_flush: queued.flushed,
-            took: Took { from: queued.began, to: self.observer.moment() },
-        });
-    }
-}
-
-/// The message as an event's note: cut to the API's limit, between characters.
-fn truncated(message: &str) -> String {
-    const SUFFIX: &str = " ...";
-    if message.len() <= MAX_NOTE {
-        return message.to_owned();
-    }
-    let end = (0..=MAX_NOTE - SUFFIX.len()).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
-    format!("{}{SUFFIX}", &message[..end])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_message_is_cut_to_the_limit() {
-        assert_eq!(truncated("short"), "short");
-        let long = truncated(&"x".repeat(2000));
-        assert_eq!((long.len(), &long[1020..]), (1024, " ..."));
-        assert!(truncated(&"é".repeat(1000)).len() <= 1024);
     }
 }

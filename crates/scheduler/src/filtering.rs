@@ -1,4 +1,4 @@
-//! Running filters: on nodes as they are, and as they will be once promises are kept.
+//! Runs filters: on nodes as they are, and with their nominated pods added.
 
 use std::sync::Arc;
 
@@ -6,17 +6,19 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::FilterPlugin;
 use supercargo_framework::{Code, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
-use crate::cycle::{Cycle, SkippedFilters};
+use crate::cycle::Cycle;
 use crate::diagnosis::Diagnosis;
 use crate::failure::FailureKind;
 use crate::observer::{Evaluated, Observation, PluginSet, Point};
 use crate::profile::Named;
+use crate::skipped_filters::SkippedFilters;
 
 /// The filters of one cycle.
 pub(crate) type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
 
 impl Cycle<'_> {
-    /// Filters nodes from `start` on, round, until `wanted` are found. An error ends the search.
+    /// Filters nodes in a circle, beginning at `start`, until `wanted` are found. An error ends the
+    /// search.
     pub(crate) fn filter_nodes(
         &self,
         state: &CycleState,
@@ -29,14 +31,14 @@ impl Cycle<'_> {
         let mut feasible = Vec::with_capacity(wanted.min(nodes.len()));
         let start = start.checked_rem(nodes.len()).unwrap_or(0);
         self.note_evaluated(Evaluated { filter: self.places(filters), ..Evaluated::default() });
-        self.laps.restart();
+        self.plugins.timer.restart();
         for (nth, index) in nodes[start..].iter().chain(&nodes[..start]).enumerate() {
             let status = self.filter_nth(nth, filters, state, self.cx.node(*index));
             match status.code() {
                 Code::Success => feasible.push(*index),
                 _ if status.is_rejected() => diagnosis.set(*index, status),
                 _ => {
-                    self.laps.point(Point::Filter, status.code());
+                    self.plugins.timer.point(Point::Filter, status.code());
                     return (feasible, Some(FailureKind::Internal(status.message())));
                 }
             }
@@ -44,11 +46,11 @@ impl Cycle<'_> {
                 break;
             }
         }
-        self.laps.point(Point::Filter, Code::Success);
+        self.plugins.timer.point(Point::Filter, Code::Success);
         (feasible, None)
     }
 
-    /// Where these are among the filters.
+    /// The positions of these filters among all filters of the profile.
     fn places(&self, filters: &[&Named<dyn FilterPlugin>]) -> PluginSet {
         let mut left = filters.iter().peekable();
         let all = self.profile.filter.iter().enumerate();
@@ -56,18 +58,17 @@ impl Cycle<'_> {
             .fold(PluginSet::default(), |set, (place, _)| set.and(PluginSet::one(place)))
     }
 
-    /// The filters that have something to say.
+    /// The filters whose plugin was not skipped in PreFilter.
     pub(crate) fn filters(&self, state: &CycleState) -> Filters<'_> {
-        let skipped = state.read::<SkippedFilters>();
-        let has_a_say = |name: &'static str| skipped.is_none_or(|skipped| !skipped.0.contains(&name));
-        self.profile.filter.iter().filter(|filter| has_a_say(filter.name)).collect()
+        let skipped = SkippedFilters::of(state);
+        self.profile.filter.iter().filter(|filter| !skipped.contains(filter.name)).collect()
     }
 
-    /// The nodes that pods of at least this pod's priority have been promised, sorted.
-    pub(crate) fn promised_nodes(&self) -> Vec<NodeIndex> {
+    /// The nodes that pods of at least this pod's priority are nominated for, sorted.
+    pub(crate) fn nominated_nodes(&self) -> Vec<NodeIndex> {
         let nominator = &self.queue.nominator;
         let mut nodes: Vec<NodeIndex> = nominator
-            .promised()
+            .nodes()
             .filter(|node| self.queue.nominated_on(node).iter().any(|pod| self.defers_to(pod)))
             .filter_map(|node| self.cx.nodes().index_of(node))
             .collect();
@@ -75,17 +76,18 @@ impl Cycle<'_> {
         nodes
     }
 
-    /// Whether a promise to that pod counts for this one.
-    fn defers_to(&self, promised: &PodInfo) -> bool {
-        promised.priority >= self.pod.priority && promised.uid != self.pod.uid
+    /// Whether that pod's nomination takes precedence over this pod.
+    fn defers_to(&self, nominated: &PodInfo) -> bool {
+        nominated.priority >= self.pod.priority && nominated.uid != self.pod.uid
     }
 
-    /// The verdict of all filters on a node, with the pods that have been promised it and without.
+    /// The verdict of all filters on a node, with and without its nominated pods.
     pub(crate) fn verdict(&self, state: &CycleState, index: NodeIndex) -> Status {
         self.filter_with_nominated(&self.filters(state), state, self.cx.node(index))
     }
 
-    /// Filters a node as it is and, where pods of at least this pod's priority have been promised it, as it will be.
+    /// Filters a node as it is and, if pods of at least this pod's priority are nominated for it,
+    /// with these pods.
     pub(crate) fn filter_with_nominated(
         &self,
         filters: &[&Named<dyn FilterPlugin>],
@@ -95,7 +97,7 @@ impl Cycle<'_> {
         self.filter_nth(usize::MAX, filters, state, node)
     }
 
-    /// The same for the node before which `nth` others have been filtered.
+    /// The same for the `nth` node of a search.
     fn filter_nth(
         &self,
         nth: usize,
@@ -103,9 +105,9 @@ impl Cycle<'_> {
         state: &CycleState,
         node: &NodeInfo,
     ) -> Status {
-        let promised = self.promised(node);
-        if !promised.is_empty() {
-            let status = self.filter_trial(nth, filters, state, node, &promised);
+        let nominated = self.nominated(node);
+        if !nominated.is_empty() {
+            let status = self.filter_with(&nominated, nth, filters, state, node);
             if !status.is_success() {
                 return status;
             }
@@ -113,34 +115,35 @@ impl Cycle<'_> {
         self.filter_node(nth, filters, state, node)
     }
 
-    /// The pods that have been promised the node and count for this one.
-    fn promised(&self, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
+    /// The pods that are nominated for the node and take precedence over this pod.
+    fn nominated(&self, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
         let nominator = &self.queue.nominator;
         if nominator.is_empty() || nominator.on_node(node.name()).is_empty() {
             return Vec::new();
         }
-        let mut promised = self.queue.nominated_on(node.name());
-        promised.retain(|pod| self.defers_to(pod));
-        promised
+        let mut nominated = self.queue.nominated_on(node.name());
+        nominated.retain(|pod| self.defers_to(pod));
+        nominated
     }
 
     /// Whether there are such pods.
-    pub(crate) fn is_promised(&self, node: &NodeInfo) -> bool {
-        !self.promised(node).is_empty()
+    pub(crate) fn has_nominated(&self, node: &NodeInfo) -> bool {
+        !self.nominated(node).is_empty()
     }
 
-    fn filter_trial(
+    /// Filters a copy of the node to which these pods have been added.
+    fn filter_with(
         &self,
+        nominated: &[Arc<PodInfo>],
         nth: usize,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,
         node: &NodeInfo,
-        promised: &[Arc<PodInfo>],
     ) -> Status {
         let (mut state, mut node) = (state.clone(), node.clone());
-        for pod in promised {
+        for pod in nominated {
             node.add_pod(Arc::clone(pod));
-            let status = self.add_promised(&mut state, pod, &node);
+            let status = self.add_nominated(&mut state, pod, &node);
             if !status.is_success() {
                 return status;
             }
@@ -156,9 +159,8 @@ impl Cycle<'_> {
         node: &NodeInfo,
     ) -> Status {
         for Named { name, plugin } in filters {
-            self.running.set("Filter", name);
             let call = || plugin.filter(self.cx, state, self.pod, node);
-            let status = self.laps.plugin_of_node(nth, Point::Filter, name, call, Status::code);
+            let status = self.plugins.call_for_node(nth, Point::Filter, name, call, Status::code);
             if status.is_success() {
                 continue;
             }
@@ -166,22 +168,21 @@ impl Cycle<'_> {
                 return status.by(*name);
             }
             let failed = Observation::PluginFailed { plugin: name, point: Point::Filter };
-            self.laps.observer.observe(failed);
+            self.plugins.timer.observer.observe(failed);
             return Status::error(format!("running {name:?} filter plugin: {}", status.message())).by(*name);
         }
         Status::success()
     }
 
-    /// Tells the PreFilter plugins that have something to say of a pod that is promised the node.
-    fn add_promised(&self, state: &mut CycleState, promised: &PodInfo, node: &NodeInfo) -> Status {
-        let skipped = state.read::<SkippedFilters>().cloned().unwrap_or_default();
+    /// Adds a nominated pod to the state of the PreFilter plugins that were not skipped.
+    fn add_nominated(&self, state: &mut CycleState, nominated: &PodInfo, node: &NodeInfo) -> Status {
+        let skipped = SkippedFilters::of(state);
         for Named { name, plugin } in &self.profile.pre_filter {
-            let Some(extensions) = plugin.extensions().filter(|_| !skipped.0.contains(name)) else {
+            let Some(extensions) = plugin.extensions().filter(|_| !skipped.contains(name)) else {
                 continue;
             };
-            self.running.set("PreFilterExtensions", name);
-            let call = || extensions.add_pod(state, self.pod, promised, node);
-            let status = self.laps.plugin(Point::PreFilterExtensionAddPod, name, call, Status::code);
+            let call = || extensions.add_pod(state, self.pod, nominated, node);
+            let status = self.plugins.call(Point::PreFilterExtensionAddPod, name, call, Status::code);
             if !status.is_success() {
                 return named_error("AddPod", name, &status);
             }
@@ -190,7 +191,7 @@ impl Cycle<'_> {
     }
 }
 
-/// A plugin could not follow a trial.
+/// The error of a plugin's AddPod or RemovePod.
 pub(crate) fn named_error(verb: &str, plugin: &str, status: &Status) -> Status {
     Status::error(format!("running {verb} on PreFilter plugin {plugin:?}: {}", status.message()))
 }

@@ -1,4 +1,4 @@
-//! What each input does: upstream's event handlers.
+//! The effect of each input: upstream's event handlers.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, 
 use crate::cache::on_node;
 use crate::cluster_events;
 use crate::input::{Input, Notification};
-use crate::observer::{Moment, Observation, Took};
+use crate::observer::{Observation, TimePoint, Timespan};
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// Takes note of something that happened, and does what is due.
+    /// Handles an input, and whatever is due by the given time.
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::AssignedPod(notification) => self.assigned_pod(now, notification),
@@ -27,19 +27,19 @@ impl Scheduler {
             Input::Tick => {}
             Input::Drain => self.drain(now),
         }
-        self.fetch_left_behind(now);
+        self.requeue_left_behind(now);
         self.with_queue(now, super::queue::SchedulingQueue::tick);
         self.tick_bindings(now);
     }
 
-    /// What an informer told of has been worked in.
-    fn handled(&self, from: Moment, event: &ClusterEvent) {
-        let took = Took { from, to: self.observer.moment() };
+    /// Reports the time that an informer's event took.
+    fn handled(&self, from: TimePoint, event: &ClusterEvent) {
+        let took = Timespan { from, to: self.observer.time_point() };
         self.observer.observe(Observation::Handled { event, took });
     }
 
     fn assigned_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         let action = action_of(&notification);
         match notification {
             Notification::Added(pod) => self.add_assigned(now, pod),
@@ -77,15 +77,16 @@ impl Scheduler {
     }
 
     fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
-        // Should the pod have gone so soon after it was bound that nobody said that it has left the queue.
-        self.pod_is_known_no_more(pod);
+        // The pod may be deleted so soon after it was bound that its removal from the queue was not
+        // reported.
+        self.remove_unassigned(pod);
         self.cache.remove_pod(&pod.uid);
         self.pod_leaves(&pod.uid);
         self.move_all_for_freed(now, pod, |_| true);
     }
 
     fn queued_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         let action = action_of(&notification);
         match notification {
             Notification::Added(pod) => self.add_to_queue(now, pod),
@@ -101,9 +102,9 @@ impl Scheduler {
 
     pub(crate) fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {
         match self.pending.get(&pod.key()).cloned() {
-            // A handler that is told of a pod again, as after a relist, at most hears of a change.
+            // After a relist, a handler may see a known pod again. That counts as an update.
             Some(known) if known.uid == pod.uid => return self.update_in_queue(now, &known, pod),
-            // It has never heard of the end of this one.
+            // The deletion of the old pod was missed.
             Some(missed) => self.delete_from_queue(now, &missed),
             None => {}
         }
@@ -111,13 +112,13 @@ impl Scheduler {
             return;
         }
         let Some(profile) = self.profile_of(&pod) else {
-            self.others.insert(pod.key(), pod);
+            self.unclaimed_pods.insert(pod.key(), pod);
             return;
         };
         self.pending.insert(pod.key(), Arc::clone(&pod));
         match self.bindings.get(&pod.uid) {
             None => self.with_queue(now, |queue, cx| queue.add(cx, pod, profile)),
-            // The pod was thought to be gone while it was being bound, and is not.
+            // The pod was reported as deleted while it was being bound, and is back.
             Some(binding) => {
                 if let Err(error) = self.cache.assume(pod, Arc::clone(&binding.node)) {
                     self.anomaly(&error.to_string());
@@ -127,7 +128,7 @@ impl Scheduler {
     }
 
     fn update_in_queue(&mut self, now: Now, old: &Arc<PodInfo>, new: Arc<PodInfo>) {
-        // A resync, or a relist that brought nothing new.
+        // A resync, or a relist without changes.
         if old.resource_version == new.resource_version {
             return;
         }
@@ -135,9 +136,9 @@ impl Scheduler {
             return;
         }
         let profile = self.profile_of(&new);
-        // One without a profile may still be on its way to a node, by one that has been replaced.
+        // Its profile may have been replaced while the pod is being bound.
         if profile.is_none() && self.known(&new).is_none() {
-            self.others.insert(new.key(), new);
+            self.unclaimed_pods.insert(new.key(), new);
             return;
         }
         self.pending.insert(new.key(), Arc::clone(&new));
@@ -147,7 +148,7 @@ impl Scheduler {
             }
             return;
         }
-        // A pod that is on its way to a node and terminates has lost its place, but comes back when the binding fails.
+        // A terminating pod in a binding was forgotten; it is requeued when the binding fails.
         if self.bindings.get(&new.uid).is_some() {
             return;
         }
@@ -161,9 +162,9 @@ impl Scheduler {
     }
 
     pub(crate) fn delete_from_queue(&mut self, now: Now, pod: &Arc<PodInfo>) {
-        self.pod_is_known_no_more(pod);
+        self.remove_unassigned(pod);
         if self.cache.is_confirmed(&pod.uid) {
-            // It left the queue because it has a node now.
+            // It left the queue because it was bound.
         } else if self.cache.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(now, pod);
         } else if pod.status.nominated_node_name.is_some() {
@@ -171,17 +172,18 @@ impl Scheduler {
         }
     }
 
-    fn pod_is_known_no_more(&mut self, pod: &PodInfo) {
+    fn remove_unassigned(&mut self, pod: &PodInfo) {
         if self.known(pod).is_some() {
             self.pending.remove(&pod.key());
         }
-        if self.others.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
-            self.others.remove(&pod.key());
+        if self.unclaimed_pods.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
+            self.unclaimed_pods.remove(&pod.key());
         }
         self.queue.delete(&pod.uid);
     }
 
-    /// A pod goes away while it is on its way to a node. One that Permit holds is turned down, which also forgets it.
+    /// A pod is deleted while it is being bound. If Permit holds it, it is rejected, which also
+    /// forgets it.
     fn assumed_pod_deleted(&mut self, now: Now, pod: &Arc<PodInfo>) {
         let node = self.cache.node_of(&pod.uid).cloned();
         self.pod_leaves(&pod.uid);
@@ -201,7 +203,7 @@ impl Scheduler {
     }
 
     fn node(&mut self, now: Now, notification: Notification<NodeRecord>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         match notification {
             Notification::Added(node) => {
                 self.cache.set_node(Arc::clone(&node));
@@ -230,7 +232,7 @@ impl Scheduler {
     }
 
     fn object(&mut self, now: Now, notification: Notification<Object>) {
-        let from = self.observer.moment();
+        let from = self.observer.time_point();
         let action = action_of(&notification);
         let (old, new) = match notification {
             Notification::Added(new) => (None, Some(new)),
@@ -248,8 +250,9 @@ impl Scheduler {
             (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
             (None, None) => {}
         }
-        // What is only read moves nothing, not even pods of plugins that hear of everything.
-        if self.heard.contains(&resource) {
+        // A kind that plugins only read moves no pods, not even for plugins that register for all
+        // events.
+        if self.registered_kinds.contains(&resource) {
             let resource = EventResource::Other(resource);
             self.move_all(now, resource.clone(), action, &Change::Object { old, new });
             self.handled(from, &ClusterEvent::new(resource, action));

@@ -1,4 +1,4 @@
-//! What the scheduler is told.
+//! The inputs of the scheduler.
 
 use std::sync::Arc;
 
@@ -7,51 +7,52 @@ use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::Object;
 use supercargo_framework::{NodeRecord, PodInfo, Status, Text, Uid};
 
-/// A change that an informer's handler saw.
+/// A change that an informer reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Notification<T> {
     /// The object is new to the handler.
     Added(Arc<T>),
-    /// The object changed. The two may be different objects of one name.
+    /// The object changed. The two may be different objects of the same name.
     Updated {
         /// Before.
         old: Arc<T>,
         /// After.
         new: Arc<T>,
     },
-    /// The object is gone; this is its last known state.
+    /// The object was deleted; this is its last known state.
     Deleted(Arc<T>),
 }
 
-/// The answer to [`Effect::ReadPod`](crate::Effect::ReadPod), read from the API server with a quorum.
+/// The answer to [`Effect::ReadPod`](crate::Effect::ReadPod), read from the API server with a
+/// quorum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PodRead {
-    /// There is no pod of that name and UID.
+    /// No pod of this name and UID exists.
     Gone,
     /// The pod exists; this is its node, if it has one.
     Exists(Option<Arc<str>>),
-    /// The server did not answer.
+    /// The read failed.
     Failed,
 }
 
-/// How the deletion of a victim went.
+/// The result of deleting a victim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Eviction {
-    /// The pod has been deleted, or will be when its grace period has ended.
+    /// The pod was deleted, or terminates.
     Deleted,
-    /// There was no such pod any more.
+    /// The pod did not exist.
     Gone,
-    /// The server would not, or did not answer.
+    /// The deletion failed.
     Failed(String),
 }
 
-/// Everything that changes the scheduler. Together with the time it was handled at, the log of inputs determines every
+/// All changes of the scheduler's state. The log of inputs and their times determines every
 /// decision.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
-    /// A pod with a node, whoever scheduled it: for the cache.
+    /// A pod with a node, of any scheduler: for the cache.
     AssignedPod(Notification<PodInfo>),
-    /// A pod without a node that one of the profiles is responsible for: for the queue.
+    /// A pod without a node: for the queue if one of the profiles is responsible for it.
     QueuedPod(Notification<PodInfo>),
     /// A node.
     Node(Notification<NodeRecord>),
@@ -61,35 +62,35 @@ pub enum Input {
     PreBound {
         /// The pod.
         pod: Uid,
-        /// How.
+        /// The result.
         status: Status,
     },
     /// Bind ended.
     Bound {
         /// The pod.
         pod: Uid,
-        /// The plugin whose outcome it is; empty when it was an extender, or none.
+        /// The plugin that reports the outcome; empty if an extender does, or none.
         #[serde(default)]
         by: Text,
-        /// How.
+        /// The result.
         outcome: BindOutcome,
     },
     /// The answer to a read.
     PodRead {
         /// The pod.
         pod: Uid,
-        /// What the server says.
+        /// The answer.
         read: PodRead,
     },
     /// The answer to [`Effect::Evict`](crate::Effect::Evict).
     Evicted {
-        /// The preemption.
+        /// The number of the preemption.
         preemption: u64,
-        /// One for each victim, in their order.
+        /// One result per victim, in their order.
         outcomes: Vec<Eviction>,
     },
-    /// Time has passed: do what is due.
+    /// Time has passed: handle what is due.
     Tick,
-    /// Take no more pods; turn back those on their way that Bind has not begun with, and let the others end.
+    /// Take no more pods, cancel bindings before Bind, and let started Binds end.
     Drain,
 }

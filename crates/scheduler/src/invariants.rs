@@ -1,4 +1,4 @@
-//! What must always hold, for tests and for the debugger.
+//! The invariants of the scheduler, for tests and for the debugger.
 
 use supercargo_framework::PodInfo;
 
@@ -7,23 +7,23 @@ use crate::queue::Place;
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// What must always hold and does not; empty unless there is a bug. Costs as much as rebuilding the cache: for tests
-    /// and for the debugger.
+    /// The invariants that do not hold; empty unless there is a bug. Costs as much as rebuilding
+    /// the cache: for tests and for the debugger.
     pub fn inconsistencies(&self) -> Vec<String> {
         let mut found = self.cache.differences();
         found.extend(self.queue.inconsistencies());
         found.extend(self.pending.values().filter_map(|pod| self.misplaced(pod)));
-        found.extend(self.strangers());
+        found.extend(self.unknown_pods());
         found.sort();
         found
     }
 
-    /// A pod that waits for a node is in the queue, or on its way to a node, or assumed on it until the informer says so;
-    /// or it goes away and nobody tries it any more.
+    /// A pod without a node is in exactly one place: in the queue, in a binding, or assumed on a
+    /// node until the informer confirms it. A terminating pod may be in none.
     fn misplaced(&self, pod: &PodInfo) -> Option<String> {
         let uid = &pod.uid;
         let in_queue = self.queue.get(uid).is_some();
-        let is_held = self.preemptions.held().is_some_and(|held| held.queued.uid() == uid);
+        let is_held = self.preemptions.held.as_ref().is_some_and(|held| held.queued.uid() == uid);
         let on_its_way = self.bindings.get(uid).is_some() || is_held;
         let on_a_node = self.cache.node_of(uid).is_some() && !on_its_way;
         let places = [in_queue, on_its_way, on_a_node].into_iter().filter(|here| *here).count();
@@ -31,23 +31,23 @@ impl Scheduler {
         let is_given_up = pod.terminating && places == 0;
         (places != 1 && !is_left && !is_given_up).then(|| {
             let key = pod.key();
-            format!("pod {key}: in the queue {in_queue}, on its way {on_its_way}, on a node {on_a_node}")
+            format!("pod {key}: queued {in_queue}, in an attempt {on_its_way}, on a node {on_a_node}")
         })
     }
 
-    /// What is known of pods that the informer does not know.
-    fn strangers(&self) -> Vec<String> {
+    /// Pods that the scheduler holds although the informer does not report them.
+    fn unknown_pods(&self) -> Vec<String> {
         let mut found = Vec::new();
         for entry in self.queue.entries() {
             if self.known(&entry.pod).is_none_or(|pod| pod.resource_version != entry.pod.resource_version) {
-                found.push(format!("pod {} is queued and not known as such", entry.pod.key()));
+                found.push(format!("pod {} is queued, and the known version differs", entry.pod.key()));
             }
         }
-        for pod in self.others.values().filter(|pod| self.profile_of(pod).is_some()) {
-            found.push(format!("pod {} has a profile and is not pending", pod.key()));
+        for pod in self.unclaimed_pods.values().filter(|pod| self.profile_of(pod).is_some()) {
+            found.push(format!("pod {} has a profile, but is unclaimed", pod.key()));
         }
         for pod in self.cache.assumed().filter(|pod| self.known(pod).is_none()) {
-            found.push(format!("pod {} is assumed and not known", pod.key()));
+            found.push(format!("pod {} is assumed, but unknown", pod.key()));
         }
         for binding in self.bindings.iter() {
             let (pod, waits) = (binding.pod(), matches!(binding.stage, Stage::WaitingOnPermit(_)));
@@ -57,9 +57,9 @@ impl Scheduler {
                 found.push(format!("pod {}: waits {waits}, in flight {in_flight}, {listed}", pod.key()));
             }
         }
-        let held = usize::from(self.preemptions.held().is_some());
+        let held = usize::from(self.preemptions.held.is_some());
         if self.queue.lengths()[4] != self.bindings.waiting().len() + held {
-            found.push("pods are in flight that nobody binds".to_owned());
+            found.push("pods are in flight without a binding".to_owned());
         }
         found
     }

@@ -1,9 +1,10 @@
 //! The scheduler as a state machine.
 //!
-//! [`Scheduler`] owns everything: the cache, the queue, the objects that plugins read, and the bindings under way. It
-//! is told what happened ([`Input`]) and what time it is, and says what is to be done ([`Effect`]); it has no clock, no
-//! threads, no randomness, no I/O. So the log of its inputs replays to the same decisions ([`record`]), and a
-//! simulation, a test and a cluster drive the same code.
+//! [`Scheduler`] owns all state: the cache, the queue, the objects that plugins read, and the
+//! bindings in flight. Its caller passes in events ([`Input`]) with the time, and carries out the
+//! requested work ([`Effect`]). It has no clock, no threads, no randomness and no I/O. A log of its
+//! inputs replays to the same decisions ([`record`]), and a simulation, a test and a cluster run
+//! the same code.
 //!
 //! ```text
 //! informers ──Input──> handle ─┐                      ┌─Effect──> bind, patch, event
@@ -23,7 +24,8 @@
 //! let registry = supercargo_plugins::registry();
 //! let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|plugin| {
 //!     let build = registry.get(plugin.name).expect("it is registered");
-//!     (build(&serde_json::json!({}), &Features::default()).expect("it needs no arguments"), plugin.weight)
+//!     let plugin_instance = build(&serde_json::json!({}), &Features::default());
+//!     (plugin_instance.expect("it needs no arguments"), plugin.weight)
 //! });
 //! let profile = ProfileSpec {
 //!     scheduler_name: "supercargo".to_owned(),
@@ -36,7 +38,8 @@
 //! scheduler.handle(now, Input::Node(Notification::Added(Arc::new(node("n1").build()))));
 //! scheduler.handle(now, Input::QueuedPod(Notification::Added(Arc::new(pod("p").build()))));
 //! scheduler.schedule_one(now, &mut NoCalls);
-//! assert!(matches!(&scheduler.take_effects()[..], [Effect::Bind { node, .. }] if **node == *"n1"));
+//! let effects = scheduler.take_effects();
+//! assert!(matches!(&effects[..], [Effect::Bind { node, .. }] if **node == *"n1"));
 //! # Ok::<(), supercargo_scheduler::BuildError>(())
 //! ```
 
@@ -49,23 +52,28 @@ mod bindings;
 mod cache;
 mod changes;
 mod cluster_events;
-mod contain;
 mod cycle;
 mod diagnosis;
 mod drain;
+mod dry_run;
 mod effect;
 mod extender;
-mod extending;
+mod extender_calls;
 mod failure;
-mod figures;
+mod failure_handler;
 mod filtering;
+mod go_duration;
 mod handle;
 mod input;
 mod invariants;
-mod laps;
+mod node_recheck;
 mod node_tree;
 mod observer;
+mod panic_guard;
+mod phase_timer;
+mod plugin_calls;
 mod preemption;
+mod preemptions;
 mod profile;
 mod queue;
 mod reconfigure;
@@ -73,23 +81,26 @@ pub mod record;
 mod sampling;
 mod scheduler;
 mod scoring;
+mod skipped_filters;
+mod stats;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod trials;
+mod tie_breakers;
+mod uncertain_binding;
 mod views;
 
 pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
-pub use figures::{Figures, Rejected};
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use observer::{
-    AttemptResult, Evaluated, Moment, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
-    Took, Unobserved,
+    AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
+    Timespan, Unobserved,
 };
 pub use profile::{PluginLists, ProfileError, ProfileSpec};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};
+pub use stats::{Rejected, Stats};
 pub use tables::{Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};

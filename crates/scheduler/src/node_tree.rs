@@ -1,10 +1,10 @@
-//! The order in which nodes are visited.
+//! The order of visiting nodes.
 
 use std::sync::Arc;
 
 use supercargo_framework::node::Zone;
 
-/// Node names by zone; zones and nodes in the order they came. Same as upstream's nodeTree.
+/// Node names by zone; zones and nodes in the order they were added. Same as upstream's nodeTree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeTree {
     zones: Vec<(Zone, Vec<Arc<str>>)>,
@@ -25,7 +25,7 @@ impl NodeTree {
         self.zones.retain(|(_, names)| !names.is_empty());
     }
 
-    /// One node of each zone in turn; a zone that has no more is passed over.
+    /// One node of each zone in turn; exhausted zones are skipped.
     pub(crate) fn list(&self) -> Vec<Arc<str>> {
         let longest = self.zones.iter().map(|(_, names)| names.len()).max().unwrap_or(0);
         let pass = |i: usize| self.zones.iter().filter_map(move |(_, names)| names.get(i).cloned());

@@ -1,27 +1,27 @@
-//! What happens inside, for metrics: written, never read back.
+//! Observations of the scheduler, for metrics, traces and logs.
 //!
-//! The scheduler has no clock. How long something takes is the observer's to say: it is asked for the moment before and after,
-//! by a clock of its own, and nothing is decided by what it answers.
+//! The scheduler has no clock. The observer supplies time points of its own clock, and no decision
+//! depends on them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_framework::{ClusterEvent, Code, PodInfo, Text};
 
-/// A moment by the observer's clock. The scheduler only hands it back.
+/// A time by the observer's clock. The scheduler only passes it back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moment(pub u64);
+pub struct TimePoint(pub u64);
 
-/// When something began and ended, by the observer's clock.
+/// A start and an end by the observer's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Took {
-    /// When it began.
-    pub from: Moment,
-    /// When it ended.
-    pub to: Moment,
+pub struct Timespan {
+    /// The start.
+    pub from: TimePoint,
+    /// The end.
+    pub to: TimePoint,
 }
 
-/// An extension point, or a part of one that is timed by itself.
+/// An extension point, or a part of one that is timed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Point {
     /// PreEnqueue.
@@ -30,9 +30,9 @@ pub enum Point {
     Sign,
     /// PreFilter.
     PreFilter,
-    /// Telling PreFilter's state of a pod more.
+    /// Adding a pod to PreFilter's state.
     PreFilterExtensionAddPod,
-    /// Telling PreFilter's state of a pod less.
+    /// Removing a pod from PreFilter's state.
     PreFilterExtensionRemovePod,
     /// Filter.
     Filter,
@@ -61,8 +61,17 @@ pub enum Point {
 }
 
 impl Point {
-    /// How many there are.
+    /// The number of points.
     pub const COUNT: usize = Self::PostBind as usize + 1;
+
+    /// The name in reports of panics.
+    pub(crate) fn phase(self) -> &'static str {
+        match self {
+            Self::PreFilterExtensionAddPod | Self::PreFilterExtensionRemovePod => "PreFilterExtensions",
+            Self::ScoreExtensionNormalize => "NormalizeScore",
+            _ => self.as_str(),
+        }
+    }
 
     /// The name in metrics.
     pub fn as_str(self) -> &'static str {
@@ -88,23 +97,24 @@ impl Point {
     }
 }
 
-/// Plugins of a profile at one point: bit n is the n-th of them. Those beyond 64 are not told apart, and left out.
+/// A set of a profile's plugins at one point: bit n is the n-th plugin. Plugins beyond 64 are left
+/// out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginSet(u64);
 
 impl PluginSet {
-    /// The plugin at this place only.
+    /// The set of the plugin at this position.
     pub fn one(place: usize) -> Self {
         Self(u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0))
     }
 
-    /// These and those.
+    /// The union.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Their places, ascending.
+    /// The positions, ascending.
     pub fn places(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -115,21 +125,21 @@ impl PluginSet {
     }
 }
 
-/// The plugins that had something to say in one cycle, per point.
+/// The plugins evaluated in one cycle, per point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evaluated {
-    /// At PreFilter: those that did not skip.
+    /// At PreFilter, without those that skipped.
     pub pre_filter: PluginSet,
     /// At Filter.
     pub filter: PluginSet,
-    /// At PreScore: those that did not skip.
+    /// At PreScore, without those that skipped.
     pub pre_score: PluginSet,
     /// At Score.
     pub score: PluginSet,
 }
 
 impl Evaluated {
-    /// These and those.
+    /// Adds the plugins of another evaluation.
     pub(crate) fn add(&mut self, others: Self) {
         self.pre_filter = self.pre_filter.and(others.pre_filter);
         self.filter = self.filter.and(others.filter);
@@ -138,7 +148,7 @@ impl Evaluated {
     }
 }
 
-/// A profile as an observer must know it: observations name it, and its plugins, by their places.
+/// A profile for an observer: observations refer to profiles and plugins by position.
 #[derive(Clone, Debug)]
 pub struct ObservedProfile {
     /// The profile's name.
@@ -153,10 +163,10 @@ pub struct ObservedProfile {
     pub score: Vec<&'static str>,
 }
 
-/// How an attempt to schedule a pod ended.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptResult {
-    /// A node was found and the pod bound.
+    /// The pod was bound.
     Scheduled,
     /// No node fits.
     Unschedulable,
@@ -175,7 +185,7 @@ impl AttemptResult {
     }
 }
 
-/// Which queue a pod went into.
+/// The queue that a pod entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueueName {
     /// activeQ.
@@ -186,53 +196,53 @@ pub enum QueueName {
     Unschedulable,
 }
 
-/// Something that happened.
+/// An observation.
 #[derive(Debug)]
 pub enum Observation<'a> {
     /// A pod entered a queue.
     QueueIncoming {
-        /// Which.
+        /// The queue.
         queue: QueueName,
-        /// The event's label, or another cause.
+        /// The label of the event, or another cause.
         event: &'a str,
     },
     /// An attempt ended.
     Attempt {
-        /// The profile's place.
+        /// The position of the profile.
         profile: usize,
-        /// How.
+        /// The result.
         result: AttemptResult,
         /// The pod.
         pod: &'a PodInfo,
-        /// How many attempts it has had, this one included.
+        /// The number of attempts, this one included.
         attempts: u32,
-        /// For a bound pod: its node.
+        /// The node of a bound pod.
         node: Option<&'a str>,
-        /// Why it failed; empty for a bound pod.
+        /// The reason of a failure; empty for a bound pod.
         message: &'a str,
-        /// For a bound pod: the time since it first entered the active queue.
+        /// For a bound pod, the time since it first entered the active queue.
         since_first_attempt: Option<Duration>,
-        /// Whether it was tried only because it had waited too long.
+        /// Whether the pod was tried only because it had waited too long.
         after_flush: bool,
-        /// From the moment at which it was taken from the queue.
-        took: Took,
+        /// From the time the pod was popped.
+        took: Timespan,
     },
-    /// A node was looked for, with PostFilter where there was none.
-    Algorithm(Took),
-    /// All plugins of a point have run.
+    /// The search for a node ended, PostFilter included.
+    Algorithm(Timespan),
+    /// All plugins of a point ran.
     ExtensionPoint {
-        /// The profile's place.
+        /// The position of the profile.
         profile: usize,
         /// The pod that they ran for.
         pod: &'a PodInfo,
         /// The point.
         point: Point,
-        /// What came of it.
+        /// The result.
         status: Code,
-        /// How long.
-        took: Took,
+        /// The time it took.
+        took: Timespan,
     },
-    /// One plugin has run: of those attempts only that are watched, but always at PostFilter.
+    /// A plugin ran. Reported for watched attempts only, except at PostFilter.
     Plugin {
         /// The pod that it ran for.
         pod: &'a PodInfo,
@@ -240,90 +250,90 @@ pub enum Observation<'a> {
         plugin: &'a str,
         /// The point.
         point: Point,
-        /// What it said.
+        /// The result.
         status: Code,
-        /// How long.
-        took: Took,
+        /// The time it took.
+        took: Timespan,
     },
-    /// A plugin failed, as opposed to turning the pod down.
+    /// A plugin failed, as opposed to rejecting the pod.
     PluginFailed {
         /// The plugin.
         plugin: &'a str,
         /// The point.
         point: Point,
     },
-    /// A cycle has asked these plugins, or knew what they would say.
+    /// A cycle evaluated these plugins, or used their cached answers.
     Evaluated {
-        /// The profile's place.
+        /// The position of the profile.
         profile: usize,
         /// The plugins.
         plugins: Evaluated,
     },
-    /// A hint was asked for.
+    /// A queueing hint ran.
     Hint {
         /// The plugin.
         plugin: &'a Text,
-        /// What happened.
+        /// The event.
         event: &'a ClusterEvent,
         /// `Queue`, `QueueSkip` or `Error`.
         hint: &'static str,
-        /// How long it took.
-        took: Took,
+        /// The time it took.
+        took: Timespan,
     },
-    /// Something that an informer told of has been worked in.
+    /// An event of an informer was handled.
     Handled {
-        /// What happened.
+        /// The event.
         event: &'a ClusterEvent,
-        /// How long it took.
-        took: Took,
+        /// The time it took.
+        took: Timespan,
     },
-    /// A pod that waited on Permit goes on or is turned down.
+    /// A pod that waited on Permit was allowed or rejected.
     PermitWaited {
         /// The status code's name.
         result: &'static str,
-        /// How long it waited.
+        /// The time it waited.
         waited: Duration,
     },
-    /// Room is to be made for a pod.
+    /// A preemption starts.
     Preempting {
-        /// How many pods are to go, or are going already.
+        /// The number of victims, including those that terminate already.
         victims: usize,
     },
-    /// Nothing more will be asked of the API server for a preemption.
+    /// A preemption ended: no request for it is in flight.
     Preempted {
         /// Whether a victim could not be deleted.
         failed: bool,
-        /// How long it took.
-        took: Took,
+        /// The time it took.
+        took: Timespan,
     },
-    /// A pod was bound by someone else, or elsewhere, while this scheduler was at it.
+    /// Another scheduler bound a pod, or bound it elsewhere, while this one was binding it.
     LostRace,
-    /// While a pod waited on Permit or PreBind, its node was filled or changed so that it no longer fits there.
+    /// The node of a pod changed while Permit or PreBind held the pod, and no longer fits it.
     NodeTaken,
-    /// Something that should not happen did; the scheduler went on.
+    /// An unexpected state. The scheduler goes on.
     Anomaly(&'a str),
 }
 
 /// Takes observations.
 pub trait Observer: Send {
-    /// Takes one. Called on the scheduler's thread, often: must be quick.
+    /// Takes an observation. Called often on the scheduler's thread: it must be fast.
     fn observe(&self, observation: Observation<'_>);
 
-    /// The profiles, before anything of them is observed, and again whenever they are others.
+    /// Takes the profiles, before any observation of them and whenever they change.
     fn profiles(&mut self, _profiles: &[ObservedProfile]) {}
 
-    /// What time it is, for an observer to whom it matters how long things take.
-    fn moment(&self) -> Moment {
-        Moment::default()
+    /// The current time, for an observer that measures durations.
+    fn time_point(&self) -> TimePoint {
+        TimePoint::default()
     }
 
-    /// Whether the plugins of what begins now are to be timed one by one.
+    /// Whether to time the plugins of the phase that starts now one by one.
     fn watches_plugins(&self) -> bool {
         false
     }
 }
 
-/// An observer that looks away.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 
@@ -336,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_names_the_places_that_are_in_it() {
+    fn a_plugin_set_lists_its_positions() {
         let set =
             [0, 5, 63, 64, 1000].map(PluginSet::one).into_iter().fold(PluginSet::default(), PluginSet::and);
         assert_eq!(set.places().collect::<Vec<_>>(), [0, 5, 63]);

@@ -1,164 +1,53 @@
-//! Preemption under way: from a plugin's order to the last victim's deletion.
+//! Preemption: from a plugin's command to the deletion of the last victim.
 //!
-//! All victims but the last go side by side, then the last one. Until that has been done, or the last victim is seen to
-//! leave, PreEnqueue can hold the preemptor: it would find the same victims again. A victim that is not on its node yet
-//! is turned back here and costs no request.
+//! All victims but the last are deleted in parallel, then the last one. Until its deletion is
+//! answered, or the last victim is seen to leave, PreEnqueue can hold the preemptor: it would
+//! select the same victims again. A victim whose binding can still be cancelled costs no request.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{Feature, Now, PodInfo, Status, Text, Uid};
+use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
 
 use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
 use crate::failure::{Failure, FailureKind};
 use crate::input::Eviction;
-use crate::observer::{Moment, Observation, Took};
+use crate::observer::{Observation, Timespan};
+use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
 use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
 
-/// What a plugin wants done.
-pub(crate) struct Order {
-    pub(crate) preemptor: Arc<PodInfo>,
-    pub(crate) node: Arc<str>,
-    /// The most important first.
-    pub(crate) victims: Vec<Arc<PodInfo>>,
-    pub(crate) plugin: Text,
-    pub(crate) asynchronous: bool,
-}
-
-/// Room that is being made for a pod.
-struct Preemption {
-    order: Order,
-    /// The victims whose deletion has been asked for and not answered.
-    asked: Vec<Arc<PodInfo>>,
-    /// The one that goes last, until its turn has come.
-    last: Option<Arc<PodInfo>>,
-    /// Whether the preemptor is not to be tried.
-    holds: bool,
-    /// When it began, by the observer's clock.
-    began: Moment,
-}
-
-impl Preemption {
-    /// Whether the deletion of this pod is all that is missing.
-    fn waits_only_for(&self, uid: &Uid) -> bool {
-        self.last.is_none() && self.asked.iter().any(|victim| victim.uid == *uid)
-    }
-}
-
-/// An attempt that ends only when its preemption does.
-pub(crate) struct HeldAttempt {
-    pub(crate) queued: QueuedPod,
-    failure: Failure,
-}
-
-/// A preemptor that was held when the last request for it was answered, and whom it waits for.
-struct LeftBehind {
-    preemptor: Arc<PodInfo>,
-    victims: Vec<Arc<PodInfo>>,
-}
-
-/// All preemptions under way.
-#[derive(Default)]
-pub(crate) struct Preemptions {
-    by_number: BTreeMap<u64, Preemption>,
-    next_number: u64,
-    /// The pods for which room is being made, and which are not to be tried meanwhile.
-    preempting: FxHashSet<Uid>,
-    held: Option<HeldAttempt>,
-    left_behind: Vec<LeftBehind>,
-}
-
-impl Preemptions {
-    /// The pods for which room is being made, and which are not to be tried meanwhile.
-    pub(crate) fn preempting(&self) -> &FxHashSet<Uid> {
-        &self.preempting
-    }
-
-    /// The attempt that keeps all others from beginning.
-    pub(crate) fn held(&self) -> Option<&HeldAttempt> {
-        self.held.as_ref()
-    }
-
-    pub(crate) fn held_mut(&mut self) -> Option<&mut HeldAttempt> {
-        self.held.as_mut()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_number.len()
-    }
-
-    fn begin(&mut self, began: Moment, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
-        self.next_number += 1;
-        let holds = order.asynchronous;
-        let preemption = Preemption { order, asked: Vec::new(), last, holds, began };
-        self.by_number.insert(self.next_number, preemption);
-        self.list_preemptors();
-        self.next_number
-    }
-
-    fn end(&mut self, number: u64) -> Option<(Order, Moment)> {
-        let preemption = self.by_number.remove(&number)?;
-        self.list_preemptors();
-        Some((preemption.order, preemption.began))
-    }
-
-    fn release(&mut self, number: u64) {
-        if let Some(preemption) = self.by_number.get_mut(&number) {
-            preemption.holds = false;
-            self.list_preemptors();
-        }
-    }
-
-    /// A pod leaves its node. Whose only missing victim it is may be tried again, whatever the call that deletes it says.
-    fn pod_leaves(&mut self, uid: &Uid) {
-        for preemption in self.by_number.values_mut().filter(|preemption| preemption.waits_only_for(uid)) {
-            preemption.holds = false;
-        }
-        self.list_preemptors();
-    }
-
-    fn list_preemptors(&mut self) {
-        let holding = self.by_number.values().filter(|preemption| preemption.holds);
-        self.preempting = holding.map(|preemption| preemption.order.preemptor.uid.clone()).collect();
-    }
-}
-
 impl Scheduler {
-    /// Begins to make room.
+    /// Starts a preemption.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
         let chosen = order.victims.len();
-        // Whoever terminates needs no further telling.
+        // A terminating pod needs no request.
         order.victims.retain(|victim| !victim.terminating);
         if order.asynchronous && order.victims.is_empty() {
             return;
         }
         self.observer.observe(Observation::Preempting { victims: chosen });
-        let began = self.observer.moment();
+        let began = self.observer.time_point();
         let mut victims = order.victims.clone();
-        if order.asynchronous {
-            let last = victims.pop();
-            let number = self.preemptions.begin(began, order, last);
+        let last = if order.asynchronous { victims.pop() } else { None };
+        let is_asynchronous = order.asynchronous;
+        let number = self.preemptions.begin(began, order, last);
+        if is_asynchronous {
             self.clear_nominations(number);
-            self.evict(now, number, victims);
-        } else {
-            let number = self.preemptions.begin(began, order, None);
-            self.evict(now, number, victims);
         }
+        self.evict(now, number, victims);
     }
 
-    /// Lower-priority pods that were promised the node may not fit there any more, and are to look for another one.
+    /// Clears nominations of lower-priority pods for the node: they may no longer fit there.
     fn clear_nominations(&mut self, number: u64) {
-        let Some(Preemption { order, .. }) = self.preemptions.by_number.get(&number) else {
+        let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
         };
         let priority = order.preemptor.priority;
-        let promised = self.queue.nominated_on(&order.node);
-        let lower = promised.iter().filter(|pod| pod.priority < priority);
+        let nominated = self.queue.nominated_on(&order.node);
+        let lower = nominated.iter().filter(|pod| pod.priority < priority);
         for pod in lower.filter(|pod| pod.status.nominated_node_name.is_some()) {
             self.effects.push(Effect::PatchPodStatus(StatusPatch {
                 pod: pod.key(),
@@ -169,31 +58,32 @@ impl Scheduler {
         }
     }
 
-    /// Makes these victims go, and goes on when there was nothing to ask the API server for.
+    /// Deletes or cancels these victims. Without a request to wait for, the next stage follows at
+    /// once.
     fn evict(&mut self, now: Now, number: u64, victims: Vec<Arc<PodInfo>>) {
         let asked: Vec<_> =
-            victims.into_iter().filter(|victim| !self.turn_back(now, number, victim)).collect();
-        let Some(preemption) = self.preemptions.by_number.get_mut(&number) else {
+            victims.into_iter().filter(|victim| !self.cancel_victim(now, number, victim)).collect();
+        let Some(preemption) = self.preemptions.get_mut(number) else {
             return;
         };
         if asked.is_empty() {
             return self.stage_done(now, number, Ok(()));
         }
         let scheduler_name = Arc::clone(&preemption.order.preemptor.spec.scheduler_name);
-        let says_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
+        let writes_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
         self.effects.push(Effect::Evict {
             preemption: number,
             victims: asked
                 .iter()
-                .map(|victim| eviction(victim, &scheduler_name, says_generation, now))
+                .map(|victim| eviction(victim, &scheduler_name, writes_generation, now))
                 .collect(),
         });
         preemption.asked = asked;
     }
 
-    /// Turns a victim back that is on its way to the node; `false` when it has come too far for that.
-    fn turn_back(&mut self, now: Now, number: u64, victim: &Arc<PodInfo>) -> bool {
-        let Some(order) = self.preemptions.by_number.get(&number).map(|preemption| &preemption.order) else {
+    /// Cancels the binding of a victim; `false` if it can no longer be cancelled.
+    fn cancel_victim(&mut self, now: Now, number: u64, victim: &Arc<PodInfo>) -> bool {
+        let Some(order) = self.preemptions.get(number).map(|preemption| &preemption.order) else {
             return false;
         };
         let plugin = order.plugin.clone();
@@ -213,9 +103,9 @@ impl Scheduler {
         }
     }
 
-    /// The API server's answers.
+    /// The API server's answers to deletions.
     pub(crate) fn evicted(&mut self, now: Now, number: u64, outcomes: &[Eviction]) {
-        let Some(preemption) = self.preemptions.by_number.get_mut(&number) else {
+        let Some(preemption) = self.preemptions.get_mut(number) else {
             return;
         };
         let mut result = Ok(());
@@ -233,7 +123,7 @@ impl Scheduler {
     }
 
     fn stage_done(&mut self, now: Now, number: u64, result: Result<(), String>) {
-        let Some(preemption) = self.preemptions.by_number.get_mut(&number) else {
+        let Some(preemption) = self.preemptions.get_mut(number) else {
             return;
         };
         match preemption.last.take().filter(|_| result.is_ok()) {
@@ -242,19 +132,19 @@ impl Scheduler {
         }
     }
 
-    /// The last victim's turn has come. From here on, its leaving is enough for the preemptor to be tried.
+    /// Deletes the last victim. From here on, its leaving releases the preemptor.
     fn evict_last(&mut self, now: Now, number: u64, last: Arc<PodInfo>) {
-        let turned_back = match self.bindings.get(&last.uid).map(|binding| &binding.stage) {
+        let cancels = match self.bindings.get(&last.uid).map(|binding| &binding.stage) {
             Some(stage) => matches!(stage, Stage::WaitingOnPermit(_) | Stage::PreBinding { .. }),
             None => false,
         };
-        if turned_back || self.is_leaving(&last.uid) {
+        if cancels || self.is_leaving(&last.uid) {
             self.preemptions.release(number);
         }
         self.evict(now, number, vec![last]);
     }
 
-    /// Whether a pod that had a node has none any more, or is about to.
+    /// Whether a pod has left its node or terminates.
     fn is_leaving(&self, uid: &Uid) -> bool {
         match self.cache.pod(uid) {
             None => true,
@@ -262,17 +152,17 @@ impl Scheduler {
         }
     }
 
-    /// A pod is seen to leave its node.
+    /// A pod leaves its node.
     pub(crate) fn pod_leaves(&mut self, uid: &Uid) {
         if self.preemptions.len() > 0 {
             self.preemptions.pod_leaves(uid);
         }
     }
 
-    /// All has been done, or something has failed.
+    /// A preemption is complete or has failed.
     fn preempted(&mut self, now: Now, number: u64, result: Result<(), String>) {
         let is_asynchronous =
-            self.preemptions.by_number.get(&number).is_some_and(|preemption| preemption.order.asynchronous);
+            self.preemptions.get(number).is_some_and(|preemption| preemption.order.asynchronous);
         if !is_asynchronous && result.is_ok() {
             self.clear_nominations(number);
         }
@@ -280,7 +170,7 @@ impl Scheduler {
             return;
         };
         if order.asynchronous {
-            let took = Took { from: began, to: self.observer.moment() };
+            let took = Timespan { from: began, to: self.observer.time_point() };
             self.observer.observe(Observation::Preempted { failed: result.is_err(), took });
         }
         if !order.asynchronous {
@@ -288,21 +178,21 @@ impl Scheduler {
         }
         let Order { preemptor, victims, .. } = order;
         if result.is_err() {
-            self.try_again(now, &preemptor);
+            self.requeue_preemptor(now, &preemptor);
         } else if self.queue.place(&preemptor.uid) == Some(Place::Gated) {
             self.preemptions.left_behind.push(LeftBehind { preemptor, victims });
         }
     }
 
-    fn try_again(&mut self, now: Now, preemptor: &PodInfo) {
+    fn requeue_preemptor(&mut self, now: Now, preemptor: &PodInfo) {
         if let Some(pod) = self.known(preemptor).cloned() {
             self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
         }
     }
 
-    /// Preemptors that were held when the last of their victims went would wait for good if that did not matter to the
-    /// plugins that turned them down: no more of them will go.
-    pub(crate) fn fetch_left_behind(&mut self, now: Now) {
+    /// Requeues preemptors that were still held when their last victim left. If the plugins that
+    /// rejected them ignore such events, nothing else would wake them.
+    pub(crate) fn requeue_left_behind(&mut self, now: Now) {
         if self.preemptions.left_behind.is_empty() {
             return;
         }
@@ -311,7 +201,7 @@ impl Scheduler {
                 continue;
             }
             if waiting.victims.iter().all(|victim| self.cache.pod(&victim.uid).is_none()) {
-                self.try_again(now, &waiting.preemptor);
+                self.requeue_preemptor(now, &waiting.preemptor);
             } else {
                 self.preemptions.left_behind.push(waiting);
             }
@@ -319,26 +209,26 @@ impl Scheduler {
     }
 
     fn note_preempted(&mut self, number: u64, victim: &PodInfo, suffix: &str) {
-        let Some(Preemption { order, .. }) = self.preemptions.by_number.get(&number) else {
+        let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
         };
         let Order { preemptor, node, .. } = order;
         let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
         let reporter = Arc::clone(&preemptor.spec.scheduler_name);
-        // Upstream means to name the preemptor as related, but what it names is no API object, and is left out.
+        // Upstream sets the preemptor as the related object, but its reference is no API object and
+        // is dropped.
         let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
         event.scheduler_name = reporter;
         self.effects.push(Effect::RecordEvent(event));
     }
 }
 
-/// Attempts that wait for their preemption, as all do without `SchedulerAsyncPreemption`. No other pod is tried meanwhile,
-/// or it would take the room that is being made.
+/// Attempts that wait for their preemption, as without `SchedulerAsyncPreemption`. No other pod is
+/// tried meanwhile: it could take the freed resources.
 impl Scheduler {
-    /// Ends a failed attempt, unless victims are to be deleted first.
+    /// Ends a failed attempt, unless it must wait for its preemption.
     pub(crate) fn fail_or_hold(&mut self, now: Now, queued: QueuedPod, failure: Failure) {
-        let waits = self.preemptions.by_number.values().any(|preemption| !preemption.order.asynchronous);
-        if waits {
+        if self.preemptions.is_any_synchronous() {
             self.preemptions.held = Some(HeldAttempt { queued, failure });
         } else {
             self.fail(now, queued, failure);
@@ -357,8 +247,8 @@ impl Scheduler {
     }
 }
 
-/// The request that makes a victim go.
-fn eviction(victim: &PodInfo, scheduler_name: &str, says_generation: bool, now: Now) -> VictimEviction {
+/// The request that deletes a victim.
+fn eviction(victim: &PodInfo, scheduler_name: &str, writes_generation: bool, now: Now) -> VictimEviction {
     let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
     VictimEviction {
         pod: victim.key(),
@@ -367,8 +257,8 @@ fn eviction(victim: &PodInfo, scheduler_name: &str, says_generation: bool, now: 
             status: "True".into(),
             reason: "PreemptionByScheduler".into(),
             message: message.into(),
-            observed_generation: says_generation.then_some(victim.generation),
-            // A condition that has been true keeps its moment.
+            observed_generation: writes_generation.then_some(victim.generation),
+            // A condition that is already true keeps its transition time.
             last_transition: victim.status.disruption_reason.is_none().then(|| now.wall.floor_to_second()),
         },
     }

@@ -46,21 +46,21 @@ pub struct PluginLists {
     pub post_bind: Vec<Arc<dyn Plugin>>,
 }
 
-/// What a profile is made from.
+/// The configuration of a profile.
 #[derive(Clone)]
 pub struct ProfileSpec {
     /// The `schedulerName` that pods ask for.
     pub scheduler_name: String,
-    /// How many of the nodes to look at; `None` for all.
+    /// The percentage of nodes to score; `None` for all.
     pub percentage_of_nodes_to_score: Option<i32>,
     /// The plugins.
     pub plugins: PluginLists,
 }
 
-/// Why a profile cannot be made.
+/// Why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProfileError {
-    /// A plugin is listed at a point where it does not take part.
+    /// A plugin is listed at a point that it does not implement.
     #[error("profile {profile:?}: plugin {plugin:?} does not take part in {point}")]
     NotAtPoint {
         /// The profile.
@@ -70,24 +70,22 @@ pub enum ProfileError {
         /// The extension point.
         point: &'static str,
     },
-    /// There must be exactly one queue-sort plugin.
+    /// Not exactly one queue-sort plugin is listed.
     #[error("profile {profile:?}: exactly one queueSort plugin is needed, {count} are enabled")]
     QueueSort {
         /// The profile.
         profile: String,
-        /// How many there are.
+        /// The number of queue-sort plugins.
         count: usize,
     },
-    /// There must be a bind plugin.
+    /// No bind plugin is listed.
     #[error("profile {profile:?}: at least one bind plugin is needed")]
     NoBind {
         /// The profile.
         profile: String,
     },
-    /// Two profiles have one name, or there is none.
-    #[error(
-        "profiles need distinct names and there must be at least one; {0:?} is there twice or there is none"
-    )]
+    /// Two profiles share a name, or there is no profile.
+    #[error("profiles need distinct names, and at least one is required; {0:?} is repeated or missing")]
     Names(String),
 }
 
@@ -104,25 +102,26 @@ pub(crate) struct Scorer {
     pub(crate) weight: i64,
 }
 
-/// A plugin that has a say in which node a pod gets, as evaluation tables see it.
-pub(crate) struct Judge {
+/// A plugin that takes part in the choice of a node, as evaluation tables see it.
+pub(crate) struct TablePlugin {
     pub(crate) name: &'static str,
     pub(crate) sign: Arc<dyn SignPlugin>,
     pub(crate) pre_filter: Option<Arc<dyn PreFilterPlugin>>,
-    /// With its place among the filters.
+    /// With its position among the filters.
     pub(crate) filter: Option<(usize, Arc<dyn FilterPlugin>)>,
     pub(crate) pre_score: Option<Arc<dyn PreScorePlugin>>,
     /// With its weight.
     pub(crate) score: Option<(i64, Arc<dyn ScorePlugin>)>,
     pub(crate) incremental: Option<Arc<dyn IncrementalPlugin>>,
-    /// Its places among the plugins of each point.
+    /// Its positions among the plugins of each point.
     pub(crate) places: Evaluated,
-    /// Whether it also takes part after a node is chosen, and may look for what PreFilter and Filter made of this pod.
+    /// Whether it also runs after a node is chosen, and may read what PreFilter and Filter wrote
+    /// for this pod.
     pub(crate) sets_aside: bool,
 }
 
-impl Judge {
-    /// Whether it has a state.
+impl TablePlugin {
+    /// Whether it keeps a state.
     pub(crate) fn prepares(&self) -> bool {
         self.pre_filter.is_some() || self.pre_score.is_some()
     }
@@ -144,17 +143,18 @@ pub(crate) struct Profile {
     pub(crate) pre_bind: Vec<Named<dyn PreBindPlugin>>,
     pub(crate) bind: Arc<[NamedBinder]>,
     pub(crate) post_bind: Vec<Named<dyn PostBindPlugin>>,
-    /// Every plugin of the profile once, with the events it wants; `None` means all.
+    /// Every plugin of the profile once, with the events it registers for; `None` means all.
     pub(crate) events: Vec<(Text, Option<Vec<EventRegistration>>)>,
-    /// The kinds whose events some plugin wants, beside pods and nodes.
-    heard: BTreeSet<Text>,
-    /// The kinds that some plugin reads.
+    /// The kinds of registered events, without pods and nodes.
+    registered_kinds: BTreeSet<Text>,
+    /// The kinds that plugins read.
     read: BTreeSet<Text>,
-    /// The plugins whose answers decide on a node, in order; `None` as soon as one of them does not sign pods.
-    pub(crate) judges: Option<Vec<Judge>>,
+    /// The plugins that take part in the choice of a node, in order; `None` if one of them does not
+    /// sign pods.
+    pub(crate) table_plugins: Option<Vec<TablePlugin>>,
 }
 
-/// Takes one extension point of a list of plugins.
+/// Selects one extension point of a list of plugins.
 macro_rules! at_point {
     ($profile:expr, $plugins:expr, $point:ident, $label:literal) => {
         $plugins
@@ -204,14 +204,14 @@ impl Profile {
                 .map(|Named { name, plugin }| NamedBinder { name: name.into(), plugin })
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
-            heard: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
+            registered_kinds: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
             read: every.iter().flat_map(|plugin| plugin.reads()).collect(),
             events,
-            judges: lists.judges(),
+            table_plugins: lists.table_plugins(),
         })
     }
 
-    /// What an observer must know of it.
+    /// The profile for the observer.
     pub(crate) fn observed(&self) -> ObservedProfile {
         fn names<P: ?Sized>(plugins: &[Named<P>]) -> Vec<&'static str> {
             plugins.iter().map(|plugin| plugin.name).collect()
@@ -225,17 +225,17 @@ impl Profile {
         }
     }
 
-    /// The pod's signature under this profile; `None` when its evaluation cannot be shared.
+    /// The pod's signature under this profile; `None` if its evaluation cannot be cached.
     pub(crate) fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
         let mut signer = Signer::default();
-        for judge in self.judges.as_ref()? {
-            judge.sign.sign(cx, pod, &mut signer).ok()?;
+        for plugin in self.table_plugins.as_ref()? {
+            plugin.sign.sign(cx, pod, &mut signer).ok()?;
         }
         Some(signer.finish())
     }
 }
 
-/// A plugin that can turn a pod down, with the events that may help: those it names, or all.
+/// A plugin that can reject a pod, with the events it registers for, or all.
 fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistration>>)> {
     let points = Arc::clone(plugin).extension_points();
     let rejects = points.pre_enqueue.is_some()
@@ -247,8 +247,8 @@ fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistra
     (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events))
 }
 
-/// The kinds beside pods and nodes of which a plugin hears that names no events. Kinds that plugins only read, as upstream's
-/// do Services, are none of them.
+/// The kinds of events for plugins that register for none, without pods and nodes. As upstream,
+/// kinds that plugins only read, such as Services, are not among them.
 pub(crate) const EVENT_KINDS: [Text; 7] = [
     resources::PERSISTENT_VOLUME,
     resources::PERSISTENT_VOLUME_CLAIM,
@@ -259,7 +259,7 @@ pub(crate) const EVENT_KINDS: [Text; 7] = [
     resources::VOLUME_ATTACHMENT,
 ];
 
-/// The kinds of these events; `None` are all.
+/// The kinds of these events; `None` stands for all events.
 fn kinds_of(events: Option<&[EventRegistration]>) -> Vec<Text> {
     let Some(events) = events else { return EVENT_KINDS.to_vec() };
     let kinds = |registration: &EventRegistration| match &registration.event.resource {
@@ -308,14 +308,14 @@ impl PluginLists {
         self.score.iter().map(scorer).collect()
     }
 
-    fn judges(&self) -> Option<Vec<Judge>> {
+    fn table_plugins(&self) -> Option<Vec<TablePlugin>> {
         let place = |list: &[Arc<dyn Plugin>], name| list.iter().position(|plugin| plugin.name() == name);
         let scored = self.score.iter().map(|(plugin, _)| plugin);
-        let judging = [&self.pre_filter, &self.filter, &self.pre_score].into_iter().flatten().chain(scored);
-        let mut judges: Vec<Judge> = Vec::new();
-        for plugin in judging {
+        let deciding = [&self.pre_filter, &self.filter, &self.pre_score].into_iter().flatten().chain(scored);
+        let mut table_plugins: Vec<TablePlugin> = Vec::new();
+        for plugin in deciding {
             let name = plugin.name();
-            if judges.iter().any(|judge| judge.name == name) {
+            if table_plugins.iter().any(|plugin| plugin.name == name) {
                 continue;
             }
             let points = Arc::clone(plugin).extension_points();
@@ -324,7 +324,7 @@ impl PluginLists {
             let weight =
                 self.score.iter().find(|(scorer, _)| scorer.name() == name).map(|(_, weight)| *weight);
             let sets_aside = [&self.reserve, &self.permit, &self.pre_bind, &self.post_bind];
-            judges.push(Judge {
+            table_plugins.push(TablePlugin {
                 name,
                 sign: points.sign?,
                 pre_filter: points.pre_filter.filter(|_| place(&self.pre_filter, name).is_some()),
@@ -343,7 +343,7 @@ impl PluginLists {
                 sets_aside: sets_aside.into_iter().any(|list| place(list, name).is_some()),
             });
         }
-        Some(judges)
+        Some(table_plugins)
     }
 }
 
@@ -351,7 +351,7 @@ impl PluginLists {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ProfileIndex(pub(crate) usize);
 
-/// All profiles: those that serve, and behind them those that have been replaced while pods were on their way to a node.
+/// All profiles: the active ones, then replaced ones that bindings still use.
 pub(crate) struct Profiles {
     all: Vec<Profile>,
     serving: usize,
@@ -372,8 +372,8 @@ impl Profiles {
         Ok(Self { serving: profiles.len(), all: profiles })
     }
 
-    /// Puts `next` in the place of those that serve and keeps the old ones that are still `in_use`. Returns where those
-    /// are now.
+    /// Replaces the active profiles and keeps the old ones that are `in_use`. Returns the new
+    /// indices of these.
     pub(crate) fn replace(
         &mut self,
         next: Self,
@@ -395,7 +395,7 @@ impl Profiles {
         &self.all[index.0]
     }
 
-    /// The profile that serves pods of this `schedulerName`.
+    /// The active profile for pods of this `schedulerName`.
     pub(crate) fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
         self.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
     }
@@ -405,40 +405,41 @@ impl Profiles {
         index.0 >= self.serving
     }
 
-    /// Those that serve.
+    /// The active profiles.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.all[..self.serving].iter()
     }
 
-    /// Those that have been replaced as well.
+    /// All profiles, replaced ones included.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Profile> {
         self.all.iter()
     }
 
-    /// How many serve.
+    /// The number of active profiles.
     pub(crate) fn len(&self) -> usize {
         self.serving
     }
 
-    /// The kinds whose events some plugin of some profile wants, beside pods and nodes.
-    pub(crate) fn heard(&self) -> BTreeSet<Text> {
-        self.iter().flat_map(|profile| &profile.heard).cloned().collect()
+    /// The kinds of events that plugins register for, without pods and nodes.
+    pub(crate) fn registered_kinds(&self) -> BTreeSet<Text> {
+        self.iter().flat_map(|profile| &profile.registered_kinds).cloned().collect()
     }
 
-    /// The kinds that some plugin of some profile reads beside.
+    /// The kinds that plugins read, without pods and nodes.
     pub(crate) fn read(&self) -> BTreeSet<Text> {
         self.iter().flat_map(|profile| &profile.read).cloned().collect()
     }
 
-    /// The plugin that orders the active queue; configuration makes sure that all profiles have the same.
+    /// The plugin that orders the active queue; configuration ensures that all profiles have the
+    /// same one.
     pub(crate) fn queue_sort(&self) -> Arc<Named<dyn QueueSortPlugin>> {
         Arc::clone(&self.all[0].queue_sort)
     }
 }
 
 impl PluginLists {
-    /// Every plugin at every point where it takes part, in the given order, with the weight of its scores (0 counts as
-    /// 1): upstream's `multiPoint` with nothing overridden.
+    /// Lists every plugin at every point that it implements, in the given order and with the weight
+    /// of its scores (0 counts as 1): upstream's `multiPoint` without overrides.
     pub fn multi_point(plugins: impl IntoIterator<Item = (Arc<dyn Plugin>, i32)>) -> Self {
         let mut lists = Self::default();
         for (plugin, weight) in plugins {

@@ -1,4 +1,4 @@
-//! Other profiles, between two cycles.
+//! Changes of the configuration between two cycles.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,70 +7,70 @@ use supercargo_framework::{Now, PodInfo};
 
 use crate::profile::{ProfileIndex, Profiles};
 use crate::queue::QueuedPod;
-use crate::scheduler::{BuildError, Options, Scheduler, heard};
+use crate::scheduler::{BuildError, Options, Scheduler, registered_kinds};
 use crate::tables::Tables;
 
 impl Scheduler {
-    /// Goes on with other profiles and settings. With an error everything stays as it is.
+    /// Applies other profiles and settings. On an error, nothing changes.
     ///
-    /// No pod loses its place: attempts, backoff and nominations are kept. Every pod that waits is looked at anew, since what
-    /// turned it down may be gone. Pods on their way to a node get there, or fail, by the profile that chose it. Pods that
-    /// only now have a profile enter the queue, and those that have none any more leave it.
+    /// Queued pods keep their attempts, backoff and nominations. Every waiting pod is tried again,
+    /// because the plugin that rejected it may be gone. Bindings end under the profile that chose
+    /// their node. Pods that gain a profile enter the queue, and pods that lose theirs leave it.
     ///
-    /// The kinds to be watched ([`resources`](Self::resources)) may be others afterwards.
+    /// The kinds to watch ([`resources`](Self::resources)) may change.
     pub fn reconfigure(&mut self, now: Now, options: Options) -> Result<(), BuildError> {
         let next = Profiles::new(&options.profiles)?;
-        let in_use = self.on_their_way().map(|queued| queued.profile).collect();
+        let in_use = self.in_attempt().map(|queued| queued.profile).collect();
         self.replace_profiles(next, &in_use);
-        self.tell_observer_profiles();
-        self.heard = heard(&self.profiles, &options.extenders);
+        self.report_profiles();
+        self.registered_kinds = registered_kinds(&self.profiles, &options.extenders);
         self.tables = (!options.plain).then(|| Tables::new(self.profiles.len(), options.table_memory));
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
         self.features = options.features;
         self.extenders = options.extenders;
-        self.let_go_of_pods_without_profile(now);
+        self.remove_pods_without_profile(now);
         let extended = !self.extenders.is_empty();
         self.with_queue(now, |queue, cx| queue.reconfigure(cx, options.queue, extended));
-        self.take_on_pods_with_profile(now);
+        self.add_pods_with_profile(now);
         Ok(())
     }
 
-    /// The profile of a pod that was on its way has been taken away meanwhile: it is nobody's, until another serves it.
-    pub(crate) fn let_go(&mut self, pod: Arc<PodInfo>) {
+    /// Drops a pod whose profile was removed during its attempt, until another profile serves it.
+    pub(crate) fn unclaim(&mut self, pod: Arc<PodInfo>) {
         self.pending.remove(&pod.key());
-        self.others.insert(pod.key(), pod);
+        self.unclaimed_pods.insert(pod.key(), pod);
     }
 
-    /// The pods whose attempt has not ended.
-    fn on_their_way(&self) -> impl Iterator<Item = &QueuedPod> {
-        let held = self.preemptions.held().map(|held| &held.queued);
+    /// The pods whose attempt is in progress.
+    fn in_attempt(&self) -> impl Iterator<Item = &QueuedPod> {
+        let held = self.preemptions.held.as_ref().map(|held| &held.queued);
         self.bindings.iter().map(|binding| &binding.queued).chain(held)
     }
 
     fn replace_profiles(&mut self, next: Profiles, in_use: &BTreeSet<ProfileIndex>) {
         let moved = self.profiles.replace(next, in_use);
-        let held = self.preemptions.held_mut().map(|held| &mut held.queued);
+        let held = self.preemptions.held.as_mut().map(|held| &mut held.queued);
         for queued in self.bindings.iter_mut().map(|binding| &mut binding.queued).chain(held) {
             queued.profile = moved[&queued.profile];
         }
     }
 
-    fn let_go_of_pods_without_profile(&mut self, now: Now) {
+    fn remove_pods_without_profile(&mut self, now: Now) {
         let is_unserved = |pod: &&Arc<PodInfo>| self.profile_of(pod).is_none();
         let waiting = self.queue.entries().map(|entry| &entry.pod);
         let unserved: Vec<_> = waiting.filter(is_unserved).cloned().collect();
         for pod in unserved {
             self.delete_from_queue(now, &pod);
-            self.others.insert(pod.key(), pod);
+            self.unclaimed_pods.insert(pod.key(), pod);
         }
     }
 
-    fn take_on_pods_with_profile(&mut self, now: Now) {
+    fn add_pods_with_profile(&mut self, now: Now) {
         let is_served = |pod: &&Arc<PodInfo>| self.profile_of(pod).is_some();
-        let mut served: Vec<_> = self.others.values().filter(is_served).cloned().collect();
+        let mut served: Vec<_> = self.unclaimed_pods.values().filter(is_served).cloned().collect();
         served.sort_by_key(|pod| pod.key());
         for pod in served {
-            self.others.remove(&pod.key());
+            self.unclaimed_pods.remove(&pod.key());
             self.add_to_queue(now, pod);
         }
     }

@@ -1,7 +1,8 @@
-//! Recording what a scheduler was told, and replaying it.
+//! Records the calls of a scheduler, and replays them.
 //!
-//! A record is a sequence of lines of JSON: what was called, at what time, what extenders answered, and what came of it. A
-//! replay makes the same calls to a new scheduler with the same configuration and compares what comes of them.
+//! A record consists of lines of JSON: each call, its time, the answers of extenders, and the
+//! effects. A replay makes the same calls to a new scheduler with the same configuration and
+//! compares the effects.
 
 use std::io::{self, BufRead, Write};
 
@@ -19,16 +20,16 @@ use crate::scheduler::Scheduler;
 pub enum Call {
     /// `handle`.
     Handle(Box<Input>),
-    /// `schedule_one`, with what extenders answered.
+    /// `schedule_one`, with the answers of extenders.
     ScheduleOne(Vec<Result<ExtenderAnswer, String>>),
 }
 
-/// A call and what came of it.
+/// A call and its effects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// When.
+    /// The time.
     pub now: Now,
-    /// What was called.
+    /// The call.
     pub call: Call,
     /// The effects, one line each.
     pub effects: Vec<String>,
@@ -41,12 +42,12 @@ pub struct Recorded<W> {
 }
 
 impl<W: Write> Recorded<W> {
-    /// Records the calls to `scheduler`, which must be new, into `log`.
+    /// Records the calls to `scheduler`, which must be new, to `log`.
     pub fn new(scheduler: Scheduler, log: W) -> Self {
         Self { scheduler, log }
     }
 
-    /// The scheduler, to look at.
+    /// The recorded scheduler.
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
@@ -79,13 +80,13 @@ impl<W: Write> Recorded<W> {
         Ok(effects)
     }
 
-    /// Writes out what is buffered.
+    /// Flushes the log.
     pub fn flush(&mut self) -> io::Result<()> {
         self.log.flush()
     }
 }
 
-/// Notes what extenders answer.
+/// Records the answers of extenders.
 struct Noting<'a> {
     calls: &'a mut dyn Calls,
     answers: Vec<Result<ExtenderAnswer, String>>,
@@ -103,7 +104,7 @@ impl Calls for Noting<'_> {
     }
 }
 
-/// Answers from a record.
+/// Returns recorded answers.
 struct Replaying(std::vec::IntoIter<Result<ExtenderAnswer, String>>);
 
 impl Calls for Replaying {
@@ -120,25 +121,25 @@ pub enum ReplayError {
     /// The record cannot be read.
     #[error("line {line}: {source}")]
     Read {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Other effects came of a call than recorded.
+    /// A call has other effects than recorded.
     #[error("line {line}: the record has {recorded:#?}, the replay {replayed:#?}")]
     Differs {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What was recorded.
+        /// The recorded effects.
         recorded: Vec<String>,
-        /// What came of it now.
+        /// The effects of the replay.
         replayed: Vec<String>,
     },
 }
 
-/// Makes the recorded calls to `scheduler`, which must be new and configured as the recorded one was. Returns the number of
-/// steps.
+/// Makes the recorded calls to `scheduler`, which must be new and configured like the recorded one.
+/// Returns the number of steps.
 pub fn replay(scheduler: &mut Scheduler, record: impl BufRead) -> Result<usize, ReplayError> {
     let mut steps = 0;
     for (i, text) in record.lines().enumerate() {

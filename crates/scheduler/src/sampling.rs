@@ -1,24 +1,24 @@
-//! How many nodes are looked at.
+//! Sampling: how many nodes a cycle filters.
 
-/// How many nodes to find, and where to begin: upstream's sampling. It is off unless configured, an extender filters, or
-/// there is nothing to choose by.
+/// The number of nodes to find, and the node to begin with: upstream's sampling. It is used only if
+/// configured, if an extender filters, or if nothing scores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampling {
     /// The configured percentage; 0 means adaptive.
     pub(crate) percentage: i32,
-    /// The index to begin at.
+    /// The index of the first node.
     pub(crate) start: usize,
-    /// Whether the first node that fits will do: nothing scores, and no extender filters.
-    pub(crate) first_will_do: bool,
+    /// Whether the first node that fits is chosen: nothing scores, and no extender filters.
+    pub(crate) takes_first: bool,
 }
 
-/// Below this many nodes all are looked at.
+/// Smaller clusters are not sampled.
 const MIN_FEASIBLE_NODES: usize = 100;
 
 impl Sampling {
-    /// How many feasible nodes suffice among `nodes`.
+    /// The number of feasible nodes to find among `nodes`.
     pub(crate) fn nodes_to_find(&self, nodes: usize) -> usize {
-        if self.first_will_do {
+        if self.takes_first {
             return 1;
         }
         if nodes < MIN_FEASIBLE_NODES || self.percentage >= 100 {
@@ -46,10 +46,10 @@ mod tests {
             (5, 1000, 100),
             (100, 5000, 5000),
         ] {
-            let sampling = Sampling { percentage, start: 0, first_will_do: false };
+            let sampling = Sampling { percentage, start: 0, takes_first: false };
             assert_eq!(sampling.nodes_to_find(nodes), expected, "{percentage} % of {nodes}");
         }
-        let first = Sampling { percentage: 0, start: 0, first_will_do: true };
+        let first = Sampling { percentage: 0, start: 0, takes_first: true };
         assert_eq!(first.nodes_to_find(5000), 1);
     }
 }

@@ -19,48 +19,50 @@ use thiserror::Error;
 use crate::bindings::Bindings;
 use crate::cache::Cache;
 use crate::changes;
-use crate::cycle::Running;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
 use crate::observer::{Observation, Observer, Unobserved};
-use crate::preemption::{Order, Preemptions};
+use crate::phase_timer::PhaseTimer;
+use crate::plugin_calls::{CurrentPlugin, PluginCalls};
+use crate::preemptions::{Order, Preemptions};
 use crate::profile::{EVENT_KINDS, Profile, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::tables::{Rule, TableStats, Tables};
 
-/// Everything a scheduler is made from.
+/// The configuration of a scheduler.
 #[derive(Clone, Default)]
 pub struct Options {
     /// The profiles; at least one.
     pub profiles: Vec<ProfileSpec>,
-    /// Extenders, in the order they are asked.
+    /// Extenders, in the order they are called.
     pub extenders: Vec<ExtenderSpec>,
-    /// How many of the nodes to look at, for profiles that do not say; `None` means all, unlike upstream, whose
-    /// default is adaptive. With a filtering extender upstream's default applies.
+    /// The percentage of nodes to score, for profiles without their own. `None` means all nodes;
+    /// upstream's default is adaptive. With a filtering extender, upstream's default applies.
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Settings of the queue.
     pub queue: QueueOptions,
-    /// Whether every pod is evaluated from scratch, without tables: for comparison.
+    /// Whether every pod is evaluated from scratch, without tables. For comparison.
     pub plain: bool,
-    /// So many bytes of evaluation tables are kept; 0 is a default.
+    /// The memory limit of evaluation tables, in bytes; 0 selects a default.
     pub table_memory: usize,
-    /// The features that are on. What they say of the queue is in `queue` and of plugins in the plugins.
+    /// The enabled features. `queue` and the plugins have their own settings for them.
     pub features: Features,
 }
 
-/// Why a scheduler cannot be made.
+/// Why a scheduler cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuildError {
-    /// A profile is wrong.
+    /// A profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
 
-/// A scheduler: cache, queue, objects and bindings, owned in one place.
+/// A scheduler: cache, queue, objects and bindings with a single owner.
 ///
-/// It does nothing by itself. Tell it what happened with [`handle`](Self::handle), let it schedule with
-/// [`schedule_one`](Self::schedule_one), carry out what [`take_effects`](Self::take_effects) returns, and call again when
-/// [`next_deadline`](Self::next_deadline) says. Given the same calls at the same times it makes the same decisions.
+/// It does nothing by itself. Pass inputs to [`handle`](Self::handle), run cycles with
+/// [`schedule_one`](Self::schedule_one), and carry out the [effects](Self::take_effects). Call
+/// [`handle`](Self::handle) again at the [next deadline](Self::next_deadline). The same calls at
+/// the same times lead to the same decisions.
 pub struct Scheduler {
     pub(crate) profiles: Profiles,
     pub(crate) extenders: Vec<ExtenderSpec>,
@@ -70,33 +72,33 @@ pub struct Scheduler {
     pub(crate) queue: SchedulingQueue,
     pub(crate) objects: Objects,
     /// The kinds whose events can move pods.
-    pub(crate) heard: BTreeSet<Text>,
-    /// Pods without a node that a profile is responsible for, as the informer last saw them.
+    pub(crate) registered_kinds: BTreeSet<Text>,
+    /// Pods without a node that a profile is responsible for, as last reported.
     pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
-    /// Pods without a node that no profile is responsible for, yet.
-    pub(crate) others: FxHashMap<PodKey, Arc<PodInfo>>,
+    /// Pods without a node that no profile is responsible for.
+    pub(crate) unclaimed_pods: FxHashMap<PodKey, Arc<PodInfo>>,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
-    pub(crate) running: Running,
+    pub(crate) current_plugin: CurrentPlugin,
     pub(crate) next_start_node: usize,
-    /// `None` when every pod is evaluated from scratch.
+    /// `None` if every pod is evaluated from scratch.
     pub(crate) tables: Option<Tables>,
-    /// Compares what tables say with the plain path.
+    /// Compares answers of tables with the plain path.
     #[cfg(test)]
-    pub(crate) witness: Option<crate::tables::Witness>,
+    pub(crate) witness: Option<crate::tables::witness::Witness>,
     pub(crate) draining: bool,
-    /// What a plugin said that panicked during the last call of the queue.
-    pub(crate) contained_panic: Option<String>,
+    /// The report of a plugin's panic during the last call of the queue.
+    pub(crate) plugin_panic: Option<String>,
 }
 
 impl Scheduler {
-    /// A scheduler that knows of nothing yet.
+    /// A scheduler with an empty state.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
         Ok(Self {
-            heard: heard(&profiles, &options.extenders),
+            registered_kinds: registered_kinds(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
             tables: (!options.plain).then(|| Tables::new(profiles.len(), options.table_memory)),
             #[cfg(test)]
@@ -108,37 +110,38 @@ impl Scheduler {
             cache: Cache::default(),
             objects: Objects::default(),
             pending: FxHashMap::default(),
-            others: FxHashMap::default(),
+            unclaimed_pods: FxHashMap::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
-            running: Running::default(),
+            current_plugin: CurrentPlugin::default(),
             next_start_node: 0,
             draining: false,
-            contained_panic: None,
+            plugin_panic: None,
         })
     }
 
-    /// The same, watched.
+    /// Sets the observer.
     pub fn with_observer(mut self, observer: Box<dyn Observer>) -> Self {
         self.observer = observer;
-        self.tell_observer_profiles();
+        self.report_profiles();
         self
     }
 
-    /// Tells the observer what the places in observations stand for; to be called whenever the profiles are others.
-    pub(crate) fn tell_observer_profiles(&mut self) {
+    /// Passes the profiles to the observer. To be called whenever they change.
+    pub(crate) fn report_profiles(&mut self) {
         let profiles: Vec<_> = self.profiles.all().map(Profile::observed).collect();
         self.observer.profiles(&profiles);
     }
 
-    /// What is to be done, in order. Carry it out before asking again.
+    /// The effects since the last call, in order. Carry them out before the next call of the
+    /// scheduler.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// How long nothing will happen unless something is handled: at the end of it, handle [`Input::Tick`].
+    /// The time until something is due without further input. Then handle [`Input::Tick`].
     ///
     /// [`Input::Tick`]: crate::Input::Tick
     pub fn next_deadline(&self, now: Now) -> Duration {
@@ -149,15 +152,15 @@ impl Scheduler {
 
     /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
     pub fn has_work(&self) -> bool {
-        !self.draining && self.preemptions.held().is_none() && self.queue.has_poppable()
+        !self.draining && self.preemptions.held.is_none() && self.queue.has_poppable()
     }
 
-    /// Whether it takes no more pods and neither a binding nor a preemption is under way.
+    /// Whether it takes no more pods, and no binding or preemption is in progress.
     pub fn is_drained(&self) -> bool {
         self.draining && self.bindings.len() == 0 && self.preemptions.len() == 0
     }
 
-    /// The number of bindings under way.
+    /// The number of bindings in progress.
     pub fn bindings_in_flight(&self) -> usize {
         self.bindings.len()
     }
@@ -167,17 +170,16 @@ impl Scheduler {
         self.profiles.index_of(scheduler_name).is_some()
     }
 
-    /// The pod's signature under its profile: pods with equal ones get the same verdicts and raw scores. `None` when no
-    /// profile is responsible or the pod's evaluation cannot be shared.
+    /// The pod's signature under its profile: pods with equal signatures get the same verdicts and
+    /// raw scores. `None` if no profile is responsible or the evaluation cannot be cached.
     pub fn signature(&self, now: Now, pod: &PodInfo) -> Option<Signature> {
-        let cx = Context::new(self.cache.nodes(), &self.objects, self.bindings.waiting(), now);
-        self.profiles.get(self.profile_of(pod)?).sign(&cx, pod)
+        self.profiles.get(self.profile_of(pod)?).sign(&self.context(now), pod)
     }
 
-    /// The kinds beside pods and nodes that have to be watched: those whose events a plugin wants, and those that one
-    /// reads. As plugins name them, sorted.
+    /// The kinds to watch beside pods and nodes: those that plugins register for and those that
+    /// they read. As plugins name them, sorted.
     pub fn resources(&self) -> Vec<Text> {
-        self.heard.union(&self.profiles.read()).cloned().collect()
+        self.registered_kinds.union(&self.profiles.read()).cloned().collect()
     }
 
     /// The objects of other kinds.
@@ -190,47 +192,37 @@ impl Scheduler {
         &self.cache
     }
 
-    /// Where a pod is in the queue; `None` when it is not there.
+    /// The pod's place in the queue; `None` if it is not queued.
     pub fn place(&self, uid: &Uid) -> Option<Place> {
         self.queue.place(uid)
     }
 
-    /// A pod that waits, with the history of its attempts.
+    /// A queued pod, with the history of its attempts.
     pub fn queued(&self, uid: &Uid) -> Option<&QueuedPod> {
         self.queue.get(uid)
     }
 
-    /// How evaluation tables have done so far.
+    /// Statistics of evaluation tables.
     pub fn table_stats(&self) -> TableStats {
         self.tables.as_ref().map(Tables::stats).unwrap_or_default()
     }
 
-    /// How often a rule by which kept answers are made anew has applied.
+    /// How often a rule has invalidated cached answers.
     pub fn applied(&self, rule: Rule) -> u64 {
         self.tables.as_ref().map_or(0, |tables| tables.applied(rule))
     }
 
-    /// Switches such a rule off. Decisions are wrong then: it is for showing that the rule is needed.
-    #[doc(hidden)]
-    pub fn switch_off(&mut self, rule: Rule) {
+    /// Switches a rule off, which makes decisions wrong. Shows that the rule is needed.
+    #[cfg(test)]
+    pub(crate) fn switch_off(&mut self, rule: Rule) {
         if let Some(tables) = &mut self.tables {
             tables.switch_off(rule);
         }
     }
 
-    /// The pods that wait in a queue and have been promised this node.
+    /// The queued pods that are nominated for this node.
     pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
         self.queue.nominated_on(node)
-    }
-
-    /// How many pods without a node it knows that are for one of its profiles.
-    pub fn pending_pods(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// How many changes are kept for evaluation tables to catch up with.
-    pub fn changes_kept(&self) -> usize {
-        self.cache.changes.len()
     }
 
     /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
@@ -238,7 +230,19 @@ impl Scheduler {
         self.queue.lengths()
     }
 
-    /// Calls the queue with what it needs.
+    /// What plugins may read and command.
+    pub(crate) fn context(&self, now: Now) -> Context<'_> {
+        context(&self.cache, &self.objects, &self.bindings, now)
+    }
+
+    /// The calls of a pod's plugins; their first phase begins now.
+    pub(crate) fn plugin_calls<'a>(&'a self, queued: &'a QueuedPod) -> PluginCalls<'a> {
+        let watches = self.observer.watches_plugins();
+        let timer = PhaseTimer::start(&*self.observer, queued.profile, &queued.pod, watches);
+        PluginCalls::new(timer, &self.current_plugin)
+    }
+
+    /// Calls the queue with its context.
     pub(crate) fn with_queue<R>(
         &mut self,
         now: Now,
@@ -254,19 +258,19 @@ impl Scheduler {
             panic: None,
         };
         let result = call(&mut self.queue, &mut cx);
-        self.contained_panic = cx.panic.take().or_else(|| self.queue.sort_panic());
-        if let Some(panic) = &self.contained_panic {
+        self.plugin_panic = cx.panic.take().or_else(|| self.queue.sort_panic());
+        if let Some(panic) = &self.plugin_panic {
             self.observer.observe(Observation::Anomaly(panic));
         }
         result
     }
 
-    /// The pod as the informer last saw it, as long as it waits for a node.
+    /// The pod without a node, as last reported.
     pub(crate) fn known(&self, pod: &PodInfo) -> Option<&Arc<PodInfo>> {
         self.pending.get(&pod.key()).filter(|known| known.uid == pod.uid)
     }
 
-    /// Something happened: moves the pods that it may help.
+    /// An event: moves the pods that it may help.
     pub(crate) fn move_all(
         &mut self,
         now: Now,
@@ -278,7 +282,7 @@ impl Scheduler {
         self.with_queue(now, |queue, cx| queue.move_all(cx, &event, change, |_| true));
     }
 
-    /// A pod or its nomination is gone from a node: moves the pods that it may help.
+    /// A pod or its nomination leaves a node: moves the pods that this may help.
     pub(crate) fn move_all_for_freed(
         &mut self,
         now: Now,
@@ -290,7 +294,7 @@ impl Scheduler {
         self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));
     }
 
-    /// An object of another kind is about to change, or has.
+    /// An object of another kind changes: tables must catch up.
     pub(crate) fn note_object(&mut self, object: &Object) {
         let (resource, key) = (object.resource.clone(), Arc::clone(&object.key));
         self.cache.note(changes::Change::Object { resource, key });
@@ -305,7 +309,7 @@ impl Scheduler {
         self.profiles.index_of(&pod.spec.scheduler_name)
     }
 
-    /// Does what plugins asked for during a call.
+    /// Carries out the commands of a plugin's call.
     pub(crate) fn execute(&mut self, now: Now, commands: Vec<Command>) {
         for command in commands {
             match command {
@@ -349,17 +353,27 @@ impl Scheduler {
     }
 }
 
-/// The kinds whose events can move pods.
-pub(crate) fn heard(profiles: &Profiles, extenders: &[ExtenderSpec]) -> BTreeSet<Text> {
-    let mut heard = profiles.heard();
-    if !extenders.is_empty() {
-        // They cannot say what they wait for.
-        heard.extend(EVENT_KINDS);
-    }
-    heard
+/// What plugins may read and command, from parts of the scheduler that tables do not borrow.
+pub(crate) fn context<'a>(
+    cache: &'a Cache,
+    objects: &'a Objects,
+    bindings: &'a Bindings,
+    now: Now,
+) -> Context<'a> {
+    Context::new(cache.nodes(), objects, bindings.waiting(), now)
 }
 
-/// What bindings wait for is looked at here.
+/// The kinds whose events can move pods.
+pub(crate) fn registered_kinds(profiles: &Profiles, extenders: &[ExtenderSpec]) -> BTreeSet<Text> {
+    let mut kinds = profiles.registered_kinds();
+    if !extenders.is_empty() {
+        // Extenders register for no events.
+        kinds.extend(EVENT_KINDS);
+    }
+    kinds
+}
+
+/// The cluster as PreBind waits see it.
 impl Cluster for Scheduler {
     fn objects(&self) -> &Objects {
         &self.objects

@@ -1,4 +1,4 @@
-//! From feasible nodes to the best one.
+//! Scores feasible nodes and chooses the best one.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
@@ -10,15 +10,15 @@ use crate::observer::{Evaluated, PluginSet, Point};
 use crate::profile::{Named, Scorer};
 
 impl Cycle<'_> {
-    /// The feasible node with the highest total score; among equals the first in visiting order, unless an extender has
-    /// scored them.
+    /// The feasible node with the highest total score. Ties go to the first in visiting order,
+    /// unless an extender has scored the nodes.
     pub(crate) fn best(
         &self,
         state: &mut CycleState,
         feasible: &[NodeIndex],
     ) -> Result<NodeIndex, FailureKind> {
         let mut totals = self.scores(state, feasible)?;
-        let breakers = self.extend_scores(feasible, &mut totals);
+        let breakers = self.extenders.score(feasible, &mut totals);
         let rank = |i: usize| (totals[i], breakers.get(i));
         let mut best = 0;
         for i in 1..totals.len() {
@@ -40,7 +40,7 @@ impl Cycle<'_> {
         }
         let skipped = self.pre_score(state, feasible)?;
         let totals = self.weighted_sums(state, feasible, &skipped);
-        self.laps.point(Point::Score, if totals.is_ok() { Code::Success } else { Code::Error });
+        self.plugins.timer.point(Point::Score, if totals.is_ok() { Code::Success } else { Code::Error });
         totals
     }
 
@@ -58,14 +58,13 @@ impl Cycle<'_> {
                 continue;
             }
             evaluated = evaluated.and(PluginSet::one(place));
-            self.running.set("Score", scorer.name);
             raw.clear();
             for (nth, index) in feasible.iter().enumerate() {
                 raw.push(self.raw_score(nth, scorer, state, *index)?);
             }
             let call = || normalize(scorer, state, self.pod, &mut raw);
-            self.laps
-                .plugin(Point::ScoreExtensionNormalize, scorer.name, call, code)
+            self.plugins
+                .call(Point::ScoreExtensionNormalize, scorer.name, call, code)
                 .map_err(FailureKind::Internal)?;
             for (total, score) in totals.iter_mut().zip(&raw) {
                 *total += score * scorer.weight;
@@ -83,14 +82,14 @@ impl Cycle<'_> {
         node: NodeIndex,
     ) -> Result<i64, FailureKind> {
         let call = || scorer.plugin.score(self.cx, state, self.pod, self.cx.node(node));
-        let score = self.laps.plugin_of_node(nth, Point::Score, scorer.name, call, code);
+        let score = self.plugins.call_for_node(nth, Point::Score, scorer.name, call, code);
         score.map_err(|status| {
             let (name, message) = (scorer.name, status.message());
             FailureKind::Internal(format!("running Score plugins: plugin {name:?} failed with: {message}"))
         })
     }
 
-    /// Runs PreScore; returns the plugins whose Score is left out.
+    /// Runs PreScore; returns the plugins whose Score is skipped.
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -98,24 +97,23 @@ impl Cycle<'_> {
     ) -> Result<SmallVec<[&'static str; 16]>, FailureKind> {
         let mut skipped = SmallVec::new();
         let mut evaluated = PluginSet::default();
-        self.laps.restart();
+        self.plugins.timer.restart();
         for (place, Named { name, plugin }) in self.profile.pre_score.iter().enumerate() {
-            self.running.set("PreScore", name);
             let call = || plugin.pre_score(self.cx, state, self.pod, feasible);
-            let status = self.laps.plugin(Point::PreScore, name, call, Status::code);
+            let status = self.plugins.call(Point::PreScore, name, call, Status::code);
             if status.is_skip() {
                 skipped.push(*name);
                 continue;
             }
             evaluated = evaluated.and(PluginSet::one(place));
             if !status.is_success() {
-                self.laps.point(Point::PreScore, status.code());
+                self.plugins.timer.point(Point::PreScore, status.code());
                 let message = format!("running PreScore plugin {name:?}: {}", status.message());
                 return Err(FailureKind::Internal(message));
             }
         }
         self.note_evaluated(Evaluated { pre_score: evaluated, ..Evaluated::default() });
-        self.laps.point(Point::PreScore, Code::Success);
+        self.plugins.timer.point(Point::PreScore, Code::Success);
         Ok(skipped)
     }
 }
@@ -150,7 +148,7 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
     }
 }
 
-/// In proportion to the largest score (upstream's DefaultNormalizeScore).
+/// Scales scores to the largest one (upstream's DefaultNormalizeScore).
 pub(crate) fn by_max(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {

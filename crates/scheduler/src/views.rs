@@ -1,4 +1,4 @@
-//! What the scheduler holds, for people to look at: pointers only, so that looking is quick.
+//! Views of the scheduler's state for the debugger. They hold pointers only, so they are cheap.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,54 +10,54 @@ use crate::bindings::Stage;
 use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
 
-/// A node and what counts on it.
+/// A node and the pods on it.
 #[derive(Clone, Debug)]
 pub struct NodeView {
     /// The node.
     pub node: Arc<NodeRecord>,
     /// The sum of its pods' requests.
     pub requested: Resource,
-    /// The pods that count there.
+    /// The pods on it, assumed ones included.
     pub pods: Vec<PodOnNode>,
-    /// The pods that wait in the queue and have been promised it.
+    /// The queued pods that are nominated for it.
     pub nominated: Vec<Arc<PodInfo>>,
 }
 
-/// A pod that counts on a node.
+/// A pod on a node.
 #[derive(Clone, Debug)]
 pub struct PodOnNode {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// Whether the informer has yet to say that it is there.
+    /// Whether the informer has not confirmed it yet.
     pub assumed: bool,
 }
 
-/// Every pod that has no node yet.
+/// Every pod without a node.
 #[derive(Clone, Debug, Default)]
 pub struct QueueView {
-    /// Those in one of the queues, in the order in which they came there.
+    /// The queued pods, in the order they entered their queue.
     pub waiting: Vec<(Place, QueuedPod)>,
-    /// Those on their way to a node.
+    /// The pods in bindings.
     pub bindings: Vec<BindingView>,
 }
 
-/// A pod on its way to a node.
+/// A pod in a binding.
 #[derive(Clone, Debug)]
 pub struct BindingView {
-    /// The pod, as it was when the node was chosen.
+    /// The pod in the version for which the node was chosen.
     pub pod: Arc<PodInfo>,
     /// The node.
     pub node: Arc<str>,
-    /// How far it is: `WaitingOnPermit`, `PreBinding`, `Binding` or `Uncertain`.
+    /// The stage: `WaitingOnPermit`, `PreBinding`, `Binding` or `Uncertain`.
     pub stage: &'static str,
 }
 
-/// The nodes and pods that the scheduler knows, to hold against an informer's.
+/// The known nodes and pods, to compare with an informer's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The names of the nodes.
     pub nodes: BTreeSet<Arc<str>>,
-    /// The UIDs of the pods that have not ended, with a node or without.
+    /// The UIDs of the pods that have not ended, with or without a node.
     pub pods: FxHashSet<Uid>,
 }
 
@@ -80,7 +80,7 @@ impl Scheduler {
         names.into_iter().filter_map(|name| nodes.get(name)).map(view).collect()
     }
 
-    /// Every pod that waits or is on its way.
+    /// Every queued pod and every binding.
     pub fn queue_view(&self) -> QueueView {
         let mut waiting: Vec<_> = self
             .queue
@@ -106,9 +106,9 @@ impl Scheduler {
         QueueView { waiting, bindings }
     }
 
-    /// All nodes and pods that it knows of.
+    /// All known nodes and pods.
     pub fn known_objects(&self) -> Known {
-        let waiting = self.pending.values().chain(self.others.values()).map(|pod| pod.uid.clone());
+        let waiting = self.pending.values().chain(self.unclaimed_pods.values()).map(|pod| pod.uid.clone());
         let nodes = self.cache.nodes().names().cloned().collect();
         let pods = self.cache.uids().cloned().chain(waiting).collect();
         Known { nodes, pods }

@@ -6,40 +6,40 @@ use std::time::Duration;
 
 use supercargo_framework::{PodInfo, Text, Timestamp, Uid};
 
-use super::hints::Worth;
+use super::queueing_strategy::QueueingStrategy;
 use crate::failure::FailureKind;
-use crate::observer::Moment;
+use crate::observer::TimePoint;
 use crate::profile::ProfileIndex;
 
-/// A pod that waits to be scheduled, or is being scheduled, with the history of its attempts.
+/// A pod that is queued or in flight, with the history of its attempts.
 #[derive(Clone, Debug)]
 pub struct QueuedPod {
     /// The pod.
     pub pod: Arc<PodInfo>,
     pub(crate) profile: ProfileIndex,
-    /// When the pod last entered a queue after an attempt; at first, when it came.
+    /// When the pod last entered a queue after an attempt; before the first one, when it was added.
     pub timestamp: Timestamp,
-    /// How often it has been popped.
+    /// The number of times it was popped.
     pub attempts: u32,
     /// When it first entered the active queue.
     pub initial_attempt: Option<Timestamp>,
-    /// Failed attempts that plugins are to blame for.
+    /// The number of attempts in which plugins rejected it.
     pub unschedulable_count: u32,
-    /// Failed attempts since, in a row, that no plugin is to blame for.
+    /// The number of consecutive errors since.
     pub consecutive_errors: u32,
     /// Whether it was last moved because it had waited too long.
     pub flushed: bool,
-    /// The plugins that turned it down at its last attempt.
+    /// The plugins that rejected it in the last attempt.
     pub unschedulable_plugins: BTreeSet<Text>,
-    /// Those among the plugins at its last attempt that wait for something under way.
+    /// The plugins that returned Pending in the last attempt.
     pub pending_plugins: BTreeSet<Text>,
     /// The PreEnqueue plugin that holds it.
     pub gating_plugin: Option<Text>,
-    /// When the backoff of its last attempt ends; `None` when none is due.
+    /// When its backoff ends; `None` if it has none.
     pub(crate) backoff_until: Option<Timestamp>,
-    /// When its attempt began, by the observer's clock.
-    pub(crate) began: Moment,
-    /// Its turn among equals; a later entry has a larger one.
+    /// The start of its attempt, by the observer's clock.
+    pub(crate) began: TimePoint,
+    /// The order among equals; a later entry has a larger number.
     pub(crate) sequence: u64,
 }
 
@@ -58,42 +58,47 @@ impl QueuedPod {
             pending_plugins: BTreeSet::new(),
             gating_plugin: None,
             backoff_until: None,
-            began: Moment::default(),
+            began: TimePoint::default(),
             sequence: 0,
         }
     }
 
-    /// The pod's identity.
+    /// The pod's UID.
     pub fn uid(&self) -> &Uid {
         &self.pod.uid
     }
 
-    /// When the backoff of its last attempt ends; `None` when none is due.
+    /// When its backoff ends; `None` if it has none.
     pub fn backoff_until(&self) -> Option<Timestamp> {
         self.backoff_until
     }
 
-    /// Whether a plugin is to blame for the last failed attempt.
+    /// Whether a plugin rejected the last attempt.
     pub fn has_rejectors(&self) -> bool {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 
-    /// The plugins to blame, each once.
+    /// The plugins that rejected the last attempt, each once.
     pub(crate) fn rejectors(&self) -> impl Iterator<Item = &Text> {
         self.unschedulable_plugins.union(&self.pending_plugins)
     }
 
-    /// Whether `plugin` is to blame.
+    /// Whether `plugin` rejected the last attempt.
     pub(crate) fn rejected_by(&self, plugin: &str) -> bool {
         self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
     }
 
-    /// The most that an event can be worth: only a plugin that waits for something under way can end the backoff.
-    pub(super) fn best_possible_worth(&self) -> Worth {
-        if self.pending_plugins.is_empty() { Worth::AfterBackoff } else { Worth::Immediately }
+    /// The best strategy that an event can lead to: only a pending plugin can end the backoff
+    /// early.
+    pub(super) fn best_possible_strategy(&self) -> QueueingStrategy {
+        if self.pending_plugins.is_empty() {
+            QueueingStrategy::AfterBackoff
+        } else {
+            QueueingStrategy::Immediately
+        }
     }
 
-    /// Replaces the plugins to blame.
+    /// Sets the plugins that rejected the last attempt.
     pub(crate) fn blame(&mut self, failure: FailureKind) {
         (self.unschedulable_plugins, self.pending_plugins) = match failure {
             FailureKind::Fit(error) => {
@@ -108,7 +113,7 @@ impl QueuedPod {
         self.backoff_until.is_some_and(|until| until >= window.align(now))
     }
 
-    /// Works out when the backoff ends, from the counts and the timestamp.
+    /// Computes the end of the backoff from the counts and the timestamp.
     pub(crate) fn set_backoff(&mut self, backoff: &Backoff, window: Window) {
         let count =
             if self.consecutive_errors > 0 { self.consecutive_errors } else { self.unschedulable_count };
@@ -116,30 +121,30 @@ impl QueuedPod {
     }
 }
 
-/// How exactly ends of backoffs are told apart.
+/// The precision of the ends of backoffs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
-    /// By the second, so that pods of one second are ordered by priority: a pod whose backoff ends within second X
-    /// leaves when second X+1 begins. For popping from backoffQ.
+    /// Whole seconds, so that priority orders the pods of one second: a pod whose backoff ends
+    /// within second X leaves at the start of second X+1. For popping from backoffQ.
     Seconds,
-    /// To the moment.
+    /// Exact times.
     Exact,
 }
 
 impl Window {
-    fn align(self, moment: Timestamp) -> Timestamp {
+    fn align(self, time: Timestamp) -> Timestamp {
         match self {
-            Self::Seconds => moment.floor_to_second(),
-            Self::Exact => moment,
+            Self::Seconds => time.floor_to_second(),
+            Self::Exact => time,
         }
     }
 
-    /// Whether a backoff until then has ended.
+    /// Whether a backoff until `until` has ended.
     pub(crate) fn is_over(self, until: Timestamp, now: Timestamp) -> bool {
         until < self.align(now)
     }
 
-    /// The first moment at which a backoff until then has ended.
+    /// The first time at which a backoff until `until` has ended.
     pub(crate) fn end(self, until: Timestamp) -> Timestamp {
         match self {
             Self::Seconds => until.plus(Duration::from_secs(1)),
@@ -148,12 +153,12 @@ impl Window {
     }
 }
 
-/// How long a pod waits after failed attempts.
+/// The backoff after failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// The backoff after the first failure.
     pub initial: Duration,
-    /// At most. Zero switches backoff off.
+    /// The maximum. Zero disables backoff.
     pub max: Duration,
 }
 
@@ -164,7 +169,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after `count` failures: doubled each time, up to the maximum.
+    /// The backoff after `count` failures: doubled each time, up to the maximum.
     fn after(&self, count: u32) -> Option<Duration> {
         if count == 0 || self.max.is_zero() {
             return None;

@@ -1,14 +1,14 @@
-//! The queue-sort plugin, kept from breaking the heaps.
+//! Guards the heaps against panics of the queue-sort plugin.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use supercargo_framework::plugin::{QueueSortPlugin, Queued};
 
-use crate::contain::contained;
+use crate::panic_guard::guard;
 use crate::profile::Named;
 
-/// A queue-sort plugin whose panics do not unwind through a heap in the middle of a change: it then says "not before",
-/// and what it said is kept.
+/// A queue-sort plugin whose panics do not unwind through a heap during a change. A comparison that
+/// panics returns `false`, and the report is kept.
 pub(super) struct GuardedSort {
     plugin: Arc<Named<dyn QueueSortPlugin>>,
     panic: Mutex<Option<String>>,
@@ -20,7 +20,7 @@ impl GuardedSort {
     }
 
     pub(super) fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
-        contained("QueueSort", self.plugin.name, || self.plugin.plugin.less(a, b)).unwrap_or_else(|panic| {
+        guard("QueueSort", self.plugin.name, || self.plugin.plugin.less(a, b)).unwrap_or_else(|panic| {
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             false
         })

@@ -1,95 +1,93 @@
-//! Which plugins want to hear of which events, and what they make of them.
+//! Registered events and their queueing hints.
 
 use supercargo_framework::event::{Change, HintFn, QueueingHint};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Text};
 
-use super::QueueCx;
+use super::context::QueueCx;
 use super::entry::QueuedPod;
-use crate::contain::contained;
+use super::queueing_strategy::QueueingStrategy;
 use crate::extender::EXTENDER;
-use crate::observer::{Observation, Took};
+use crate::observer::{Observation, Timespan};
+use crate::panic_guard::guard;
 use crate::profile::{Profile, Profiles};
 
-/// What an event means for a pod that waits; more is greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Worth {
-    /// Nothing.
-    Skip,
-    /// Try again once its backoff has ended.
-    AfterBackoff,
-    /// Try again at once.
-    Immediately,
-}
-
-/// One plugin's wish to hear of an event.
-struct Wish {
+/// A plugin's registration for an event.
+struct Registration {
     event: ClusterEvent,
     plugin: Text,
     /// `None` always queues.
     hint: Option<HintFn>,
-    /// Whether the plugin has named no events, and so hears of all that happens.
+    /// Whether the plugin registers for no events, and so gets all of them.
     by_default: bool,
 }
 
-/// The wishes of every profile.
+/// The registrations of every profile.
 pub(super) struct QueueingHints {
-    by_profile: Vec<Vec<Wish>>,
+    by_profile: Vec<Vec<Registration>>,
 }
 
 impl QueueingHints {
-    /// With extenders, every event is worth a try to a pod that they turned down: they cannot say what they wait for.
+    /// With extenders, every event may help a pod that they rejected: they register for none.
     pub(super) fn new(profiles: &Profiles, extended: bool) -> Self {
-        let extenders = || extended.then(|| Wish::for_everything(EXTENDER.into()));
+        let extenders = || extended.then(|| Registration::for_everything(EXTENDER.into()));
         let by_profile =
-            profiles.iter().map(|profile| wishes(profile).into_iter().chain(extenders()).collect());
+            profiles.iter().map(|profile| registrations_of(profile).into_iter().chain(extenders()).collect());
         Self { by_profile: by_profile.collect() }
     }
 
-    /// Whether any plugin has asked for new pods without a node. Upstream's events have them only for gangs.
+    /// Whether a plugin registers for new pods without a node. Upstream has such events for gangs
+    /// only.
     pub(super) fn asks_for_unscheduled_pods(&self) -> bool {
         let asks = |event: &ClusterEvent| {
             event.resource == EventResource::UnschedulablePod && event.action.intersects(ActionType::ADD)
         };
-        self.by_profile.iter().flatten().any(|wish| asks(&wish.event))
+        self.by_profile.iter().flatten().any(|registration| asks(&registration.event))
     }
 
-    /// Whether any plugin of any profile wants to hear of the event.
+    /// Whether a plugin of any profile registers for the event.
     pub(super) fn interested(&self, event: &ClusterEvent) -> bool {
-        event.is_wildcard() || self.by_profile.iter().flatten().any(|wish| wish.event.matches(event))
+        event.is_wildcard()
+            || self.by_profile.iter().flatten().any(|registration| registration.event.matches(event))
     }
 
-    /// Whether the plugin, in any profile, wants to hear of the event. Time is no event to a plugin that has not asked for
-    /// it.
+    /// Whether the plugin, in any profile, registers for the event. Timeouts do not count for a
+    /// plugin that registers for no events.
     pub(super) fn plugin_interested(&self, plugin: &str, event: &ClusterEvent) -> bool {
-        self.by_profile.iter().flatten().any(|wish| {
-            wish.plugin == *plugin && wish.event.matches(event) && !(wish.by_default && event.is_wildcard())
+        self.by_profile.iter().flatten().any(|registration| {
+            registration.plugin == *plugin
+                && registration.event.matches(event)
+                && !(registration.by_default && event.is_wildcard())
         })
     }
 
-    /// What the event means for the pod: the plugins that turned it down are asked.
-    pub(super) fn worth(
+    /// What the event means for the pod: the hints of the plugins that rejected it decide.
+    pub(super) fn strategy(
         &self,
         cx: &mut QueueCx<'_>,
         entry: &QueuedPod,
         event: &ClusterEvent,
         change: &Change,
-    ) -> Worth {
+    ) -> QueueingStrategy {
         if !entry.has_rejectors() {
-            return Worth::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         }
         if event.is_wildcard() {
             let about_another = change.new_pod().is_some_and(|pod| pod.uid != entry.pod.uid);
-            return if about_another { Worth::Skip } else { Worth::AfterBackoff };
+            return if about_another { QueueingStrategy::Skip } else { QueueingStrategy::AfterBackoff };
         }
-        let best_possible = entry.best_possible_worth();
-        let mut best = Worth::Skip;
-        for wish in &self.by_profile[entry.profile.0] {
-            if wish.event.matches(event)
-                && entry.rejected_by(&wish.plugin)
-                && wish.queues(cx, entry, event, change)
+        let best_possible = entry.best_possible_strategy();
+        let mut best = QueueingStrategy::Skip;
+        for registration in &self.by_profile[entry.profile.0] {
+            if registration.event.matches(event)
+                && entry.rejected_by(&registration.plugin)
+                && registration.queues(cx, entry, event, change)
             {
-                let waits = entry.pending_plugins.contains(&wish.plugin);
-                best = best.max(if waits { Worth::Immediately } else { Worth::AfterBackoff });
+                let waits = entry.pending_plugins.contains(&registration.plugin);
+                best = best.max(if waits {
+                    QueueingStrategy::Immediately
+                } else {
+                    QueueingStrategy::AfterBackoff
+                });
                 if best == best_possible {
                     break;
                 }
@@ -99,21 +97,22 @@ impl QueueingHints {
     }
 }
 
-impl Wish {
-    /// Everything that happens to anything.
+impl Registration {
+    /// A registration for all events.
     fn for_everything(plugin: Text) -> Self {
         let event = ClusterEvent::new(EventResource::Any, ActionType::ALL);
         Self { event, plugin, hint: None, by_default: true }
     }
 
-    /// An error queues, and so does a panic: a pod tried for nothing is better than a pod left to wait.
+    /// An error or a panic queues the pod: a needless attempt is better than a pod that waits
+    /// forever.
     fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, event: &ClusterEvent, change: &Change) -> bool {
-        let from = cx.observer.moment();
+        let from = cx.observer.time_point();
         let answer = match &self.hint {
             None => Ok(Ok(QueueingHint::Queue)),
             Some(hint) => {
                 let cx = cx.for_plugins();
-                contained("QueueingHint", &self.plugin, || hint(&cx, &entry.pod, change))
+                guard("QueueingHint", &self.plugin, || hint(&cx, &entry.pod, change))
             }
         };
         let (queues, hint) = match answer {
@@ -125,36 +124,32 @@ impl Wish {
                 (true, "Error")
             }
         };
-        let took = Took { from, to: cx.observer.moment() };
+        let took = Timespan { from, to: cx.observer.time_point() };
         cx.observer.observe(Observation::Hint { plugin: &self.plugin, event, hint, took });
         queues
     }
 }
 
-fn wishes(profile: &Profile) -> Vec<Wish> {
-    let mut wishes = Vec::new();
+fn registrations_of(profile: &Profile) -> Vec<Registration> {
+    let mut all = Vec::new();
     for (plugin, registrations) in &profile.events {
-        let wish = |event, hint| Wish { event, plugin: plugin.clone(), hint, by_default: false };
+        let of_plugin = |event, hint| Registration { event, plugin: plugin.clone(), hint, by_default: false };
         match registrations {
-            None => wishes.push(Wish::for_everything(plugin.clone())),
+            None => all.push(Registration::for_everything(plugin.clone())),
             Some(registrations) => {
                 if needs_taint_updates(registrations.iter().map(|r| &r.event)) {
                     let event = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
-                    wishes.push(wish(event, None));
+                    all.push(of_plugin(event, None));
                 }
-                wishes.extend(
-                    registrations
-                        .iter()
-                        .map(|registration| wish(registration.event.clone(), registration.hint.clone())),
-                );
+                all.extend(registrations.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone())));
             }
         }
     }
-    wishes
+    all
 }
 
-/// Upstream's quirk up to 1.36: who wants to hear of new nodes but not of taint updates gets every taint update,
-/// without a hint.
+/// Upstream's quirk up to 1.36: a plugin that registers for new nodes but not for taint updates
+/// gets every taint update, without a hint.
 fn needs_taint_updates<'a>(mut events: impl Iterator<Item = &'a ClusterEvent> + Clone) -> bool {
     let of_node = |event: &&ClusterEvent| event.resource == EventResource::Node;
     let taint = events.clone().filter(of_node).any(|e| e.action.intersects(ActionType::UPDATE_NODE_TAINT));

@@ -1,4 +1,4 @@
-//! What happened while pods were being scheduled.
+//! Events during attempts.
 
 use std::collections::VecDeque;
 
@@ -6,30 +6,30 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::event::Change;
 use supercargo_framework::{ClusterEvent, Uid};
 
-/// One line of the log.
+/// An entry of the log.
 enum Line {
-    /// A pod was popped here.
+    /// A pod was popped.
     Popped,
-    /// A pod was popped here and is done.
+    /// A pod was popped, and its recording has ended.
     Done,
-    /// Something happened.
+    /// An event.
     Event(ClusterEvent, Change),
 }
 
-/// Pods being scheduled, and the events since the first of them was popped.
+/// Pods in flight, and the events since the first of them was popped.
 ///
-/// A pod that turns out unschedulable is judged by the events after its own mark: a wake-up that came while the pod was
-/// in no queue is not lost.
+/// Events after a pod's own mark decide where the pod goes if it turns out unschedulable. So no
+/// event that arrives during an attempt is lost.
 #[derive(Default)]
 pub(super) struct InFlight {
     lines: VecDeque<Line>,
-    /// How many lines have been dropped from the front.
+    /// The number of entries dropped from the front.
     dropped: u64,
     marks: FxHashMap<Uid, u64>,
 }
 
 impl InFlight {
-    /// Marks a pod as popped; `false` when it is already.
+    /// Marks a pod as popped; `false` if it already is.
     pub(super) fn begin(&mut self, uid: Uid) -> bool {
         if self.marks.contains_key(&uid) {
             return false;
@@ -47,14 +47,14 @@ impl InFlight {
         self.marks.len()
     }
 
-    /// Notes an event, unless nobody is there to be judged by it.
+    /// Adds an event, unless no pod is in flight.
     pub(super) fn note(&mut self, event: ClusterEvent, change: Change) {
         if !self.marks.is_empty() {
             self.lines.push_back(Line::Event(event, change));
         }
     }
 
-    /// The events since the pod was popped; `None` when it is not in flight.
+    /// The events since the pod was popped; `None` if it is not in flight.
     pub(super) fn events_since(&self, uid: &Uid) -> Option<impl Iterator<Item = (&ClusterEvent, &Change)>> {
         let mark = self.marks.get(uid)? - self.dropped;
         let after = usize::try_from(mark).ok()? + 1;
@@ -64,7 +64,7 @@ impl InFlight {
         }))
     }
 
-    /// The pod is no longer being scheduled. Drops what nobody will be judged by.
+    /// Ends the recording for a pod. Drops events that no pod needs.
     pub(super) fn done(&mut self, uid: &Uid) {
         let Some(mark) = self.marks.remove(uid) else {
             return;
@@ -78,7 +78,7 @@ impl InFlight {
         }
     }
 
-    /// How many events of each kind are kept.
+    /// The number of events of each kind.
     pub(super) fn count_events(&self) -> FxHashMap<&ClusterEvent, usize> {
         let mut counts = FxHashMap::default();
         for line in &self.lines {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_in_the_middle_may_end_first() {
+    fn a_pod_in_the_middle_may_be_done_first() {
         let mut log = InFlight::default();
         for uid in ["a", "b", "c"] {
             log.begin(uid.into());

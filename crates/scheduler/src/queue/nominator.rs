@@ -1,4 +1,4 @@
-//! Which pods have been promised which node.
+//! The nominated nodes of pods.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::{PodKey, PodStatus};
 use supercargo_framework::{PodInfo, Uid};
 
-/// A pod that has been promised a node, by name and identity alone: what else it is may change.
+/// A nominated pod, by name and UID only: the rest of it may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nominated {
     pub(crate) key: PodKey,
@@ -16,7 +16,7 @@ pub(crate) struct Nominated {
 }
 
 impl Nominated {
-    /// What is left of a pod that is in no queue: it asks for nothing and has priority 0.
+    /// The stand-in for a pod that is not queued: it requests nothing and has priority 0.
     pub(crate) fn unknown(&self) -> PodInfo {
         PodInfo {
             namespace: Arc::clone(&self.key.namespace),
@@ -39,7 +39,7 @@ impl Nominated {
     }
 }
 
-/// Nominated pods by node. Only pods that are not yet on a node are here.
+/// Nominated pods by node. Only pods without a node are here.
 #[derive(Default)]
 pub(crate) struct Nominator {
     by_node: FxHashMap<Arc<str>, Vec<Nominated>>,
@@ -47,7 +47,7 @@ pub(crate) struct Nominator {
 }
 
 impl Nominator {
-    /// Nominates the pod as `nomination` says: for a given node or none, or as the pod's own status has it.
+    /// Nominates the pod for the node of `nomination` or, with `Keep`, of its status.
     pub(crate) fn add(&mut self, pod: &PodInfo, nomination: &Nomination) {
         let node = match nomination {
             Nomination::Override(node) => node.clone(),
@@ -63,7 +63,7 @@ impl Nominator {
         }
     }
 
-    /// Follows an update: what the status says, or what is remembered when neither version says anything.
+    /// Follows an update: the status decides, or the known nomination if neither version has one.
     pub(crate) fn update(&mut self, old: &PodInfo, new: &PodInfo) {
         let silent = old.status.nominated_node_name.is_none() && new.status.nominated_node_name.is_none();
         let nomination = match self.nodes.get(&old.uid) {
@@ -86,13 +86,13 @@ impl Nominator {
         }
     }
 
-    /// The pods promised to a node, in the order of the promises.
+    /// The pods nominated for a node, in the order of their nominations.
     pub(crate) fn on_node(&self, node: &str) -> &[Nominated] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// The nodes that pods have been promised.
-    pub(crate) fn promised(&self) -> impl Iterator<Item = &Arc<str>> {
+    /// The nodes with nominated pods.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_node.keys()
     }
 
@@ -118,6 +118,6 @@ mod tests {
         assert!(nominator.on_node("n1").is_empty());
         assert_eq!(nominator.on_node("n2").len(), 1);
         nominator.update(&nominated, &silent);
-        assert!(nominator.is_empty(), "clearing the status clears the promise");
+        assert!(nominator.is_empty(), "clearing the status clears the nomination");
     }
 }

@@ -9,7 +9,7 @@ use supercargo_framework::{PodInfo, Timestamp};
 use super::entry::QueuedPod;
 use super::guarded_sort::GuardedSort;
 
-/// A pod's place in the active queue: as the queue-sort plugin has it, and among equals first come, first served.
+/// The order of the active queue: by the queue-sort plugin, then first come, first served.
 pub(super) struct ActiveRank {
     pod: Arc<PodInfo>,
     timestamp: Timestamp,
@@ -32,7 +32,7 @@ impl ActiveRank {
     }
 }
 
-/// Greater comes first: the crate's heap pops the greatest.
+/// The heap pops the greatest.
 impl Ord for ActiveRank {
     fn cmp(&self, other: &Self) -> Ordering {
         if self.sort.less(self.queued(), other.queued()) {
@@ -59,7 +59,7 @@ impl PartialEq for ActiveRank {
 
 impl Eq for ActiveRank {}
 
-/// A pod's place in a backoff queue: by when its backoff ends, then as in the active queue.
+/// The order of a backoff queue: by the end of the backoff, then as in the active queue.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BackoffRank {
     until: std::cmp::Reverse<Timestamp>,

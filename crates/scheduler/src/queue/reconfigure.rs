@@ -1,18 +1,20 @@
-//! Other plugins and settings, with the same pods.
+//! Applies a changed configuration to the queue.
 
 use std::sync::Arc;
 
 use supercargo_framework::Text;
 
+use super::context::QueueCx;
 use super::guarded_sort::GuardedSort;
-use super::hints::{QueueingHints, Worth};
-use super::{Place, QueueCx, QueueOptions, SchedulingQueue};
+use super::hints::QueueingHints;
+use super::queueing_strategy::QueueingStrategy;
+use super::{Place, QueueOptions, SchedulingQueue};
 
 const CONFIGURATION_RELOAD: Text = Text::Static("ConfigurationReload");
 
 impl SchedulingQueue {
-    /// Goes on with the profiles of `cx`. Whoever waits for its backoff goes on doing so; all others are to be tried, unless
-    /// PreEnqueue holds them. Every pod in it must have a profile.
+    /// Applies the profiles of `cx`. Pods in backoff stay there; all others are tried again, unless
+    /// PreEnqueue holds them. Every queued pod must have a profile.
     pub(crate) fn reconfigure(&mut self, cx: &mut QueueCx<'_>, options: QueueOptions, extended: bool) {
         let uids: Vec<_> = self.entries.keys().cloned().collect();
         let mut waiting: Vec<_> = uids
@@ -22,7 +24,7 @@ impl SchedulingQueue {
                 Some((self.take(uid)?, is_active))
             })
             .collect();
-        // Everything has been taken out, and what was counted of the old profiles with it.
+        // All pods were taken out, so the old counts are 0.
         self.rejected.clear();
         waiting.sort_by_key(|(entry, _)| entry.sequence);
         self.options = options;
@@ -34,7 +36,7 @@ impl SchedulingQueue {
             if is_active {
                 self.move_to_active(cx, entry, &CONFIGURATION_RELOAD, false);
             } else {
-                self.requeue(cx, entry, Worth::AfterBackoff, &CONFIGURATION_RELOAD);
+                self.requeue(cx, entry, QueueingStrategy::AfterBackoff, &CONFIGURATION_RELOAD);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Moves between the queues.
+//! Moves of pods between the queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,27 +7,28 @@ use supercargo_framework::event::Change;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
+use super::SchedulingQueue;
+use super::context::QueueCx;
 use super::entry::QueuedPod;
-use super::hints::Worth;
+use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};
-use super::{QueueCx, SchedulingQueue};
-use crate::contain::contained;
-use crate::laps::timed;
-use crate::observer::{Observation, Point, QueueName, Took};
+use crate::observer::{Observation, Point, QueueName};
+use crate::panic_guard::guard;
+use crate::phase_timer::PhaseTimer;
 use crate::profile::Named;
 
-/// The event with which a pod that waited too long is moved.
+/// The event that moves a pod that waited too long.
 const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");
-/// The event with which a plugin's Activate moves a pod.
+/// The event of a plugin's Activate command.
 const FORCE_ACTIVATE: ClusterEvent = ClusterEvent::wildcard("ForceActivate");
 
 const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
 
-/// How often pods that have waited too long are looked for.
+/// The period of looking for pods that waited too long.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
 impl SchedulingQueue {
-    /// Something happened: moves every pod that it may help, and keeps it for those in flight.
+    /// Moves every pod that the event may help, and records the event for pods in flight.
     pub(crate) fn move_all(
         &mut self,
         cx: &mut QueueCx<'_>,
@@ -36,21 +37,21 @@ impl SchedulingQueue {
         pre_check: impl Fn(&PodInfo) -> bool,
     ) {
         if self.hints.interested(event) {
-            let pods = self.worth_moving(cx, event, change, |entry| pre_check(&entry.pod));
+            let pods = self.movable(cx, event, change, |entry| pre_check(&entry.pod));
             self.move_pods(cx, pods, event);
             self.in_flight.note(event.clone(), change.clone());
         }
     }
 
-    /// The pods in unschedulablePods that the event may help, in the order in which they came there.
-    fn worth_moving(
+    /// The pods in unschedulablePods that the event may help, in their order of arrival.
+    fn movable(
         &self,
         cx: &mut QueueCx<'_>,
         event: &ClusterEvent,
         change: &Change,
         wanted: impl Fn(&QueuedPod) -> bool,
-    ) -> Vec<(Uid, Worth)> {
-        let mut worth_moving = Vec::new();
+    ) -> Vec<(Uid, QueueingStrategy)> {
+        let mut movable = Vec::new();
         for uid in self.unschedulable.values() {
             let Some(entry) = self.entries.get(uid).filter(|entry| wanted(entry)) else {
                 continue;
@@ -59,24 +60,24 @@ impl SchedulingQueue {
             if gate.is_some_and(|plugin| !self.hints.plugin_interested(plugin, event)) {
                 continue;
             }
-            let worth = self.hints.worth(cx, entry, event, change);
-            if worth != Worth::Skip {
-                worth_moving.push((uid.clone(), worth));
+            let strategy = self.hints.strategy(cx, entry, event, change);
+            if strategy != QueueingStrategy::Skip {
+                movable.push((uid.clone(), strategy));
             }
         }
-        worth_moving
+        movable
     }
 
-    fn move_pods(&mut self, cx: &mut QueueCx<'_>, pods: Vec<(Uid, Worth)>, event: &ClusterEvent) {
+    fn move_pods(&mut self, cx: &mut QueueCx<'_>, pods: Vec<(Uid, QueueingStrategy)>, event: &ClusterEvent) {
         let cause = Text::from(event.to_string());
-        for (uid, worth) in pods {
+        for (uid, strategy) in pods {
             if let Some(entry) = self.take(&uid) {
-                self.requeue(cx, entry, worth, &cause);
+                self.requeue(cx, entry, strategy, &cause);
             }
         }
     }
 
-    /// A plugin wants a pod tried: straight into the active queue.
+    /// Moves a pod to the active queue on a plugin's command.
     pub(crate) fn activate(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>) {
         let uid = &pod.uid;
         if self.in_flight.contains(uid) {
@@ -92,14 +93,14 @@ impl SchedulingQueue {
         }
     }
 
-    /// A pod whose attempt came to nothing by nobody's fault is tried again at once, and this attempt counts for nothing.
+    /// Requeues a pod for an immediate attempt. The failed one does not count.
     pub(crate) fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         self.done(entry.uid());
         entry.timestamp = cx.now.wall;
         self.move_to_active(cx, entry, cause, false);
     }
 
-    /// Does what is due.
+    /// Moves the pods whose time has come.
     pub(crate) fn tick(&mut self, cx: &mut QueueCx<'_>) {
         self.flush_backoff(cx);
         let due = *self.next_flush.get_or_insert(cx.now.monotonic + FLUSH_PERIOD);
@@ -109,7 +110,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// When [`tick`](Self::tick) next has something to do, as a wait from now.
+    /// The time until [`tick`](Self::tick) has something to do.
     pub(crate) fn next_deadline(&self, now: Now) -> Duration {
         let now = self.clock.at(now);
         let flush = self.next_flush.map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
@@ -137,7 +138,7 @@ impl SchedulingQueue {
         })
     }
 
-    /// Moves the pods that have waited too long.
+    /// Moves the pods that waited too long.
     fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
         let now = cx.now.wall;
         let longest = self.options.max_in_unschedulable;
@@ -146,7 +147,7 @@ impl SchedulingQueue {
         if !uids.filter_map(|uid| self.entries.get(uid)).any(overdue) {
             return;
         }
-        let pods = self.worth_moving(cx, &UNSCHEDULABLE_TIMEOUT, &Change::Unspecified, overdue);
+        let pods = self.movable(cx, &UNSCHEDULABLE_TIMEOUT, &Change::Unspecified, overdue);
         for (uid, _) in &pods {
             if let Some(entry) = self.entries.get_mut(uid) {
                 entry.flushed = true;
@@ -156,17 +157,25 @@ impl SchedulingQueue {
         self.in_flight.note(UNSCHEDULABLE_TIMEOUT, Change::Unspecified);
     }
 
-    pub(super) fn requeue(&mut self, cx: &mut QueueCx<'_>, entry: QueuedPod, worth: Worth, cause: &Text) {
-        match worth {
-            Worth::Skip => self.insert_unschedulable(cx, entry, cause),
-            Worth::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
+    pub(super) fn requeue(
+        &mut self,
+        cx: &mut QueueCx<'_>,
+        entry: QueuedPod,
+        strategy: QueueingStrategy,
+        cause: &Text,
+    ) {
+        match strategy {
+            QueueingStrategy::Skip => self.insert_unschedulable(cx, entry, cause),
+            QueueingStrategy::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
                 self.move_to_backoff(cx, entry, cause);
             }
-            Worth::AfterBackoff | Worth::Immediately => self.move_to_active(cx, entry, cause, false),
+            QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
+                self.move_to_active(cx, entry, cause, false);
+            }
         }
     }
 
-    /// PreEnqueue runs on the way in, except for pods that passed it on their way to backoff.
+    /// PreEnqueue runs here, except for pods that passed it on their way to backoff.
     pub(super) fn move_to_active(
         &mut self,
         cx: &mut QueueCx<'_>,
@@ -190,7 +199,7 @@ impl SchedulingQueue {
     }
 
     fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
-        // Whoever is in backoffQ may be popped there.
+        // Pods may be popped from backoffQ.
         if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
@@ -216,19 +225,17 @@ impl SchedulingQueue {
     }
 }
 
-/// Runs PreEnqueue; `false` when a plugin holds the pod.
+/// Runs PreEnqueue; `false` if a plugin holds the pod.
 fn run_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
-    let observer = cx.observer;
-    let from = observer.moment();
-    let status = ask_pre_enqueue(cx, entry, observer.watches_plugins());
-    let took = Took { from, to: observer.moment() };
-    let (profile, pod) = (entry.profile.0, &*entry.pod);
-    observer.observe(Observation::ExtensionPoint { profile, pod, point: Point::PreEnqueue, status, took });
+    let pod = Arc::clone(&entry.pod);
+    let timer = PhaseTimer::start(cx.observer, entry.profile, &pod, cx.observer.watches_plugins());
+    let status = ask_pre_enqueue(cx, entry, &timer);
+    timer.point(Point::PreEnqueue, status);
     status == Code::Success
 }
 
-/// Asks the plugin that held the pod last first. One that panics holds it.
-fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, watches: bool) -> Code {
+/// Runs the plugin that held the pod last first. A plugin that panics holds the pod.
+fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, timer: &PhaseTimer<'_>) -> Code {
     let plugins = &cx.profiles.get(entry.profile).pre_enqueue;
     let last = entry.gating_plugin.take();
     let is_last = |name: &str| last.as_deref() == Some(name);
@@ -236,12 +243,7 @@ fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, watches: bool) -
     let rest = plugins.iter().filter(|plugin| !is_last(plugin.name));
     for Named { name, plugin } in first.chain(rest) {
         let call = || plugin.pre_enqueue(&cx.for_plugins(), &entry.pod).code();
-        let answer = contained("PreEnqueue", name, || {
-            if !watches {
-                return call();
-            }
-            timed(cx.observer, &entry.pod, Point::PreEnqueue, name, call, |code| *code)
-        });
+        let answer = guard("PreEnqueue", name, || timer.plugin(Point::PreEnqueue, name, call, |code| *code));
         let code = answer.unwrap_or_else(|panic| {
             cx.panic = Some(panic);
             Code::Error

@@ -1,11 +1,12 @@
-//! The queue's own time, which a wall clock that is set back does not stop.
+//! The queue's clock, which never goes back.
 
 use std::time::Duration;
 
 use supercargo_framework::Now;
 
-/// The wall clock as far as it goes forward. Where it is set back, as many whole seconds are added from then on: pods
-/// would wait for their backoff until it has come back to where it was. Seconds still begin when the wall clock's do.
+/// The wall clock without its steps back. When it is set back, the same number of whole seconds is
+/// added from then on. Otherwise pods in backoff would wait until the wall clock catches up.
+/// Seconds still begin with those of the wall clock.
 #[derive(Default)]
 pub(super) struct SteadyClock {
     last: Option<Now>,
@@ -13,19 +14,20 @@ pub(super) struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// Takes note of the present, and returns it as the queue has it.
+    /// Updates the clock and returns the queue's time.
     pub(super) fn observe(&mut self, now: Now) -> Now {
         self.added = self.added_at(now);
         self.last = Some(now);
         shifted(now, self.added)
     }
 
-    /// The present as the queue has it.
+    /// The queue's time.
     pub(super) fn at(&self, now: Now) -> Now {
         shifted(now, self.added_at(now))
     }
 
-    /// What passes is told by the monotonic clock; what the wall clock is behind that, it was set back.
+    /// The monotonic clock tells how much time passed. The wall clock was set back by what it
+    /// lacks.
     fn added_at(&self, now: Now) -> Duration {
         let set_back = self.last.map_or(Duration::ZERO, |last| {
             let passed = now.monotonic.saturating_sub(last.monotonic);
@@ -50,21 +52,21 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_when_the_wall_clock_is_set_back() {
+    fn time_advances_when_the_wall_clock_is_set_back() {
         let mut clock = SteadyClock::default();
         let mut seen = Vec::new();
         let mut observe = |wall, monotonic| {
             let now = at(wall, monotonic);
             let before = clock.at(now);
-            assert_eq!(clock.observe(now), before, "looking does not change what is seen");
+            assert_eq!(clock.observe(now), before, "reading does not advance the clock");
             seen.push(before.wall.0 / 1000);
         };
         observe(100_000, 0);
         observe(101_000, 1_000);
-        // By more than an hour, and by some of a second that stays missing.
+        // By more than an hour. The fraction of a second stays missing.
         observe(-3_498_300, 2_000);
         observe(-3_497_300, 3_000);
-        // By less than a second: a clock that is being adjusted, not set.
+        // By less than a second: the clock is adjusted, not set.
         observe(-3_496_900, 4_000);
         // And forward.
         observe(200_000, 5_000);

@@ -1,4 +1,4 @@
-//! The queue by itself, where the scheduler does not lead it.
+//! Tests of the queue without a scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Bed {
 const FIT: Option<&str> = Some("NodeResourcesFit");
 
 #[test]
-fn an_update_of_a_pod_in_flight_is_judged_when_it_fails() {
+fn an_update_in_flight_counts_when_the_attempt_fails() {
     let cases: [(&str, PodBuilder, Place); 2] = [
         ("it asks for less", pod("a").request("cpu", "1"), Place::Backoff),
         ("a label", pod("a").request("cpu", "2").label("x", "y"), Place::Unschedulable),
@@ -102,21 +102,21 @@ fn an_update_of_a_pod_in_flight_is_judged_when_it_fails() {
         bed.add(pod("a").request("cpu", "2"));
         let entry = bed.pop();
         bed.update(pod("a").request("cpu", "2"), new.resource_version("2"));
-        assert_eq!(bed.queue.lengths(), [0, 0, 0, 0, 1], "{name}: the queues are not touched");
+        assert_eq!(bed.queue.lengths(), [0, 0, 0, 0, 1], "{name}: the queues do not change");
         bed.fail(entry, FIT);
         assert_eq!(bed.place("a"), Some(expected), "{name}");
     }
 }
 
 #[test]
-fn events_are_kept_only_while_somebody_is_in_flight_and_only_if_a_plugin_cares() {
+fn only_registered_events_with_pods_in_flight_are_kept() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.queue.in_flight.event_count(), 0);
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.node_event(ActionType::UPDATE_NODE_CONDITION);
-    assert_eq!(bed.queue.in_flight.event_count(), 0, "nobody asked for conditions");
+    assert_eq!(bed.queue.in_flight.event_count(), 0, "no plugin registers for conditions");
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.queue.in_flight.event_count(), 1);
     bed.fail(entry, FIT);
@@ -124,7 +124,7 @@ fn events_are_kept_only_while_somebody_is_in_flight_and_only_if_a_plugin_cares()
 }
 
 #[test]
-fn a_pod_that_fails_after_it_was_done_is_tried_again_after_its_backoff() {
+fn a_failure_after_done_requeues_the_pod_with_backoff() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.add(pod("a"));
     let entry = bed.pop();
@@ -145,7 +145,7 @@ fn a_pod_that_is_queued_already_is_not_queued_again() {
 }
 
 #[test]
-fn without_backoff_pods_come_back_at_once() {
+fn without_backoff_pods_are_active_at_once() {
     let backoff = Backoff { max: Duration::ZERO, ..Backoff::default() };
     let mut bed = Bed::new(QueueOptions { backoff, ..QueueOptions::default() });
     bed.add(pod("a"));
@@ -172,7 +172,7 @@ fn activate_takes_a_pod_out_of_either_backoff() {
 }
 
 #[test]
-fn an_activation_in_flight_is_for_that_pod_alone() {
+fn an_activation_in_flight_concerns_that_pod_only() {
     let mut bed = Bed::new(QueueOptions::default());
     for name in ["a", "b"] {
         bed.add(pod(name));
@@ -185,7 +185,7 @@ fn an_activation_in_flight_is_for_that_pod_alone() {
 }
 
 #[test]
-fn a_flush_of_overdue_pods_counts_for_those_in_flight_too() {
+fn a_flush_of_overdue_pods_counts_for_pods_in_flight() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.add(pod("a"));
     let a = bed.pop();
@@ -213,18 +213,18 @@ fn nominations_follow_the_pods_in_the_queue() {
     assert_eq!(names(&bed), ["a".into(), "b".into()]);
     bed.update(pod("a").nominated("n1"), pod("a").resource_version("2"));
     bed.update(pod("b"), pod("b").resource_version("2"));
-    assert_eq!(names(&bed), ["b".into()], "what the status never said is remembered");
+    assert_eq!(names(&bed), ["b".into()], "a nomination without a status is kept");
     bed.with(|queue, _| queue.delete(&"b".into()));
     assert!(bed.queue.nominator.is_empty());
 }
 
 #[test]
-fn of_a_promised_pod_that_is_in_no_queue_only_the_name_is_known() {
+fn only_the_name_of_a_nominated_pod_in_flight_is_known() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.add(pod("a").nominated("n1").priority(7).request("cpu", "2"));
     assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
     bed.pop();
-    let [a] = &bed.queue.nominated_on("n1")[..] else { panic!("it is promised still") };
+    let [a] = &bed.queue.nominated_on("n1")[..] else { panic!("it is still nominated") };
     assert_eq!((&a.uid, a.priority, a.requests().resource.milli_cpu), (&"a".into(), 0, 0));
 }
 
@@ -248,7 +248,7 @@ fn ten_thousand_pods_come_and_go_quickly() {
         let status = supercargo_framework::Status::unschedulable("no").by("NodeResourcesFit");
         entry.blame(FailureKind::Fit(Box::new(FitError::of_one_node(None, status))));
         bed.queue.add_unschedulable(&mut cx, entry);
-        // What is asked after every step must not depend on how many pods wait.
+        // The cost of calls after every step must not depend on the number of waiting pods.
         std::hint::black_box((bed.queue.lengths(), bed.queue.next_deadline(bed.now)));
     }
     assert_eq!(bed.queue.lengths(), [0, 0, 10_000, 0, 0]);

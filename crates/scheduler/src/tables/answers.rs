@@ -1,55 +1,30 @@
-//! What is kept of a plugin's answers, and how they are asked for.
+//! Cached answers of plugins, and how they are obtained.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::context::Context;
 use supercargo_framework::plugin::{FilterPlugin, Normalize, Scope, ScorePlugin};
-use supercargo_framework::{CycleState, NodeIndex, Nodes, PodInfo, Status};
+use supercargo_framework::{CycleState, NodeIndex, Status};
 
-use super::Refusal;
-use super::again::{Again, concerned};
-use super::layout::{Keys, Topology};
+use super::fallback::Fallback;
+use super::invalidation::{Invalidation, concerned};
+use super::layout::Keys;
 use super::reads::Reads;
-use super::rule::Rules;
-use crate::changes::ChangeLog;
-use crate::cycle::Running;
-use crate::laps::Laps;
-use crate::profile::Judge;
+use super::view::View;
+use crate::profile::TablePlugin;
 
-/// So many distinct statuses at most; more would be a text per node, which is not worth keeping.
-const MOST_STATUSES: usize = 4096;
+/// The maximum number of distinct statuses. More would mean a text per node, which is not worth
+/// caching.
+const MAX_STATUSES: usize = 4096;
 
-/// What a table is brought up to date with.
-pub(super) struct View<'a> {
-    /// Notes what is read.
-    pub(super) cx: &'a Context<'a>,
-    pub(super) nodes: &'a Nodes,
-    pub(super) log: &'a ChangeLog,
-    pub(super) labels_version: u64,
-    pub(super) pod: &'a PodInfo,
-    pub(super) running: &'a Running,
-    pub(super) laps: &'a Laps<'a>,
-    pub(super) topology: &'a mut Topology,
-    pub(super) rules: &'a mut Rules,
-    /// How many rows have been brought up to date one by one.
-    pub(super) replays: &'a mut u64,
-}
-
-impl View<'_> {
-    pub(super) fn replayed(&mut self, rows: usize) {
-        *self.replays += rows as u64;
-    }
-}
-
-/// Where a plugin's answers are kept.
+/// Where a plugin's answers are cached.
 #[derive(Debug)]
 pub(super) enum Answers<T> {
-    /// Here, by [`NodeIndex`].
+    /// By [`NodeIndex`].
     PerNode(Vec<T>),
-    /// Nowhere: they are asked for each domain of these few.
+    /// Not cached: the plugin is called for each domain. There are few.
     PerDomain(Keys),
-    /// Here is each node's class, by [`NodeIndex`]; what a class gets is asked for in each domain of these few.
+    /// Each node's class, by [`NodeIndex`]. The plugin is called for each class in each domain.
     Classes(Keys, Vec<i64>),
 }
 
@@ -65,7 +40,7 @@ impl<T> Answers<T> {
         matches!(self, Self::PerNode(_))
     }
 
-    /// Whether what is kept of a node may be another when something changes elsewhere in its domain of this label.
+    /// Whether a node's cached answer may change with something else in its domain of this label.
     pub(super) fn follow(&self, key: &Arc<str>) -> bool {
         match self {
             Self::PerNode(_) => true,
@@ -83,14 +58,14 @@ impl<T> Answers<T> {
     }
 }
 
-/// A verdict: an index of [`Verdicts::statuses`].
+/// A verdict: an index into [`Verdicts::statuses`].
 pub(super) type Verdict = u16;
 /// The node passes.
 pub(super) const PASSES: Verdict = 0;
-/// The node does not pass; why has not been asked.
+/// The node does not pass; the reason is not known yet.
 pub(super) const UNASKED: Verdict = 1;
 
-/// What a filter says.
+/// The answers of a filter.
 #[derive(Debug)]
 pub(super) struct Verdicts {
     pub(super) answers: Answers<Verdict>,
@@ -98,21 +73,21 @@ pub(super) struct Verdicts {
     pub(super) statuses: Statuses,
 }
 
-/// What a score plugin says.
+/// The answers of a score plugin.
 #[derive(Debug)]
 pub(super) struct Scores {
     pub(super) answers: Answers<i64>,
     pub(super) scope: Scope,
 }
 
-/// Of which nodes what is kept has been asked for.
+/// The nodes whose answers were updated.
 #[derive(Debug)]
 pub(super) enum Asked {
     All,
     Some(SmallVec<[NodeIndex; 8]>),
 }
 
-/// The statuses of a column, each once, the plugin named in them.
+/// The distinct statuses of a column, with the plugin's name.
 #[derive(Debug)]
 pub(super) struct Statuses(Vec<Status>);
 
@@ -128,33 +103,33 @@ impl Statuses {
         &self.0[verdict as usize]
     }
 
-    /// Asks the filter about a node.
+    /// Calls the filter for a node.
     pub(super) fn ask(
         &mut self,
         view: &View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         state: &CycleState,
         reads: &mut Reads,
-        plugin: &dyn FilterPlugin,
+        filter: &dyn FilterPlugin,
         index: NodeIndex,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<Verdict, Fallback> {
         let node = view.nodes.at(index);
-        view.running.set("Filter", judge.name);
-        let status = plugin.filter(view.cx, state, view.pod, node);
+        view.calls.enter("Filter", plugin.name);
+        let status = filter.filter(view.cx, state, view.pod, node);
         reads.note_of_node(view.cx.take_reads(), node.name())?;
         if status.is_success() {
             return Ok(PASSES);
         }
         if !status.is_rejected() {
-            return Err(Refusal::Passing);
+            return Err(Fallback::Cycle);
         }
-        let status = status.by(judge.name);
+        let status = status.by(plugin.name);
         let unasked = UNASKED as usize + 1;
         let known = self.0[unasked..].iter().position(|known| *known == status);
         let place = known.map_or(self.0.len(), |place| place + unasked);
         if place == self.0.len() {
-            if place >= MOST_STATUSES {
-                return Err(Refusal::Passing);
+            if place >= MAX_STATUSES {
+                return Err(Fallback::Cycle);
             }
             self.0.push(status);
         }
@@ -163,10 +138,10 @@ impl Statuses {
 }
 
 impl Scores {
-    pub(super) fn new(view: &mut View<'_>, plugin: &dyn ScorePlugin, state: &CycleState) -> Self {
-        let scope = plugin.scope(state, view.pod);
+    pub(super) fn new(view: &mut View<'_>, score: &dyn ScorePlugin, state: &CycleState) -> Self {
+        let scope = score.scope(state, view.pod);
         let answers = match (&scope, coarse_keys(view, &scope)) {
-            (Scope::Classes(_), Some(keys)) if plugin.normalization() == Normalize::ByRange => {
+            (Scope::Classes(_), Some(keys)) if score.normalization() == Normalize::ByRange => {
                 Answers::Classes(keys, Vec::new())
             }
             (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
@@ -175,7 +150,7 @@ impl Scores {
         Self { answers, scope }
     }
 
-    /// What is kept of each node, if anything.
+    /// The cached value of each node, if any.
     pub(super) fn rows(&self) -> Option<&[i64]> {
         match &self.answers {
             Answers::PerNode(rows) | Answers::Classes(_, rows) => Some(rows),
@@ -187,19 +162,19 @@ impl Scores {
         &mut self,
         view: &View<'_>,
         name: &'static str,
-        plugin: &dyn ScorePlugin,
+        score: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Fallback> {
         let slots = view.nodes.columns().len();
         let rows = match &mut self.answers {
             Answers::PerDomain(_) => return Ok(()),
             Answers::Classes(_, classes) => {
                 classes.clear();
                 classes.resize(slots, 0);
-                view.running.set("Score", name);
+                view.calls.enter("Score", name);
                 for (index, node) in view.nodes.iter() {
-                    classes[index.0 as usize] = plugin.class(state, view.pod, node);
+                    classes[index.0 as usize] = score.class(state, view.pod, node);
                 }
                 return Ok(());
             }
@@ -207,44 +182,44 @@ impl Scores {
         };
         rows.clear();
         rows.resize(slots, 0);
-        view.running.set("Score", name);
-        if plugin.score_columns(view.cx, state, view.pod, view.nodes, rows) {
+        view.calls.enter("Score", name);
+        if score.score_columns(view.cx, state, view.pod, view.nodes, rows) {
             return reads.note_of_all(view.cx.take_reads());
         }
         for (index, _) in view.nodes.iter() {
-            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, index)?;
+            rows[index.0 as usize] = ask_score(view, name, score, state, reads, index)?;
         }
         Ok(())
     }
 
-    /// Asks what must be asked again.
-    pub(super) fn ask_again(
+    /// Updates invalidated scores.
+    pub(super) fn update(
         &mut self,
         view: &mut View<'_>,
         name: &'static str,
-        plugin: &dyn ScorePlugin,
+        score: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
-        again: &Again,
-    ) -> Result<Asked, Refusal> {
-        if again.all && self.answers.are_by_node() {
-            self.ask_of_all(view, name, plugin, state, reads)?;
+        invalid: &Invalidation,
+    ) -> Result<Asked, Fallback> {
+        if invalid.all && self.answers.are_by_node() {
+            self.ask_of_all(view, name, score, state, reads)?;
             return Ok(Asked::All);
         }
-        let due = concerned(again, &self.scope, view);
+        let due = concerned(invalid, &self.scope, view);
         let slots = view.nodes.columns().len();
         match &mut self.answers {
             Answers::PerNode(rows) => {
                 rows.resize(slots, 0);
                 for index in &due {
-                    rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
+                    rows[index.0 as usize] = ask_score(view, name, score, state, reads, *index)?;
                 }
             }
             Answers::Classes(_, classes) => {
                 classes.resize(slots, 0);
-                view.running.set("Score", name);
+                view.calls.enter("Score", name);
                 for index in &due {
-                    classes[index.0 as usize] = plugin.class(state, view.pod, view.nodes.at(*index));
+                    classes[index.0 as usize] = score.class(state, view.pod, view.nodes.at(*index));
                 }
             }
             Answers::PerDomain(_) => {}
@@ -260,16 +235,16 @@ impl Scores {
 fn ask_score(
     view: &View<'_>,
     name: &'static str,
-    plugin: &dyn ScorePlugin,
+    score: &dyn ScorePlugin,
     state: &CycleState,
     reads: &mut Reads,
     index: NodeIndex,
-) -> Result<i64, Refusal> {
+) -> Result<i64, Fallback> {
     let node = view.nodes.at(index);
-    view.running.set("Score", name);
-    let score = plugin.score(view.cx, state, view.pod, node).map_err(|_| Refusal::Passing)?;
+    view.calls.enter("Score", name);
+    let raw = score.score(view.cx, state, view.pod, node).map_err(|_| Fallback::Cycle)?;
     reads.note_of_node(view.cx.take_reads(), node.name())?;
-    Ok(score)
+    Ok(raw)
 }
 
 /// The keys of an answer by domain, sorted, if each has few domains.

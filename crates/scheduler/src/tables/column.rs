@@ -1,4 +1,4 @@
-//! One plugin's answers about every node.
+//! The answers of one plugin about every node.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,53 +7,54 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::{Applied, PreFilter, Scope};
 use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
-use super::Refusal;
-use super::again::{Again, Because, Row, concerned};
-use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, View, coarse_keys};
+use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, coarse_keys};
+use super::fallback::Fallback;
+use super::invalidation::{Cause, Invalidation, Row, concerned};
 use super::reads::Reads;
 use super::rule::Rule;
+use super::view::View;
 use crate::changes::{Change, Cursor};
-use crate::profile::Judge;
+use crate::profile::TablePlugin;
 
-/// A row that is another because of a change elsewhere.
+/// A row invalidated by a change elsewhere.
 type Touched = (Cursor, NodeIndex);
 
-/// One plugin's state and answers, for all pods that it cannot tell apart.
+/// The state and the answers of one plugin, for all pods that it cannot distinguish.
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) state: CycleState,
-    /// Whether PreFilter has skipped: then Filter is not asked.
+    /// Whether PreFilter skipped: then Filter does not run.
     pub(super) skips_filter: bool,
     pub(super) verdicts: Option<Verdicts>,
     pub(super) scores: Option<Scores>,
     reads: Reads,
     cursor: Cursor,
     labels_version: u64,
-    /// Rises when any row may be another.
+    /// Rises when all rows may have changed.
     pub(super) version: u64,
     touched: VecDeque<Touched>,
-    /// Rows touched before this are forgotten.
+    /// Rows touched before this position are no longer known.
     touched_from: Cursor,
-    /// How many tables it is part of.
+    /// The number of tables that use it.
     pub(super) users: usize,
-    /// Whether nothing is kept here, because the plugin is asked about each pod alone.
+    /// Whether nothing is cached, cause the plugin runs for each pod.
     is_blank: bool,
-    /// Whether the last attempt to work something in has failed half way.
+    /// Whether the last update failed halfway.
     is_broken: bool,
 }
 
-/// So many touched rows are remembered.
-const MOST_TOUCHED: usize = 1024;
+/// The maximum number of touched rows kept.
+const MAX_TOUCHED: usize = 1024;
 
 impl Column {
-    /// Asks the plugin about every node.
-    pub(super) fn new(view: &mut View<'_>, judge: &Judge) -> Result<Self, Refusal> {
+    /// Calls the plugin for every node.
+    pub(super) fn new(view: &mut View<'_>, plugin: &TablePlugin) -> Result<Self, Fallback> {
         let mut column = Self { is_blank: false, ..Self::blank(view) };
-        column.build(view, judge)?;
+        column.build(view, plugin)?;
         Ok(column)
     }
 
-    /// Without any answers.
+    /// A column without answers.
     pub(super) fn blank(view: &View<'_>) -> Self {
         Self {
             state: CycleState::new(),
@@ -72,8 +73,8 @@ impl Column {
         }
     }
 
-    /// Forgets everything and asks again.
-    fn rebuild(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    /// Drops everything and calls the plugin again.
+    fn rebuild(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         self.state = CycleState::new();
         (self.verdicts, self.scores, self.reads) = (None, None, Reads::default());
         self.touched.clear();
@@ -81,138 +82,139 @@ impl Column {
         self.version += 1;
         self.cursor = view.log.end();
         self.labels_version = view.labels_version;
-        self.build(view, judge)
+        self.build(view, plugin)
     }
 
-    fn build(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        self.pre_filter(view, judge)?;
-        let scores = self.pre_score(view, judge)?;
+    fn build(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        self.pre_filter(view, plugin)?;
+        let scores = self.pre_score(view, plugin)?;
         self.reads.note_of_all(view.cx.take_reads())?;
-        if let Some((_, plugin)) = judge.filter.as_ref().filter(|_| !self.skips_filter) {
-            let scope = plugin.scope(&self.state, view.pod);
+        if let Some((_, filter)) = plugin.filter.as_ref().filter(|_| !self.skips_filter) {
+            let scope = filter.scope(&self.state, view.pod);
             let answers = match (&scope, coarse_keys(view, &scope)) {
                 (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
                 _ => Answers::PerNode(Vec::new()),
             };
             self.verdicts = Some(Verdicts { answers, scope, statuses: Statuses::default() });
-            self.ask_filter_of_all(view, judge)?;
+            self.ask_filter_of_all(view, plugin)?;
         }
-        if let Some((_, plugin)) = judge.score.as_ref().filter(|_| scores) {
-            self.scores = Some(Scores::new(view, &**plugin, &self.state));
-            self.ask_score_of_all(view, judge)?;
+        if let Some((_, score)) = plugin.score.as_ref().filter(|_| scores) {
+            self.scores = Some(Scores::new(view, &**score, &self.state));
+            self.ask_score_of_all(view, plugin)?;
         }
         Ok(())
     }
 
-    fn pre_filter(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        let Some(plugin) = &judge.pre_filter else { return Ok(()) };
-        view.running.set("PreFilter", judge.name);
-        self.skips_filter = match plugin.pre_filter(view.cx, &mut self.state, view.pod) {
+    fn pre_filter(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        let Some(pre_filter) = &plugin.pre_filter else { return Ok(()) };
+        view.calls.enter("PreFilter", plugin.name);
+        self.skips_filter = match pre_filter.pre_filter(view.cx, &mut self.state, view.pod) {
             PreFilter::AllNodes => false,
             PreFilter::Skip => true,
-            // Few nodes are looked at, and quickly.
-            PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Refusal::Passing),
+            // The plain path is fast for few nodes.
+            PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
         };
-        if judge.incremental.is_none() || (judge.sets_aside && !self.skips_filter) {
-            return Err(Refusal::Lasting);
+        if plugin.incremental.is_none() || (plugin.sets_aside && !self.skips_filter) {
+            return Err(Fallback::Signature);
         }
         Ok(())
     }
 
-    /// Runs PreScore, unless it depends on the feasible nodes; whether there are scores to be kept here.
-    fn pre_score(&mut self, view: &View<'_>, judge: &Judge) -> Result<bool, Refusal> {
-        let Some(plugin) = &judge.pre_score else { return Ok(true) };
-        if judge.incremental.is_none() {
-            return Err(Refusal::Lasting);
+    /// Runs PreScore, unless it depends on the feasible nodes. Returns whether there are scores to
+    /// cache here.
+    fn pre_score(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<bool, Fallback> {
+        let Some(pre_score) = &plugin.pre_score else { return Ok(true) };
+        if plugin.incremental.is_none() {
+            return Err(Fallback::Signature);
         }
-        if plugin.depends_on_nodes() {
+        if pre_score.depends_on_nodes() {
             return Ok(false);
         }
-        view.running.set("PreScore", judge.name);
-        let status = plugin.pre_score(view.cx, &mut self.state, view.pod, &[]);
+        view.calls.enter("PreScore", plugin.name);
+        let status = pre_score.pre_score(view.cx, &mut self.state, view.pod, &[]);
         if status.is_skip() {
             return Ok(false);
         }
-        if status.is_success() { Ok(true) } else { Err(Refusal::Passing) }
+        if status.is_success() { Ok(true) } else { Err(Fallback::Cycle) }
     }
 
-    fn ask_filter_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else { return Ok(()) };
+    fn ask_filter_of_all(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        let (Some((_, filter)), Some(verdicts)) = (&plugin.filter, &mut self.verdicts) else { return Ok(()) };
         let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(()) };
         let slots = view.nodes.columns().len();
         rows.clear();
         let mut passes = vec![true; slots];
-        view.running.set("Filter", judge.name);
-        if plugin.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
+        view.calls.enter("Filter", plugin.name);
+        if filter.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
             rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
             return self.reads.note_of_all(view.cx.take_reads());
         }
         rows.resize(slots, PASSES);
         for (index, _) in view.nodes.iter() {
             let verdict =
-                verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+                verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
             rows[index.0 as usize] = verdict;
         }
         Ok(())
     }
 
-    fn ask_score_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
-        match (&judge.score, &mut self.scores) {
-            (Some((_, plugin)), Some(scores)) => {
-                scores.ask_of_all(view, judge.name, &**plugin, &self.state, &mut self.reads)
+    fn ask_score_of_all(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        match (&plugin.score, &mut self.scores) {
+            (Some((_, score)), Some(scores)) => {
+                scores.ask_of_all(view, plugin.name, &**score, &self.state, &mut self.reads)
             }
             _ => Ok(()),
         }
     }
 
-    /// Works in what has changed.
-    pub(super) fn catch_up(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    /// Applies the changes since the last call.
+    pub(super) fn catch_up(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         if self.is_blank || (self.cursor == view.log.end() && !self.is_broken) {
             return Ok(());
         }
         let was_broken = std::mem::replace(&mut self.is_broken, true);
-        if was_broken { self.rebuild(view, judge) } else { self.work_in(view, judge) }?;
+        if was_broken { self.rebuild(view, plugin) } else { self.work_in(view, plugin) }?;
         self.is_broken = false;
         Ok(())
     }
 
-    fn work_in(&mut self, view: &mut View<'_>, judge: &Judge) -> Result<(), Refusal> {
+    fn work_in(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         let slots = view.nodes.columns().len();
         let bearable = |lag: usize| lag <= 64.max(slots / 4);
         if !view.log.lag(self.cursor).is_some_and(bearable) && view.rules.follow(Rule::Behind) {
-            return self.rebuild(view, judge);
+            return self.rebuild(view, plugin);
         }
         if self.labels_version != view.labels_version {
             self.labels_version = view.labels_version;
-            if self.has_other_keys(view) && view.rules.follow(Rule::Domain) {
-                return self.rebuild(view, judge);
+            if self.keys_have_changed(view) && view.rules.follow(Rule::Domain) {
+                return self.rebuild(view, plugin);
             }
         }
-        let mut again = Again::default();
+        let mut invalid = Invalidation::default();
         for (at, change) in view.log.since(self.cursor) {
-            if !self.take(view, judge, at, change, &mut again) {
-                return self.rebuild(view, judge);
+            if !self.take(view, plugin, at, change, &mut invalid) {
+                return self.rebuild(view, plugin);
             }
         }
         self.cursor = view.log.end();
-        self.ask_again(view, judge, again)
+        self.update(view, plugin, invalid)
     }
 
-    /// Whether a key that had few domains has many now, or the other way round.
-    fn has_other_keys(&self, view: &mut View<'_>) -> bool {
+    /// Whether a key changed between few and many domains.
+    fn keys_have_changed(&self, view: &mut View<'_>) -> bool {
         let mut differs = |scope: &Scope, is_by_node: bool| coarse_keys(view, scope).is_some() == is_by_node;
         let filter = self.verdicts.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()));
         filter || self.scores.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()))
     }
 
-    /// Takes one change; `false` when everything must be made anew.
+    /// Applies one change; `false` if the column must be rebuilt.
     fn take(
         &mut self,
         view: &mut View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         at: Cursor,
         change: &Change,
-        again: &mut Again,
+        invalid: &mut Invalidation,
     ) -> bool {
         if let Change::Object { resource, key } = change {
             if self.reads.object_concerns_all(resource, key, view.rules) {
@@ -222,7 +224,7 @@ impl Column {
                 && let Some(index) = view.nodes.index_of(key)
                 && view.rules.follow(Rule::ObjectOfNode)
             {
-                again.rows.push(Row { index, because: Because::Elsewhere });
+                invalid.rows.push(Row { index, cause: Cause::Elsewhere });
                 self.touch(at, index);
             }
             return true;
@@ -237,23 +239,23 @@ impl Column {
             return false;
         }
         if let Some(index) = change.index() {
-            let because = match change {
-                Change::NodeAdded { .. } => Because::NodeCame,
-                Change::NodeChanged { .. } => Because::NodeObject,
-                _ => Because::Pods,
+            let cause = match change {
+                Change::NodeAdded { .. } => Cause::NodeCame,
+                Change::NodeChanged { .. } => Cause::NodeObject,
+                _ => Cause::Pods,
             };
-            again.rows.push(Row { index, because });
+            invalid.rows.push(Row { index, cause });
         }
-        match apply(view, judge, &mut self.state, change) {
+        match apply(view, plugin, &mut self.state, change) {
             Applied::Here => true,
             Applied::Domain(keys) => {
                 if view.rules.follow(Rule::StateOfDomain) {
-                    self.touch_domains(view, &keys, at, change, again);
+                    self.touch_domains(view, &keys, at, change, invalid);
                 }
                 true
             }
             Applied::Everywhere => {
-                again.all |= view.rules.follow(Rule::StateOfAll);
+                invalid.all |= view.rules.follow(Rule::StateOfAll);
                 true
             }
             Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
@@ -266,34 +268,34 @@ impl Column {
         keys: &SmallVec<[Arc<str>; 2]>,
         at: Cursor,
         change: &Change,
-        again: &mut Again,
+        invalid: &mut Invalidation,
     ) {
         let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| self.rows_follow(key)).collect();
         for node in nodes_of(change) {
             for key in &keys {
                 let Some(value) = node.labels.get(key) else { continue };
                 for index in view.topology.domain(view.nodes, key, value) {
-                    again.rows.push(Row { index: *index, because: Because::Elsewhere });
+                    invalid.rows.push(Row { index: *index, cause: Cause::Elsewhere });
                     self.touch(at, *index);
                 }
             }
         }
     }
 
-    /// Whether there are answers by node.
+    /// Whether answers are cached by node.
     fn keeps_rows(&self) -> bool {
         self.verdicts.as_ref().is_some_and(|it| it.answers.are_by_node())
             || self.scores.as_ref().is_some_and(|it| it.answers.are_by_node())
     }
 
-    /// Whether what is kept of a node may be another when something changes elsewhere in its domain of this label.
+    /// Whether a node's cached answers may change with something else in its domain of this label.
     fn rows_follow(&self, key: &Arc<str>) -> bool {
         self.verdicts.as_ref().is_some_and(|it| it.answers.follow(key))
             || self.scores.as_ref().is_some_and(|it| it.answers.follow(key))
     }
 
     fn touch(&mut self, at: Cursor, index: NodeIndex) {
-        if self.touched.len() == MOST_TOUCHED
+        if self.touched.len() == MAX_TOUCHED
             && let Some((forgotten, _)) = self.touched.pop_front()
         {
             self.touched_from = self.touched_from.max(forgotten.next());
@@ -301,51 +303,56 @@ impl Column {
         self.touched.push_back((at, index));
     }
 
-    /// The rows that have become others since because of changes elsewhere; `None` when not all are known.
+    /// The rows invalidated since by changes elsewhere; `None` if not all are known.
     pub(super) fn touched_since(&self, cursor: Cursor) -> Option<impl Iterator<Item = NodeIndex>> {
         let since = self.touched.iter().rev().take_while(move |(at, _)| *at >= cursor);
         (cursor >= self.touched_from || self.touched.is_empty()).then(|| since.map(|(_, index)| *index))
     }
 
-    fn ask_again(&mut self, view: &mut View<'_>, judge: &Judge, again: Again) -> Result<(), Refusal> {
-        if again.all && self.keeps_rows() {
+    fn update(
+        &mut self,
+        view: &mut View<'_>,
+        plugin: &TablePlugin,
+        invalid: Invalidation,
+    ) -> Result<(), Fallback> {
+        if invalid.all && self.keeps_rows() {
             self.version += 1;
             self.touched.clear();
             self.touched_from = view.log.end();
-            self.ask_filter_of_all(view, judge)?;
-            return self.ask_score_of_all(view, judge);
+            self.ask_filter_of_all(view, plugin)?;
+            return self.ask_score_of_all(view, plugin);
         }
         let slots = view.nodes.columns().len();
-        if let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts)
+        if let (Some((_, filter)), Some(verdicts)) = (&plugin.filter, &mut self.verdicts)
             && let Answers::PerNode(rows) = &mut verdicts.answers
         {
             rows.resize(slots, PASSES);
-            for index in concerned(&again, &verdicts.scope, view) {
+            for index in concerned(&invalid, &verdicts.scope, view) {
                 let verdict =
-                    verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+                    verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
                 rows[index.0 as usize] = verdict;
             }
         }
-        if let (Some((_, plugin)), Some(scores)) = (&judge.score, &mut self.scores) {
-            scores.ask_again(view, judge.name, &**plugin, &self.state, &mut self.reads, &again)?;
+        if let (Some((_, score)), Some(scores)) = (&plugin.score, &mut self.scores) {
+            scores.update(view, plugin.name, &**score, &self.state, &mut self.reads, &invalid)?;
         }
         Ok(())
     }
 
-    /// The verdict on a node, with the reason asked for where it does not pass.
+    /// The verdict on a node, with the reason of a rejection.
     pub(super) fn verdict(
         &mut self,
         view: &View<'_>,
-        judge: &Judge,
+        plugin: &TablePlugin,
         index: NodeIndex,
-    ) -> Result<Verdict, Refusal> {
-        let (Some((_, plugin)), Some(verdicts)) = (&judge.filter, &mut self.verdicts) else {
+    ) -> Result<Verdict, Fallback> {
+        let (Some((_, filter)), Some(verdicts)) = (&plugin.filter, &mut self.verdicts) else {
             return Ok(PASSES);
         };
         let Answers::PerNode(rows) = &mut verdicts.answers else { return Ok(PASSES) };
         let row = &mut rows[index.0 as usize];
         if *row == UNASKED {
-            *row = verdicts.statuses.ask(view, judge, &self.state, &mut self.reads, &**plugin, index)?;
+            *row = verdicts.statuses.ask(view, plugin, &self.state, &mut self.reads, &**filter, index)?;
         }
         Ok(*row)
     }
@@ -355,7 +362,7 @@ impl Column {
         self.verdicts.as_ref().map(|verdicts| verdicts.statuses.get(verdict))
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let verdicts = self.verdicts.as_ref().map_or(0, |verdicts| verdicts.answers.bytes());
         let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
@@ -363,7 +370,7 @@ impl Column {
     }
 }
 
-/// The node objects that a change is about.
+/// The node objects of a change.
 pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
     match change {
         Change::PodAdded { node, .. }
@@ -375,19 +382,26 @@ pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
     }
 }
 
-/// Works a change into a plugin's state.
-pub(super) fn apply(view: &mut View<'_>, judge: &Judge, state: &mut CycleState, change: &Change) -> Applied {
-    let Some(plugin) = judge.incremental.as_ref().filter(|_| judge.prepares()) else { return Applied::Here };
+/// Applies a change to a plugin's state.
+pub(super) fn apply(
+    view: &mut View<'_>,
+    plugin: &TablePlugin,
+    state: &mut CycleState,
+    change: &Change,
+) -> Applied {
+    let Some(incremental) = plugin.incremental.as_ref().filter(|_| plugin.prepares()) else {
+        return Applied::Here;
+    };
     if !view.rules.follow(Rule::State) {
         return Applied::Here;
     }
-    view.running.set("Incremental", judge.name);
+    view.calls.enter("Incremental", plugin.name);
     match change {
-        Change::PodAdded { node, pod, .. } => plugin.pod_added(state, view.pod, pod, node),
-        Change::PodRemoved { node, pod, .. } => plugin.pod_removed(state, view.pod, pod, node),
-        Change::NodeAdded { node, .. } => plugin.node_added(state, view.pod, node),
-        Change::NodeRemoved { node, .. } => plugin.node_removed(state, view.pod, node),
-        Change::NodeChanged { old, new, .. } => plugin.node_changed(state, view.pod, old, new),
+        Change::PodAdded { node, pod, .. } => incremental.pod_added(state, view.pod, pod, node),
+        Change::PodRemoved { node, pod, .. } => incremental.pod_removed(state, view.pod, pod, node),
+        Change::NodeAdded { node, .. } => incremental.node_added(state, view.pod, node),
+        Change::NodeRemoved { node, .. } => incremental.node_removed(state, view.pod, node),
+        Change::NodeChanged { old, new, .. } => incremental.node_changed(state, view.pod, old, new),
         Change::Object { .. } => Applied::Here,
     }
 }

@@ -1,4 +1,5 @@
-//! Feasible nodes that score alike, where scores are normalised over all nodes: as many to compare as there are groups.
+//! Groups of feasible nodes with equal scores, for scores that are normalized over all nodes. Only
+//! the best node of each group needs to be compared.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,21 +8,23 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::NodeIndex;
 
-use super::answers::View;
 use super::layout::Layout;
 use super::rule::Rule;
 use super::tournament::{OUT, Tournament};
+use super::view::View;
 
-/// What the plugins whose scores are normalised over all nodes tell nodes of a domain apart by: one number for each.
+/// The values by which plugins with scores normalized over all nodes distinguish the nodes of a
+/// domain: one per plugin.
 pub(super) type Class = SmallVec<[i64; 2]>;
 
-/// By plugin and node, the node's class.
+/// The class of each node, by plugin.
 pub(super) type RowsByPlugin<'a> = SmallVec<[&'a [i64]; 2]>;
 
-/// So many groups for each domain that a coarse key may have: more are no less work than the nodes themselves.
+/// The maximum number of groups per domain of a coarse key. With more, comparing nodes costs no
+/// more.
 const GROUPS_PER_DOMAIN: usize = 16;
 
-/// A node in the race, the best first: the greatest sum, then the first in visiting order.
+/// A node in a group. The best comes first: the greatest sum, then the first in visiting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Competitor {
     sum: Reverse<i64>,
@@ -30,7 +33,7 @@ pub(super) struct Competitor {
 }
 
 impl Competitor {
-    /// What is scored so far.
+    /// The sum of the scores by node.
     pub(super) fn sum(&self) -> i64 {
         self.sum.0
     }
@@ -40,7 +43,7 @@ impl Competitor {
     }
 }
 
-/// The nodes of a domain and a class, which differ in their sums alone.
+/// The nodes of a domain and a class. They differ only in their sums.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) domain: usize,
@@ -49,7 +52,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The best node, if any is left.
+    /// The best node; `None` if the group is empty.
     pub(super) fn best(&self) -> Option<&Competitor> {
         self.nodes.first()
     }
@@ -60,14 +63,14 @@ impl Group {
 pub(super) struct Groups {
     all: Vec<Group>,
     numbers: FxHashMap<(usize, Class), usize>,
-    /// By leaf, the number of its group and its sum, which is [`OUT`] where it is in none.
+    /// By leaf, the number of its group and its sum; [`OUT`] if it is in none.
     members: Vec<(u32, i64)>,
-    /// There are no more than so many.
+    /// The maximum number of groups.
     most: usize,
 }
 
 impl Groups {
-    /// Puts all nodes into groups; `None` when there are too many groups.
+    /// Groups all nodes; `None` if there are too many groups.
     fn new(layout: &Layout, sums: &[Tournament], classes: &RowsByPlugin<'_>, most: usize) -> Option<Self> {
         let members = vec![(0, OUT); layout.slots().len()];
         let mut made = Self { all: Vec::new(), numbers: FxHashMap::default(), members, most };
@@ -80,14 +83,14 @@ impl Groups {
                 made.members[leaf] = (group as u32, *sum);
             }
         }
-        // At once, which costs less than one by one.
+        // Building a set at once is cheaper than inserting one by one.
         for (group, nodes) in made.all.iter_mut().zip(nodes) {
             group.nodes = nodes.into_iter().collect();
         }
         Some(made)
     }
 
-    /// The number of a group; `None` when it would be one too many.
+    /// The number of a group, which is created if needed; `None` if there are too many.
     fn number(&mut self, domain: usize, class: Class) -> Option<usize> {
         let key = (domain, class);
         if let Some(number) = self.numbers.get(&key) {
@@ -102,7 +105,8 @@ impl Groups {
         Some(number)
     }
 
-    /// Moves a node to the group where it belongs now; `false` when there are too many groups, empty ones included.
+    /// Moves a node to its current group; `false` if there are too many groups, empty ones
+    /// included.
     fn set(
         &mut self,
         layout: &Layout,
@@ -149,16 +153,16 @@ fn class(layout: &Layout, leaf: usize, classes: &RowsByPlugin<'_>) -> Class {
 /// The groups of a table.
 #[derive(Debug, Default)]
 pub(super) enum Grouping {
-    /// To be made, where they are of use.
+    /// To be built when needed.
     #[default]
     Stale,
     Kept(Groups),
-    /// There would be too many.
+    /// There are too many groups.
     TooMany,
 }
 
 impl Grouping {
-    /// Takes what has become of these nodes.
+    /// Updates the groups of these nodes.
     pub(super) fn follow(
         &mut self,
         view: &mut View<'_>,
@@ -180,7 +184,7 @@ impl Grouping {
         }
     }
 
-    /// How many bytes they take, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Kept(groups) => groups.bytes(),
@@ -195,14 +199,14 @@ mod tests {
 
     use super::*;
 
-    /// A node: what it has scored so far, `None` when it is not feasible, and its class.
+    /// A node: its sum, `None` if it is not feasible, and its class.
     type Node = (Option<i64>, i64);
 
     fn node() -> impl Strategy<Value = Node> {
         (prop::option::weighted(0.8, 0..3_i64), 0..3_i64)
     }
 
-    /// The best node of each domain and class, by looking at all.
+    /// The best node of each domain and class, by comparing all nodes.
     fn bests(domains: &[usize], nodes: &[Node]) -> Vec<(usize, i64, usize)> {
         let mut bests: Vec<(usize, i64, usize)> = Vec::new();
         for (slot, (sum, class)) in nodes.iter().enumerate() {
@@ -218,8 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever changes, the best of each group is the best of its nodes, the first of equals; and groups are given up
-        /// exactly when there would be too many.
+        /// The best of each group is the best of its nodes, and the first among equals. Groups are
+        /// dropped exactly when there are too many.
         #[test]
         fn the_best_of_each_group_is_known(
             start in prop::collection::vec((0..3_usize, node()), 1..12),

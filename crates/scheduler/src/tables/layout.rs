@@ -1,4 +1,4 @@
-//! Where each node is in a table: by domain, and within a domain in visiting order.
+//! The order of nodes in a table: by domain, and within a domain in visiting order.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::cache::Cache;
 /// Topology keys, sorted.
 pub(super) type Keys = SmallVec<[Arc<str>; 2]>;
 
-/// So many domains at most does a coarse key have. Plugins are asked about each of them in every cycle.
+/// The maximum number of domains of a coarse key. Plugins run for each domain in every cycle.
 const COARSE: usize = 64;
 
 /// No leaf: the slot has no node.
 const NONE: u32 = u32::MAX;
 
-/// Nodes as leaves: those of a domain next to each other, in visiting order.
+/// Nodes as leaves: the nodes of a domain are adjacent, in visiting order.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// By leaf, the node.
     slots: Vec<u32>,
     /// By node, the leaf.
     leaves: Vec<u32>,
-    /// By leaf, the place in visiting order.
+    /// By leaf, the position in visiting order.
     ranks: Vec<u32>,
-    /// The leaves of each domain; one for all where there are no keys.
+    /// The leaves of each domain; a single domain if there are no keys.
     domains: Vec<Range<u32>>,
 }
 
@@ -47,7 +47,7 @@ impl Layout {
         Self::of_ranks(&domains, nodes.order(), nodes.columns().len())
     }
 
-    /// `domains` has the places in visiting order of each one's nodes.
+    /// `domains` lists the positions in visiting order of each domain's nodes.
     fn of_ranks(domains: &[Vec<u32>], order: &[NodeIndex], slot_count: usize) -> Self {
         let ranks: Vec<u32> = domains.iter().flatten().copied().collect();
         let slots: Vec<u32> = ranks.iter().map(|rank| order[*rank as usize].0).collect();
@@ -65,7 +65,7 @@ impl Layout {
         Self { slots, leaves, ranks, domains }
     }
 
-    /// Nodes of these domains, in visiting order.
+    /// A layout of nodes with these domains, in visiting order.
     #[cfg(test)]
     pub(super) fn of_domains(domains: &[usize]) -> Self {
         let order: Vec<NodeIndex> = (0..domains.len() as u32).map(NodeIndex).collect();
@@ -82,7 +82,7 @@ impl Layout {
         &self.slots
     }
 
-    /// The node's leaf; `None` when there is no such node.
+    /// The leaf of a node; `None` if the node does not exist.
     pub(super) fn leaf(&self, index: NodeIndex) -> Option<usize> {
         self.leaves.get(index.0 as usize).filter(|leaf| **leaf != NONE).map(|leaf| *leaf as usize)
     }
@@ -92,7 +92,7 @@ impl Layout {
         NodeIndex(self.slots[leaf])
     }
 
-    /// The place of a leaf in visiting order.
+    /// The position of a leaf in visiting order.
     pub(super) fn rank(&self, leaf: usize) -> u32 {
         self.ranks[leaf]
     }
@@ -108,14 +108,14 @@ impl Layout {
         &self.slots[range.start as usize..range.end as usize]
     }
 
-    /// The domain of a leaf, and its place there.
+    /// The domain of a leaf, and its position there.
     pub(super) fn place(&self, leaf: usize) -> (usize, usize) {
         let domain = self.domains.partition_point(|range| range.end as usize <= leaf);
         (domain, leaf - self.domains[domain].start as usize)
     }
 }
 
-/// Which nodes and labels something was made of.
+/// The versions of nodes and labels that something was built from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Version {
     order: u64,
@@ -125,11 +125,11 @@ struct Version {
 /// The nodes of each domain of one key.
 type ByValue = FxHashMap<Arc<str>, SmallVec<[NodeIndex; 2]>>;
 
-/// Layouts and domains, shared by all tables and made anew when nodes come, go or get other labels.
+/// Layouts and domains, shared by all tables. Rebuilt when nodes or their labels change.
 #[derive(Debug)]
 pub(super) struct Topology {
     version: Version,
-    /// So many domains at most does a coarse key have.
+    /// The maximum number of domains of a coarse key.
     pub(super) coarse: usize,
     layouts: Vec<(Keys, Arc<Layout>)>,
     domains: FxHashMap<Arc<str>, ByValue>,
@@ -147,7 +147,7 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// Forgets what is no longer so.
+    /// Drops what is out of date.
     pub(super) fn refresh(&mut self, cache: &Cache) {
         let version = Version { order: cache.order_version(), labels: cache.labels_version() };
         if self.version.order != version.order {
@@ -193,7 +193,7 @@ impl Topology {
         self.by_value(nodes, key).get(value).map_or(&[], SmallVec::as_slice)
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let layouts: usize = self.layouts.iter().map(|(_, layout)| layout.slots.len() * 12).sum();
         let domains: usize = self.domains.values().map(|by_value| by_value.len() * 48).sum();

@@ -1,4 +1,4 @@
-//! Scores in proportion to the greatest.
+//! Scores in proportion to the greatest raw score.
 
 use supercargo_framework::plugin::MAX_NODE_SCORE;
 
@@ -7,16 +7,17 @@ use super::layout::Layout;
 /// The node is not feasible, so its score does not count.
 const ABSENT: i64 = i64::MIN;
 
-/// What [`Normalize::ByMax`](supercargo_framework::plugin::Normalize) needs, kept while single raw scores change.
+/// The state of [`Normalize::ByMax`](supercargo_framework::plugin::Normalize) while raw scores
+/// change.
 #[derive(Debug)]
 pub(super) struct Proportional {
-    pub(super) judge: usize,
+    pub(super) plugin: usize,
     reverse: bool,
-    /// What scores are in proportion to.
+    /// The greatest raw score.
     greatest: i64,
-    /// By node, the raw score of a feasible one; nothing as long as all are 0, which is the rule.
+    /// By node, the raw score if feasible; empty as long as all are 0, the usual case.
     raw: Vec<i64>,
-    /// By domain. Filters that are asked by domain rule all of it out or nothing.
+    /// By domain. Filters by domain reject all of a domain or nothing.
     tops: Vec<Top>,
 }
 
@@ -36,9 +37,15 @@ impl Top {
 }
 
 impl Proportional {
-    pub(super) fn new(judge: usize, reverse: bool, rows: &[i64], feasible: &[bool], layout: &Layout) -> Self {
+    pub(super) fn new(
+        plugin: usize,
+        reverse: bool,
+        rows: &[i64],
+        feasible: &[bool],
+        layout: &Layout,
+    ) -> Self {
         let is_flat = rows.iter().zip(feasible).all(|(raw, feasible)| !feasible || *raw == 0);
-        let mut made = Self { judge, reverse, greatest: 0, raw: Vec::new(), tops: Vec::new() };
+        let mut made = Self { plugin, reverse, greatest: 0, raw: Vec::new(), tops: Vec::new() };
         if !is_flat {
             let of_feasible = |(raw, feasible): (&i64, &bool)| if *feasible { *raw } else { ABSENT };
             made.raw = rows.iter().zip(feasible).map(of_feasible).collect();
@@ -48,13 +55,12 @@ impl Proportional {
         made
     }
 
-    /// Whether all feasible nodes have 0, and so the same score.
+    /// Whether all feasible nodes have the raw score 0, and so the same score.
     pub(super) fn is_flat(&self) -> bool {
         self.raw.is_empty()
     }
 
-    /// Whether a raw score counts for what it is in proportion to. One that is greater belongs to a node of a domain that
-    /// is ruled out.
+    /// Whether a raw score counts. A greater one belongs to a node of a rejected domain.
     pub(super) fn covers(&self, raw: i64) -> bool {
         raw <= self.greatest
     }
@@ -65,7 +71,7 @@ impl Proportional {
         if self.reverse { MAX_NODE_SCORE - share } else { share }
     }
 
-    /// Takes the raw score of a node, `None` when it is not feasible; `false` when this is to be made anew.
+    /// Sets the raw score of a node, `None` if it is not feasible; `false` if this must be rebuilt.
     pub(super) fn set(&mut self, layout: &Layout, leaf: usize, raw: Option<i64>) -> bool {
         if self.raw.is_empty() {
             return raw.is_none_or(|raw| raw == 0);
@@ -90,17 +96,17 @@ impl Proportional {
         true
     }
 
-    /// Takes which domains are not ruled out; `false` when the greatest raw score is another now, and so all scores are.
+    /// Sets which domains pass; `false` if the greatest raw score, and so every score, changed.
     pub(super) fn settle(&mut self, passes: impl IntoIterator<Item = bool>) -> bool {
         let tops = self.tops.iter().zip(passes).filter(|(_, passes)| *passes).map(|(top, _)| top.raw);
         match tops.max().filter(|greatest| *greatest != ABSENT) {
             Some(greatest) => std::mem::replace(&mut self.greatest, greatest) == greatest,
-            // No node is feasible, or all have 0.
+            // No node is feasible, or all have the raw score 0.
             None => true,
         }
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.raw.capacity() * size_of::<i64>() + self.tops.capacity() * size_of::<Top>()
     }
@@ -113,15 +119,16 @@ mod tests {
     use super::*;
     use crate::scoring::by_max;
 
-    /// Where the nodes of some domains are: node by node, its domain.
+    /// The layout of nodes with these domains.
     fn layout(domains: &[usize]) -> Layout {
         Layout::of_domains(domains)
     }
 
     proptest! {
-        /// Scores are what normalising anew gives, whatever changes and whichever domains are ruled out.
+        /// Scores equal those of a full normalization after any change and with any domains
+        /// rejected.
         #[test]
-        fn scores_are_as_normalised_anew(
+        fn scores_equal_those_of_a_full_normalization(
             mut nodes in proptest::collection::vec((0..4_i64, any::<bool>(), 0..3_usize), 1..8),
             reverse in any::<bool>(),
             changes in proptest::collection::vec(

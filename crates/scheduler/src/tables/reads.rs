@@ -1,4 +1,4 @@
-//! What a plugin's answers were read from, beside the pod and the nodes.
+//! The reads behind a plugin's answers, beside the pod and the nodes.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::context::Read;
 use supercargo_framework::{NodeRecord, Text};
 
-use super::Refusal;
+use super::fallback::Fallback;
 use super::rule::{Rule, Rules};
 
-/// What was read.
+/// The tracked reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     objects: FxHashSet<(Text, Arc<str>)>,
     kinds: FxHashSet<Text>,
-    /// Kinds of which the object with the name of the node in question was read.
+    /// Kinds of which the object named after the evaluated node was read.
     of_node: FxHashSet<Text>,
     node_count: bool,
     images: bool,
 }
 
 impl Reads {
-    /// Takes note of what was read to prepare for all nodes.
-    pub(super) fn note_of_all(&mut self, reads: Vec<Read>) -> Result<(), Refusal> {
+    /// Notes the reads of preparing for all nodes.
+    pub(super) fn note_of_all(&mut self, reads: Vec<Read>) -> Result<(), Fallback> {
         for read in reads {
-            // The nodes themselves are what the plugin's state follows.
+            // The plugin's state follows the nodes.
             if read != Read::AllNodes {
                 self.note(read, None)?;
             }
@@ -32,12 +32,12 @@ impl Reads {
         Ok(())
     }
 
-    /// Takes note of what was read about one node.
-    pub(super) fn note_of_node(&mut self, reads: Vec<Read>, node: &str) -> Result<(), Refusal> {
+    /// Notes the reads of evaluating one node.
+    pub(super) fn note_of_node(&mut self, reads: Vec<Read>, node: &str) -> Result<(), Fallback> {
         reads.into_iter().try_for_each(|read| self.note(read, Some(node)))
     }
 
-    fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Refusal> {
+    fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Fallback> {
         match read {
             Read::Object { resource, key } if node == Some(&*key) => {
                 self.of_node.insert(resource);
@@ -50,24 +50,24 @@ impl Reads {
             }
             Read::NodeCount => self.node_count = true,
             Read::Images => self.images = true,
-            Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Refusal::Lasting),
+            Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Fallback::Signature),
         }
         Ok(())
     }
 
-    /// Whether an object that changed was read for all nodes.
+    /// Whether a changed object was read for all nodes.
     pub(super) fn object_concerns_all(&self, resource: &Text, key: &Arc<str>, rules: &mut Rules) -> bool {
         let of_kind = self.kinds.contains(resource);
         let itself = !self.objects.is_empty() && self.objects.contains(&(resource.clone(), Arc::clone(key)));
         (of_kind && rules.follow(Rule::Kind)) || (itself && rules.follow(Rule::Object))
     }
 
-    /// Whether an object that changed was read for the node that it is named after.
+    /// Whether a changed object was read for the node that it is named after.
     pub(super) fn object_concerns_node(&self, resource: &Text) -> bool {
         self.of_node.contains(resource)
     }
 
-    /// Whether answers for all nodes were made of what a node that came, went or changed is part of.
+    /// Whether the change of a node invalidates the answers about all nodes.
     pub(super) fn node_concerns_all(
         &self,
         old: Option<&NodeRecord>,

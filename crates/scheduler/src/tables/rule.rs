@@ -1,53 +1,53 @@
-//! What makes an answer that was kept no longer true.
+//! The rules that invalidate cached answers.
 
-/// A rule by which kept answers are made anew. Each is counted when it applies; a test switches one off and sees the table
-/// disagree with the plain path.
+/// A rule that invalidates cached answers. Each application is counted. A test switches one rule
+/// off and checks that tables then differ from the plain path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
-    /// A pod came to a node or left it: answers that depend on the node's pods.
+    /// A pod was added to a node or removed from it: answers that depend on the node's pods.
     PodsOfNode,
     /// A node object changed: answers that depend on it.
     NodeObject,
-    /// A node came: it has no answers yet.
+    /// A node was added: it has no answers yet.
     NodeCame,
-    /// Nodes are visited in another order, because some came or went.
+    /// The visiting order changed, because nodes were added or removed.
     Order,
     /// A node moved to another domain.
     Domain,
-    /// An object that was read changed.
+    /// A tracked object changed.
     Object,
-    /// An object of a kind that was read as a whole changed.
+    /// An object of a tracked kind changed.
     Kind,
     /// An object that belongs to a node changed.
     ObjectOfNode,
-    /// The number of nodes, which was read, changed.
+    /// The number of nodes changed, and was read.
     NodeCount,
-    /// The spread of images, which was read, changed.
+    /// The spread of images changed, and was read.
     Images,
-    /// A plugin worked a change into its state.
+    /// A plugin applied a change to its state.
     State,
-    /// A plugin said that answers in a domain may be others.
+    /// A plugin reports that answers in a domain may have changed.
     StateOfDomain,
-    /// A plugin said that any answer may be another.
+    /// A plugin reports that any answer may have changed.
     StateOfAll,
-    /// A plugin could not work a change in.
+    /// A plugin could not apply a change.
     Rebuild,
-    /// A node became feasible or stopped being so: states that depend on the feasible nodes.
+    /// A node became feasible or infeasible: states that depend on the feasible nodes.
     Feasible,
-    /// A node competes with others now: its sum or its class changed.
+    /// The sum or the class of a node changed: its group.
     Group,
     /// The greatest raw score changed: scores in proportion to it.
     Greatest,
-    /// Pods have been promised a node.
+    /// Pods are nominated for a node.
     Nominated,
-    /// A plugin that is asked about this pod alone turned a node down.
+    /// A plugin that is not cached for this pod rejected a node.
     Alone,
-    /// More has changed than there are nodes, or than is known.
+    /// There are more changes than nodes, or some are no longer known.
     Behind,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 20] = [
         Self::PodsOfNode,
         Self::NodeObject,
@@ -72,18 +72,24 @@ impl Rule {
     ];
 }
 
-/// How often each rule applied, and which one does not (in tests).
+/// How often each rule applied, and the rule that a test switches off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     counts: [u64; Rule::ALL.len()],
+    /// The rule that a test switches off.
+    #[cfg(test)]
     pub(super) off: Option<Rule>,
 }
 
 impl Rules {
-    /// The rule applies here: whether to follow it.
+    /// Counts an application of the rule. Returns whether to follow it.
     pub(super) fn follow(&mut self, rule: Rule) -> bool {
         self.counts[rule as usize] += 1;
-        self.off != Some(rule)
+        #[cfg(test)]
+        if self.off == Some(rule) {
+            return false;
+        }
+        true
     }
 
     pub(super) fn count(&self, rule: Rule) -> u64 {

@@ -1,161 +1,165 @@
-//! From kept answers to the best node.
+//! Selects the best node from cached answers.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
-use supercargo_framework::{CycleState, NodeIndex, Status};
+use supercargo_framework::{CycleState, NodeIndex};
 
-use super::Refusal;
-use super::answers::{Answers, Scores, View};
+use super::answers::{Answers, Scores};
+use super::fallback::Fallback;
 use super::groups::{Grouping, Groups, RowsByPlugin};
-use super::table::{Columns, Table, column, normalization};
+use super::table::{Columns, DomainVerdicts, Table, column, normalization};
 use super::tournament::OUT;
-use crate::profile::Judge;
+use super::view::View;
+use crate::profile::TablePlugin;
 use crate::scoring::by_max;
 
-/// What filters say of each domain: `None` where nodes may pass.
-pub(super) type DomainVerdicts = SmallVec<[Option<(usize, Status)>; 4]>;
-
 /// Scores that are not part of the sums.
-struct Late<'a> {
-    judge: &'a Judge,
+struct LateScores<'a> {
+    plugin: &'a TablePlugin,
     state: &'a CycleState,
     scores: &'a Scores,
     weight: i64,
 }
 
-impl<'a> Late<'a> {
-    /// Whether the scores of a domain's nodes are the same, whatever the other nodes' are like.
+impl<'a> LateScores<'a> {
+    /// Whether all nodes of a domain have the same score, independent of other nodes.
     fn is_by_domain(&self) -> bool {
-        matches!(self.scores.answers, Answers::PerDomain(_)) && normalization(self.judge) != Normalize::Custom
+        matches!(self.scores.answers, Answers::PerDomain(_))
+            && normalization(self.plugin) != Normalize::Custom
     }
 
-    /// By node, its class, where the scores of a domain's nodes of one class are the same but for how they are normalised.
+    /// By node, its class, if nodes of a domain and class differ only by normalization.
     fn classes(&self) -> Option<&'a [i64]> {
-        self.scores.rows().filter(|_| normalization(self.judge) == Normalize::ByRange)
+        self.scores.rows().filter(|_| normalization(self.plugin) == Normalize::ByRange)
     }
 
-    /// The raw score of a class, of which one node is.
-    fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Refusal> {
+    /// The raw score of a class with this node.
+    fn raw_of_class(&self, view: &View<'_>, class: i64, index: NodeIndex) -> Result<i64, Fallback> {
         match self.scores.answers {
             Answers::PerNode(_) => Ok(class),
             Answers::Classes(..) | Answers::PerDomain(_) => self.raw_of_node(view, index),
         }
     }
 
-    fn normalize(&self, view: &View<'_>, raw: &mut [i64]) -> Result<(), Refusal> {
-        let Some((_, plugin)) = &self.judge.score else { return Ok(()) };
-        match plugin.normalization() {
+    fn normalize(&self, view: &View<'_>, raw: &mut [i64]) -> Result<(), Fallback> {
+        let Some((_, score)) = &self.plugin.score else { return Ok(()) };
+        match score.normalization() {
             Normalize::None => {}
             Normalize::ByMax { reverse } => by_max(raw, reverse),
             Normalize::ByRange | Normalize::Custom => {
-                view.running.set("NormalizeScore", self.judge.name);
-                if !plugin.normalize(self.state, view.pod, raw).is_success() {
-                    return Err(Refusal::Passing);
+                view.calls.enter("NormalizeScore", self.plugin.name);
+                if !score.normalize(self.state, view.pod, raw).is_success() {
+                    return Err(Fallback::Cycle);
                 }
             }
         }
         let is_score = |score: &i64| (0..=MAX_NODE_SCORE).contains(score);
-        if raw.iter().all(is_score) { Ok(()) } else { Err(Refusal::Passing) }
+        if raw.iter().all(is_score) { Ok(()) } else { Err(Fallback::Cycle) }
     }
 
-    fn raw_of_node(&self, view: &View<'_>, index: NodeIndex) -> Result<i64, Refusal> {
-        let Some((_, plugin)) = &self.judge.score else { return Ok(0) };
-        view.running.set("Score", self.judge.name);
-        plugin.score(view.cx, self.state, view.pod, view.nodes.at(index)).map_err(|_| Refusal::Passing)
+    fn raw_of_node(&self, view: &View<'_>, index: NodeIndex) -> Result<i64, Fallback> {
+        let Some((_, score)) = &self.plugin.score else { return Ok(0) };
+        view.calls.enter("Score", self.plugin.name);
+        score.score(view.cx, self.state, view.pod, view.nodes.at(index)).map_err(|_| Fallback::Cycle)
     }
 }
 
 impl Table {
-    /// What the filters that are asked by domain say of each, the one first in order; by its place among the filters.
+    /// The first rejection of each domain by filters that run by domain, with the filter's
+    /// position.
     pub(super) fn domain_verdicts(
         &self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
-    ) -> Result<DomainVerdicts, Refusal> {
+    ) -> Result<DomainVerdicts, Fallback> {
         let mut found: DomainVerdicts = self.layout.domains().map(|_| None).collect();
-        for (number, judge) in judges.iter().enumerate() {
+        for (number, plugin) in plugins.iter().enumerate() {
             let column = column(columns, self.columns[number]);
-            let (Some((place, plugin)), Some(verdicts)) = (&judge.filter, &column.verdicts) else { continue };
+            let (Some((place, filter)), Some(verdicts)) = (&plugin.filter, &column.verdicts) else {
+                continue;
+            };
             if !matches!(verdicts.answers, Answers::PerDomain(_)) {
                 continue;
             }
-            view.running.set("Filter", judge.name);
+            view.calls.enter("Filter", plugin.name);
             for (leaves, found) in self.layout.domains().zip(&mut found) {
                 let node = view.nodes.at(self.layout.node(leaves.start));
-                let status = plugin.filter(view.cx, &column.state, view.pod, node);
+                let status = filter.filter(view.cx, &column.state, view.pod, node);
                 if !status.is_success() && !status.is_rejected() {
-                    return Err(Refusal::Passing);
+                    return Err(Fallback::Cycle);
                 }
                 if status.is_rejected() && found.as_ref().is_none_or(|(first, _)| place < first) {
-                    *found = Some((*place, status.by(judge.name)));
+                    *found = Some((*place, status.by(plugin.name)));
                 }
             }
         }
-        // What is read about a domain is read anew each time.
+        // Filters by domain run in every cycle, so their reads need not be tracked.
         view.cx.take_reads();
         Ok(found)
     }
 
-    /// Tells the plugins whose scores depend on it which nodes are feasible. Answers whether nodes are in other domains now.
-    pub(super) fn settle_own(
+    /// Tells the plugins with relative scores which nodes are feasible. Returns whether the domains
+    /// changed.
+    pub(super) fn settle_relative(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<bool, Refusal> {
-        if self.own.is_empty() {
+    ) -> Result<bool, Fallback> {
+        if self.relative.is_empty() {
             return Ok(false);
         }
         let unsettled = self.take_unsettled(verdicts.iter().map(Option::is_none));
-        let mut owns = std::mem::take(&mut self.own);
-        for own in &mut owns {
-            let filter_state = &column(columns, self.columns[own.judge]).state;
+        let mut all_relative = std::mem::take(&mut self.relative);
+        for relative in &mut all_relative {
+            let filter_state = &column(columns, self.columns[relative.plugin]).state;
             let feasible = |index| {
                 let leaf = self.layout.leaf(index);
                 leaf.is_some_and(|leaf| verdicts[self.layout.place(leaf).0].is_none()) && self.passes(index)
             };
             let candidates = unsettled.iter().copied();
-            let asked = own.settle(view, &judges[own.judge], filter_state, feasible, candidates)?;
+            let asked =
+                relative.settle(view, &plugins[relative.plugin], filter_state, feasible, candidates)?;
             self.note_asked(asked);
         }
-        self.own = owns;
-        self.lay_out_own(view, judges, columns)
+        self.relative = all_relative;
+        self.lay_out_relative(view, plugins, columns)
     }
 
-    /// Whether what a node scores does not depend on which other nodes are feasible.
-    pub(super) fn scores_are_absolute(&self, judges: &[Judge], columns: &Columns) -> bool {
+    /// Whether a node's score is independent of which other nodes are feasible.
+    pub(super) fn scores_are_absolute(&self, plugins: &[TablePlugin], columns: &Columns) -> bool {
         self.is_flat()
-            && self.late(judges, columns).iter().all(|late| normalization(late.judge) == Normalize::None)
+            && self.late(plugins, columns).iter().all(|late| normalization(late.plugin) == Normalize::None)
     }
 
-    /// Sees to it that scores are those of the feasible nodes; what the filters that are asked by domain say of each.
+    /// Updates scores to the feasible nodes. Returns the verdicts by domain.
     pub(super) fn settle(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
-    ) -> Result<DomainVerdicts, Refusal> {
-        let mut verdicts = self.domain_verdicts(view, judges, columns)?;
-        if self.settle_own(view, judges, columns, &verdicts)? {
-            verdicts = self.domain_verdicts(view, judges, columns)?;
+    ) -> Result<DomainVerdicts, Fallback> {
+        let mut verdicts = self.domain_verdicts(view, plugins, columns)?;
+        if self.settle_relative(view, plugins, columns, &verdicts)? {
+            verdicts = self.domain_verdicts(view, plugins, columns)?;
         }
-        self.settle_greatest(view, judges, columns, &verdicts)?;
-        self.regroup(view, judges, columns);
+        self.settle_greatest(view, plugins, columns, &verdicts)?;
+        self.regroup(view, plugins, columns);
         Ok(verdicts)
     }
 
-    /// The best node; `None` when no node is feasible.
+    /// The best node; `None` if no node is feasible.
     pub(super) fn select(
         &self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<Option<NodeIndex>, Refusal> {
-        let late = self.late(judges, columns);
-        let (by_domain, by_node): (SmallVec<[&Late<'_>; 4]>, SmallVec<[&Late<'_>; 4]>) =
+    ) -> Result<Option<NodeIndex>, Fallback> {
+        let late = self.late(plugins, columns);
+        let (by_domain, by_node): (SmallVec<[&LateScores<'_>; 4]>, SmallVec<[&LateScores<'_>; 4]>) =
             late.iter().partition(|late| late.is_by_domain());
         let offsets = self.offsets(view, &by_domain, verdicts)?;
         let leaf = if by_node.is_empty() {
@@ -168,46 +172,46 @@ impl Table {
         Ok(leaf.map(|leaf| self.layout.node(leaf)))
     }
 
-    /// The classes of the nodes for each plugin whose scores are normalised over all of them; `None` when there is no such
-    /// plugin, or one that has none.
+    /// The classes of the nodes for each plugin with scores normalized over all nodes; `None` if
+    /// there is no such plugin, or one without classes.
     pub(super) fn classes<'a>(
         &'a self,
-        judges: &'a [Judge],
+        plugins: &'a [TablePlugin],
         columns: &'a Columns,
     ) -> Option<RowsByPlugin<'a>> {
-        let late = self.late(judges, columns);
+        let late = self.late(plugins, columns);
         let classes = late.into_iter().filter(|late| !late.is_by_domain()).map(|late| late.classes());
         classes.collect::<Option<RowsByPlugin<'_>>>().filter(|classes| !classes.is_empty())
     }
 
-    fn late<'a>(&'a self, judges: &'a [Judge], columns: &'a Columns) -> SmallVec<[Late<'a>; 4]> {
+    fn late<'a>(&'a self, plugins: &'a [TablePlugin], columns: &'a Columns) -> SmallVec<[LateScores<'a>; 4]> {
         let mut late = SmallVec::new();
-        for (number, judge) in judges.iter().enumerate() {
-            let Some((weight, _)) = &judge.score else { continue };
-            let own = self.own.iter().find(|own| own.judge == number);
+        for (number, plugin) in plugins.iter().enumerate() {
+            let Some((weight, _)) = &plugin.score else { continue };
+            let relative = self.relative.iter().find(|relative| relative.plugin == number);
             let column = column(columns, self.columns[number]);
-            let (state, scores) = match own {
-                Some(own) => (own.state(), own.scores.as_ref()),
+            let (state, scores) = match relative {
+                Some(relative) => (relative.state(), relative.scores.as_ref()),
                 None => (&column.state, column.scores.as_ref()),
             };
             let Some(scores) = scores else { continue };
-            let summed = own.is_none()
+            let summed = relative.is_none()
                 && matches!(scores.answers, Answers::PerNode(_))
-                && matches!(normalization(judge), Normalize::None | Normalize::ByMax { .. });
+                && matches!(normalization(plugin), Normalize::None | Normalize::ByMax { .. });
             if !summed {
-                late.push(Late { judge, state, scores, weight: *weight });
+                late.push(LateScores { plugin, state, scores, weight: *weight });
             }
         }
         late
     }
 
-    /// By domain, what its nodes score on top of their sums; `None` where none of its nodes is feasible.
+    /// By domain, the scores to add to the sums of its nodes; `None` if none is feasible.
     fn offsets(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         verdicts: &DomainVerdicts,
-    ) -> Result<SmallVec<[Option<i64>; 4]>, Refusal> {
+    ) -> Result<SmallVec<[Option<i64>; 4]>, Fallback> {
         let competes = |(sums, verdict): (&super::tournament::Tournament, &Option<_>)| {
             (verdict.is_none() && sums.best() != OUT).then_some(0)
         };
@@ -226,7 +230,7 @@ impl Table {
         Ok(offsets)
     }
 
-    /// The leaf with the greatest sum, the first in visiting order of several.
+    /// The leaf with the greatest total, the first in visiting order among equals.
     fn winner(&self, offsets: &[Option<i64>]) -> Option<usize> {
         let mut best: Option<(i64, std::cmp::Reverse<u32>, usize)> = None;
         for ((sums, leaves), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
@@ -240,14 +244,15 @@ impl Table {
         best.map(|(_, _, leaf)| leaf)
     }
 
-    /// The same where some scores are normalised over all feasible nodes, and those are in groups.
+    /// The best leaf if some scores are normalized over all feasible nodes, and these are in
+    /// groups.
     fn best_of_groups(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         offsets: &[Option<i64>],
         groups: &Groups,
-    ) -> Result<Option<usize>, Refusal> {
+    ) -> Result<Option<usize>, Fallback> {
         let competing: SmallVec<[_; 16]> =
             groups.iter().filter_map(|group| Some((group, group.best()?, offsets[group.domain]?))).collect();
         let mut totals: SmallVec<[i64; 16]> =
@@ -269,13 +274,13 @@ impl Table {
             .map(|(_, best)| best.leaf()))
     }
 
-    /// The same node by node.
+    /// The same without groups.
     fn best_of_all(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         offsets: &[Option<i64>],
-    ) -> Result<Option<usize>, Refusal> {
+    ) -> Result<Option<usize>, Fallback> {
         let (leaves, totals) = self.totals_of_all(view, late, offsets)?;
         let best = totals.iter().copied().max();
         Ok(best.and_then(|best| totals.iter().position(|total| *total == best)).map(|place| leaves[place]))
@@ -285,9 +290,9 @@ impl Table {
     fn totals_of_all(
         &self,
         view: &View<'_>,
-        late: &[&Late<'_>],
+        late: &[&LateScores<'_>],
         offsets: &[Option<i64>],
-    ) -> Result<(Vec<usize>, Vec<i64>), Refusal> {
+    ) -> Result<(Vec<usize>, Vec<i64>), Fallback> {
         let mut leaves: Vec<usize> = Vec::new();
         let mut totals: Vec<i64> = Vec::new();
         for ((sums, domain), offset) in self.sums.iter().zip(self.layout.domains()).zip(offsets) {
@@ -298,7 +303,7 @@ impl Table {
             }
         }
         if self.sums.len() > 1 {
-            // Whoever normalises may count on visiting order, and so do ties.
+            // Normalization may depend on visiting order, and ties do.
             let mut places: Vec<usize> = (0..leaves.len()).collect();
             places.sort_unstable_by_key(|place| self.layout.rank(leaves[*place]));
             totals = places.iter().map(|place| totals[*place]).collect();
@@ -327,18 +332,18 @@ impl Table {
         Ok((leaves, totals))
     }
 
-    /// Keeps the totals behind an answer, for comparison.
+    /// Keeps the totals behind an answer for the comparison.
     #[cfg(test)]
     pub(super) fn note_totals(
         &mut self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Fallback> {
         let (leaves, totals) = {
-            let late = self.late(judges, columns);
-            let (by_domain, by_node): (Vec<&Late<'_>>, Vec<&Late<'_>>) =
+            let late = self.late(plugins, columns);
+            let (by_domain, by_node): (Vec<&LateScores<'_>>, Vec<&LateScores<'_>>) =
                 late.iter().partition(|late| late.is_by_domain());
             self.totals_of_all(view, &by_node, &self.offsets(view, &by_domain, verdicts)?)?
         };

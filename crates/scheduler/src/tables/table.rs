@@ -1,58 +1,61 @@
-//! All answers about one signature, added up: for every node whether it is feasible, and what it scores.
+//! The summed answers of one signature: for every node whether it is feasible, and its score.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::NodeIndex;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
+use supercargo_framework::{NodeIndex, Status};
 
-use super::Refusal;
-use super::answers::{Answers, Asked, PASSES, View};
+use super::answers::{Answers, Asked, PASSES};
 use super::column::Column;
+use super::fallback::Fallback;
 use super::groups::Grouping;
 use super::layout::{Keys, Layout};
-use super::own::Own;
 use super::proportional::Proportional;
+use super::relative_scores::RelativeScores;
 use super::rule::Rule;
-use super::select::DomainVerdicts;
 use super::tournament::{OUT, Tournament};
+use super::view::View;
 use crate::changes::Cursor;
-use crate::profile::Judge;
+use crate::profile::TablePlugin;
 
-/// The columns of a table, one per judge, by number.
+/// The columns of a table by number, one per plugin.
 pub(super) type ColumnIds = SmallVec<[u32; 20]>;
 
 /// All columns of a profile, by number.
 pub(super) type Columns = Vec<Option<Column>>;
 
-/// Everything known of one signature.
+/// What filters say of each domain: `None` where nodes may pass.
+pub(super) type DomainVerdicts = SmallVec<[Option<(usize, Status)>; 4]>;
+
+/// All answers for one signature.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) columns: ColumnIds,
-    /// The versions of the columns that were added up.
+    /// The versions of the summed columns.
     versions: SmallVec<[u64; 20]>,
     cursor: Cursor,
     pub(super) layout: Arc<Layout>,
     keys: Keys,
-    /// By domain of the layout, the sums of what is scored by node alone; nodes that are not feasible are out.
+    /// By domain of the layout, the sums of scores by node; nodes that are not feasible are out.
     pub(super) sums: Vec<Tournament>,
     proportional: SmallVec<[Proportional; 2]>,
     /// The plugins whose scores depend on which nodes are feasible.
-    pub(super) own: Vec<Own>,
-    /// The keys of those scores that are kept by domain.
-    own_keys: Keys,
-    /// The nodes that may have become feasible, or stopped being so, since those were told.
+    pub(super) relative: Vec<RelativeScores>,
+    /// The keys of their scores by domain.
+    relative_keys: Keys,
+    /// The nodes that may have become feasible or infeasible since these plugins were last told.
     unsettled: Vec<NodeIndex>,
-    /// By domain, whether its nodes could pass when they were told.
+    /// By domain, whether its nodes could pass at that time.
     passed: SmallVec<[bool; 4]>,
-    /// Where some scores are normalised over all nodes, those that have the same ones.
+    /// The groups of nodes, if some scores are normalized over all nodes.
     pub(super) grouping: Grouping,
-    /// The nodes whose sum or class may be another since they were put into groups.
+    /// The nodes whose sum or class may have changed since they were grouped.
     ungrouped: Vec<NodeIndex>,
-    /// Nodes that are out of the race in this cycle only, for pods that have been promised them.
-    disturbed: Vec<NodeIndex>,
+    /// Nodes excluded in this cycle only.
+    excluded: Vec<NodeIndex>,
     pub(super) last_used: u64,
-    /// Whether it has been brought up to date since it was made.
+    /// Whether it was updated since it was built.
     #[cfg(test)]
     pub(super) has_replayed: bool,
     /// The total scores behind the last answer.
@@ -64,28 +67,28 @@ pub(super) fn column(columns: &Columns, id: u32) -> &Column {
     columns[id as usize].as_ref().expect("a table's columns stay as long as the table")
 }
 
-/// How a judge's scores are normalised.
-pub(super) fn normalization(judge: &Judge) -> Normalize {
-    judge.score.as_ref().map_or(Normalize::None, |(_, plugin)| plugin.normalization())
+/// How a plugin's scores are normalized.
+pub(super) fn normalization(plugin: &TablePlugin) -> Normalize {
+    plugin.score.as_ref().map_or(Normalize::None, |(_, score)| score.normalization())
 }
 
-/// A judge whose scores are added up row by row.
+/// A plugin whose scores are summed by row.
 struct Summed<'a> {
-    judge: usize,
+    plugin: usize,
     rows: &'a [i64],
     weight: i64,
-    /// `None` when raw scores are scores.
+    /// `None` if scores are not normalized.
     reverse: Option<bool>,
 }
 
 impl Table {
-    /// Adds up columns that are current.
+    /// A table that sums current columns.
     pub(super) fn new(
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         ids: ColumnIds,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, Fallback> {
         let mut table = Self {
             columns: ids,
             versions: SmallVec::new(),
@@ -94,67 +97,72 @@ impl Table {
             keys: Keys::new(),
             sums: Vec::new(),
             proportional: SmallVec::new(),
-            own: Vec::new(),
-            own_keys: Keys::new(),
+            relative: Vec::new(),
+            relative_keys: Keys::new(),
             unsettled: Vec::new(),
             passed: SmallVec::new(),
             grouping: Grouping::default(),
             ungrouped: Vec::new(),
-            disturbed: Vec::new(),
+            excluded: Vec::new(),
             last_used: 0,
             #[cfg(test)]
             has_replayed: false,
             #[cfg(test)]
             totals: Vec::new(),
         };
-        table.rebuild(view, judges, columns)?;
+        table.rebuild(view, plugins, columns)?;
         Ok(table)
     }
 
-    fn rebuild(&mut self, view: &mut View<'_>, judges: &[Judge], columns: &Columns) -> Result<(), Refusal> {
+    fn rebuild(
+        &mut self,
+        view: &mut View<'_>,
+        plugins: &[TablePlugin],
+        columns: &Columns,
+    ) -> Result<(), Fallback> {
         self.cursor = view.log.end();
-        self.disturbed.clear();
+        self.excluded.clear();
         self.versions = self.columns.iter().map(|id| column(columns, *id).version).collect();
-        if self.own_keys.iter().any(|key| !view.topology.is_coarse(view.nodes, key)) {
-            self.own_keys.clear();
+        if self.relative_keys.iter().any(|key| !view.topology.is_coarse(view.nodes, key)) {
+            self.relative_keys.clear();
         }
         self.keys = self.shared_keys(columns);
         self.layout = view.topology.layout(view.nodes, &self.keys);
-        self.add_up(view, judges, columns)?;
-        self.own.clear();
+        self.add_up(view, plugins, columns)?;
+        self.relative.clear();
         self.unsettled.clear();
-        for (number, judge) in judges.iter().enumerate() {
-            if judge.pre_score.as_ref().is_some_and(|plugin| plugin.depends_on_nodes()) {
-                self.own.push(Own::new(number));
+        for (number, plugin) in plugins.iter().enumerate() {
+            if plugin.pre_score.as_ref().is_some_and(|pre_score| pre_score.depends_on_nodes()) {
+                self.relative.push(RelativeScores::new(number));
             }
         }
         Ok(())
     }
 
-    /// Sees to it that the domains are fine enough for scores that depend on the feasible nodes; whether they were not.
-    pub(super) fn lay_out_own(
+    /// Refines the domains for relative scores. Returns whether that was necessary.
+    pub(super) fn lay_out_relative(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
-    ) -> Result<bool, Refusal> {
-        let scores = self.own.iter().filter_map(|own| own.scores.as_ref());
+    ) -> Result<bool, Fallback> {
+        let scores = self.relative.iter().filter_map(|relative| relative.scores.as_ref());
         let mut missing =
             scores.flat_map(|scores| scores.answers.keys()).filter(|key| !self.keys.contains(key));
         if missing.next().is_none() {
             return Ok(false);
         }
-        let scores = self.own.iter().filter_map(|own| own.scores.as_ref());
-        self.own_keys = scores.flat_map(|scores| scores.answers.keys()).cloned().collect();
+        let scores = self.relative.iter().filter_map(|relative| relative.scores.as_ref());
+        self.relative_keys = scores.flat_map(|scores| scores.answers.keys()).cloned().collect();
         self.keys = self.shared_keys(columns);
         self.layout = view.topology.layout(view.nodes, &self.keys);
-        self.add_up(view, judges, columns)?;
+        self.add_up(view, plugins, columns)?;
         Ok(true)
     }
 
-    /// The keys of all columns that are kept by domain.
+    /// The keys of all columns with answers by domain.
     fn shared_keys(&self, columns: &Columns) -> Keys {
-        let mut keys = self.own_keys.clone();
+        let mut keys = self.relative_keys.clone();
         for id in &self.columns {
             let column = column(columns, *id);
             let filter = column.verdicts.as_ref().map(|verdicts| verdicts.answers.keys());
@@ -166,65 +174,75 @@ impl Table {
         keys
     }
 
-    /// The judges whose scores are added up row by row, with their rows.
+    /// The plugins whose scores are summed by row, with their rows.
     fn summed<'a>(
         ids: &'a [u32],
-        judges: &'a [Judge],
+        plugins: &'a [TablePlugin],
         columns: &'a Columns,
     ) -> impl Iterator<Item = Summed<'a>> {
-        judges.iter().enumerate().filter_map(move |(number, judge)| {
-            let (weight, plugin) = judge.score.as_ref()?;
+        plugins.iter().enumerate().filter_map(move |(number, plugin)| {
+            let (weight, score) = plugin.score.as_ref()?;
             let Answers::PerNode(rows) = &column(columns, ids[number]).scores.as_ref()?.answers else {
                 return None;
             };
-            let reverse = match plugin.normalization() {
+            let reverse = match score.normalization() {
                 Normalize::None => None,
                 Normalize::ByMax { reverse } => Some(reverse),
                 Normalize::ByRange | Normalize::Custom => return None,
             };
-            Some(Summed { judge: number, rows, weight: *weight, reverse })
+            Some(Summed { plugin: number, rows, weight: *weight, reverse })
         })
     }
 
-    /// Adds up all columns for all nodes.
-    fn add_up(&mut self, view: &View<'_>, judges: &[Judge], columns: &Columns) -> Result<(), Refusal> {
+    /// Sums all columns for all nodes.
+    fn add_up(
+        &mut self,
+        view: &View<'_>,
+        plugins: &[TablePlugin],
+        columns: &Columns,
+    ) -> Result<(), Fallback> {
         let feasible = self.feasible(view, columns);
-        self.proportional = Self::summed(&self.columns, judges, columns)
-            .filter_map(|Summed { judge, rows, reverse, .. }| {
-                Some(Proportional::new(judge, reverse?, rows, &feasible, &self.layout))
+        self.proportional = Self::summed(&self.columns, plugins, columns)
+            .filter_map(|Summed { plugin, rows, reverse, .. }| {
+                Some(Proportional::new(plugin, reverse?, rows, &feasible, &self.layout))
             })
             .collect();
-        self.sum_up(judges, columns, &feasible)
+        self.sum_up(plugins, columns, &feasible)
     }
 
-    /// Whether nothing is in proportion to the greatest: all feasible nodes have the same.
+    /// Whether no score depends on the greatest raw score.
     pub(super) fn is_flat(&self) -> bool {
         self.proportional.iter().all(Proportional::is_flat)
     }
 
-    /// Sees to it that scores are in proportion to the greatest of a node in a domain that is not ruled out.
+    /// Scales scores to the greatest raw score of the domains that pass.
     pub(super) fn settle_greatest(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Fallback> {
         let mut same = true;
         for share in &mut self.proportional {
             same &= share.settle(verdicts.iter().map(Option::is_none));
         }
         if !same && view.rules.follow(Rule::Greatest) {
             let feasible = self.feasible(view, columns);
-            self.sum_up(judges, columns, &feasible)?;
+            self.sum_up(plugins, columns, &feasible)?;
         }
         Ok(())
     }
 
-    /// Adds up for all nodes, in proportion to what is known to be the greatest.
-    fn sum_up(&mut self, judges: &[Judge], columns: &Columns, feasible: &[bool]) -> Result<(), Refusal> {
+    /// Sums scores for all nodes, in proportion to the known greatest raw scores.
+    fn sum_up(
+        &mut self,
+        plugins: &[TablePlugin],
+        columns: &Columns,
+        feasible: &[bool],
+    ) -> Result<(), Fallback> {
         let mut sums = vec![0_i64; feasible.len()];
-        for Summed { judge, rows, weight, reverse } in Self::summed(&self.columns, judges, columns) {
+        for Summed { plugin, rows, weight, reverse } in Self::summed(&self.columns, plugins, columns) {
             let mut out_of_range = false;
             match reverse {
                 None => {
@@ -234,8 +252,8 @@ impl Table {
                     }
                 }
                 Some(_) => {
-                    let share = self.proportional.iter().find(|share| share.judge == judge);
-                    let share = share.ok_or(Refusal::Passing)?;
+                    let share = self.proportional.iter().find(|share| share.plugin == plugin);
+                    let share = share.ok_or(Fallback::Cycle)?;
                     if share.is_flat() {
                         let same = share.score(0);
                         for sum in &mut sums {
@@ -252,7 +270,7 @@ impl Table {
                 }
             }
             if out_of_range {
-                return Err(Refusal::Passing);
+                return Err(Fallback::Cycle);
             }
         }
         let layout = &self.layout;
@@ -265,13 +283,13 @@ impl Table {
         Ok(())
     }
 
-    /// Whether each node passes the filters whose answers are kept by node.
+    /// Whether each node passes the filters with answers by node.
     fn feasible(&self, view: &View<'_>, columns: &Columns) -> Vec<bool> {
         let mut feasible = vec![false; view.nodes.columns().len()];
         for slot in self.layout.slots() {
             feasible[*slot as usize] = true;
         }
-        for index in &self.disturbed {
+        for index in &self.excluded {
             feasible[index.0 as usize] = false;
         }
         for id in &self.columns {
@@ -285,15 +303,16 @@ impl Table {
         feasible
     }
 
-    /// Works in what has changed since; the columns are current. Whether that was possible without starting over.
+    /// Applies the changes since the last call; the columns are current. Returns whether the table
+    /// was updated, not rebuilt.
     pub(super) fn catch_up(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Fallback> {
         let Some(mut rows) = self.changed_rows(view, columns) else {
-            self.rebuild(view, judges, columns)?;
+            self.rebuild(view, plugins, columns)?;
             #[cfg(test)]
             {
                 self.has_replayed = false;
@@ -309,14 +328,15 @@ impl Table {
         {
             self.has_replayed |= !rows.is_empty();
         }
-        for own in &mut self.own {
-            own.take(view, &judges[own.judge], cursor);
+        for relative in &mut self.relative {
+            relative.take(view, &plugins[relative.plugin], cursor);
         }
-        self.add_up_rows(view, judges, columns, &rows)?;
+        self.add_up_rows(view, plugins, columns, &rows)?;
         Ok(true)
     }
 
-    /// The rows that are others for other reasons than that their node has changed; `None` when it is better to start over.
+    /// The rows invalidated by causes other than changes of their node; `None` if the table should
+    /// be rebuilt.
     fn changed_rows(&mut self, view: &mut View<'_>, columns: &Columns) -> Option<SmallVec<[NodeIndex; 16]>> {
         let same = |(id, version): (&u32, &u64)| column(columns, *id).version == *version;
         if !self.columns.iter().zip(&self.versions).all(same) {
@@ -333,7 +353,7 @@ impl Table {
         if !view.log.lag(self.cursor).is_some_and(bearable) && view.rules.follow(Rule::Behind) {
             return None;
         }
-        let mut rows: SmallVec<[NodeIndex; 16]> = self.disturbed.drain(..).collect();
+        let mut rows: SmallVec<[NodeIndex; 16]> = self.excluded.drain(..).collect();
         for id in &self.columns {
             rows.extend(column(columns, *id).touched_since(self.cursor)?);
         }
@@ -343,23 +363,23 @@ impl Table {
     fn add_up_rows(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         rows: &[NodeIndex],
-    ) -> Result<(), Refusal> {
-        if !self.own.is_empty() {
+    ) -> Result<(), Fallback> {
+        if !self.relative.is_empty() {
             self.unsettled.extend_from_slice(rows);
         }
         self.note_asked(Asked::Some(rows.into()));
         for index in rows {
-            if !self.add_up_row(view, judges, columns, *index)? {
-                return self.add_up(view, judges, columns);
+            if !self.add_up_row(view, plugins, columns, *index)? {
+                return self.add_up(view, plugins, columns);
             }
         }
         Ok(())
     }
 
-    /// Takes note that these nodes' answers are others.
+    /// Notes that the answers about these nodes changed.
     pub(super) fn note_asked(&mut self, asked: Asked) {
         match asked {
             Asked::All => self.grouping = Grouping::Stale,
@@ -367,11 +387,12 @@ impl Table {
         }
     }
 
-    /// Puts nodes into groups where scores are normalised over all of them, or moves those between groups that are others.
-    pub(super) fn regroup(&mut self, view: &mut View<'_>, judges: &[Judge], columns: &Columns) {
+    /// Groups nodes if some scores are normalized over all nodes, or moves changed nodes between
+    /// groups.
+    pub(super) fn regroup(&mut self, view: &mut View<'_>, plugins: &[TablePlugin], columns: &Columns) {
         let mut grouping = std::mem::take(&mut self.grouping);
         let mut changed = std::mem::take(&mut self.ungrouped);
-        match self.classes(judges, columns) {
+        match self.classes(plugins, columns) {
             Some(classes) => grouping.follow(view, &self.layout, &self.sums, &classes, &changed),
             None => grouping = Grouping::Stale,
         }
@@ -379,41 +400,41 @@ impl Table {
         (self.grouping, self.ungrouped) = (grouping, changed);
     }
 
-    /// Adds up the answers about one node; `false` when everything is to be added up anew.
+    /// Sums the answers about one node; `false` if all nodes must be summed again.
     fn add_up_row(
         &mut self,
         view: &View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         index: NodeIndex,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Fallback> {
         let Some(leaf) = self.layout.leaf(index).filter(|_| view.nodes.has(index)) else { return Ok(true) };
         let slot = index.0 as usize;
         let passes = |id: &u32| match column(columns, *id).verdicts.as_ref().map(|it| &it.answers) {
             Some(Answers::PerNode(rows)) => rows.get(slot).is_none_or(|verdict| *verdict == PASSES),
             _ => true,
         };
-        let feasible = !self.disturbed.contains(&index) && self.columns.iter().all(passes);
+        let feasible = !self.excluded.contains(&index) && self.columns.iter().all(passes);
         let mut sum = 0_i64;
-        for Summed { judge, rows, weight, reverse } in Self::summed(&self.columns, judges, columns) {
+        for Summed { plugin, rows, weight, reverse } in Self::summed(&self.columns, plugins, columns) {
             let raw = rows.get(slot).copied().unwrap_or_default();
             let score = match reverse {
                 None => raw,
                 Some(_) => {
-                    let share = self.proportional.iter_mut().find(|share| share.judge == judge);
+                    let share = self.proportional.iter_mut().find(|share| share.plugin == plugin);
                     let Some(share) = share else { return Ok(false) };
                     if !share.set(&self.layout, leaf, feasible.then_some(raw)) {
                         return Ok(false);
                     }
                     if !share.covers(raw) {
-                        // All is about to be summed up, or the node is in a domain that is ruled out.
+                        // All nodes are summed again, or the node is in a rejected domain.
                         continue;
                     }
                     share.score(raw)
                 }
             };
             if feasible && !(0..=MAX_NODE_SCORE).contains(&score) {
-                return Err(Refusal::Passing);
+                return Err(Fallback::Cycle);
             }
             sum += score * weight;
         }
@@ -422,23 +443,23 @@ impl Table {
         Ok(true)
     }
 
-    /// Takes a node out of the race, for this cycle and by this rule.
-    pub(super) fn disturb(
+    /// Excludes a node for this cycle, by this rule.
+    pub(super) fn exclude_for_cycle(
         &mut self,
         view: &mut View<'_>,
-        judges: &[Judge],
+        plugins: &[TablePlugin],
         columns: &Columns,
         index: NodeIndex,
         rule: Rule,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Fallback> {
         if view.rules.follow(rule) {
-            self.disturbed.push(index);
-            self.add_up_rows(view, judges, columns, &[index])?;
+            self.excluded.push(index);
+            self.add_up_rows(view, plugins, columns, &[index])?;
         }
         Ok(())
     }
 
-    /// Whether the node passes the filters whose answers are kept by node.
+    /// Whether the node passes the filters with answers by node.
     pub(super) fn passes(&self, index: NodeIndex) -> bool {
         self.layout.leaf(index).is_some_and(|leaf| {
             let (domain, place) = self.layout.place(leaf);
@@ -446,7 +467,7 @@ impl Table {
         })
     }
 
-    /// The nodes that may have become feasible, or stopped being so, since this was last asked.
+    /// The nodes that may have become feasible or infeasible since the last call.
     pub(super) fn take_unsettled(&mut self, passed: impl Iterator<Item = bool>) -> Vec<NodeIndex> {
         let mut unsettled = std::mem::take(&mut self.unsettled);
         let passed: SmallVec<[bool; 4]> = passed.collect();
@@ -459,11 +480,11 @@ impl Table {
         unsettled
     }
 
-    /// How many bytes it takes, roughly.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let sums: usize = self.sums.iter().map(Tournament::bytes).sum();
         let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();
-        let own: usize = self.own.iter().map(Own::bytes).sum();
-        sums + proportional + own + self.grouping.bytes() + size_of::<Self>()
+        let relative: usize = self.relative.iter().map(RelativeScores::bytes).sum();
+        sums + proportional + relative + self.grouping.bytes() + size_of::<Self>()
     }
 }

@@ -1,15 +1,18 @@
-//! The greatest of many numbers, kept while single ones change.
+//! The greatest of many numbers, updated one number at a time.
 
-/// The number of a leaf that is out of the race.
+/// The number of a leaf that is out.
 pub(super) const OUT: i64 = i64::MIN;
 
-/// So many leaves, or winners of as many, are looked through at once. A run of this length is a few vector instructions.
+/// The number of leaves, or of winners, compared at once. A run of this length takes a few vector
+/// instructions.
 const FAN: usize = 64;
 
-/// A tournament over numbered leaves. The winner is the leaf with the greatest number, the first of several.
+/// A tournament of numbered leaves. The winner is the leaf with the greatest number, the first
+/// among equals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tournament {
-    /// The leaves, then the winners' numbers of each run of the level below, up to a level of one run.
+    /// The leaves, then the winning numbers of each run of the level below, up to a level of one
+    /// run.
     levels: Vec<Vec<i64>>,
 }
 
@@ -45,12 +48,12 @@ impl Tournament {
         }
     }
 
-    /// The greatest number; [`OUT`] when every leaf is out, or there is none.
+    /// The greatest number; [`OUT`] if every leaf is out, or there is none.
     pub(super) fn best(&self) -> i64 {
         self.levels.last().map_or(OUT, |top| greatest(top))
     }
 
-    /// The winner's leaf and number; `None` when every leaf is out.
+    /// The winner's leaf and number; `None` if every leaf is out.
     pub(super) fn winner(&self) -> Option<(usize, i64)> {
         let best = self.best();
         if best == OUT {
@@ -64,7 +67,7 @@ impl Tournament {
         Some((at, best))
     }
 
-    /// How many bytes it takes.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.levels.iter().map(|level| level.capacity() * size_of::<i64>()).sum()
     }
@@ -76,10 +79,17 @@ mod tests {
 
     use super::*;
 
+    /// Leaves of tournaments with one to three levels.
+    fn leaves() -> impl Strategy<Value = Vec<i64>> {
+        let sizes = prop_oneof![10 => 0..10 * FAN, 1 => 0..3 * FAN * FAN];
+        let leaf = || prop_oneof![Just(OUT), 0..5_i64];
+        sizes.prop_flat_map(move |size| proptest::collection::vec(leaf(), size))
+    }
+
     proptest! {
         #[test]
         fn the_winner_is_the_first_of_the_greatest(
-            leaves in proptest::collection::vec(prop_oneof![Just(OUT), 0..5_i64], 0..10_000),
+            leaves in leaves(),
             changes in proptest::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(OUT), 0..6_i64]), 0..50),
         ) {
             let mut naive = leaves.clone();

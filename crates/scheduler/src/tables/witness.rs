@@ -1,35 +1,36 @@
-//! What tables say beside what the plain path says, for tests.
+//! Compares tables with the plain path, for tests.
 
 use std::collections::BTreeMap;
 
 use supercargo_framework::{CycleState, NodeIndex, Status};
 
-use super::{Answer, Tables};
+use super::Tables;
+use super::profile_tables::Answer;
 use crate::cycle::Cycle;
 use crate::diagnosis::Diagnosis;
 use crate::failure::FailureKind;
 use crate::observer::{Evaluated, PluginSet};
 use crate::profile::{ProfileIndex, Scorer};
 
-/// Compares every answer of a table with the plain path's.
+/// Compares every answer of a table with that of the plain path.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// How many answers have been compared.
+    /// The number of compared answers.
     pub(crate) compared: u64,
-    /// How many of those found no node.
+    /// The number of compared answers without a node.
     pub(crate) without_node: u64,
-    /// Where they differ.
+    /// The differences.
     pub(crate) disagreements: Vec<String>,
 }
 
-/// What one path says of a pod.
+/// The answer of one path.
 #[derive(Debug, PartialEq)]
 enum Word {
-    /// The best node, and the total score of each feasible one.
+    /// The best node, and the total score of each feasible node.
     Node(NodeIndex, Vec<(NodeIndex, i64)>),
-    /// Why there is none: the status of each node, in order, and who is to blame.
+    /// The reasons for no node: the status of each node, in order, and the plugins.
     None { by_node: Vec<(NodeIndex, Status)>, rest: String },
-    /// Something went wrong.
+    /// An error.
     Failure(String),
 }
 
@@ -58,7 +59,8 @@ impl Word {
 }
 
 impl Witness {
-    /// Metrics count the same plugins either way; but the only feasible node is not scored on the plain path.
+    /// Metrics count the same plugins on both paths. But the plain path does not score a single
+    /// feasible node.
     fn compare_evaluated(&mut self, mut plain: Evaluated, answer: &Answer) {
         let mut table = answer.evaluated;
         if plain.score == PluginSet::default() {
@@ -72,7 +74,7 @@ impl Witness {
         }
     }
 
-    /// Takes note of an answer.
+    /// Compares an answer.
     pub(crate) fn compare(
         &mut self,
         cycle: &Cycle<'_>,
@@ -85,9 +87,9 @@ impl Witness {
         self.compare_evaluated(cycle.evaluated.get(), answer);
         let mut totals = tables.totals(profile).to_vec();
         if let Word::Node(_, feasible) = &plain
-            && !tables.alone.is_empty()
+            && !tables.uncached_numbers.is_empty()
         {
-            // Those who are asked about this pod alone need not have been asked about all nodes.
+            // Uncached plugins need not have run for all nodes.
             totals.retain(|(index, _)| feasible.iter().any(|(node, _)| node == index));
         }
         let table = match &answer.found {
@@ -102,17 +104,17 @@ impl Witness {
             let pod = cycle.pod.key();
             let (kept, fresh) = (tables.kept_scores(cycle, profile), fresh_scores(cycle));
             self.disagreements.push(format!(
-                "{pod}: a table says\n{table:?}, the plain path\n{plain:?}; {names:?}\nraw scores kept {kept:#?}\n\
-                 of all nodes anew {fresh:#?}"
+                "{pod}: a table answers\n{table:?}, the plain path\n{plain:?}; {names:?}\nraw scores kept {kept:#?}\n\
+                 of all nodes from scratch {fresh:#?}"
             ));
         }
     }
 }
 
-/// The raw scores of all plugins, by name.
+/// The raw scores of all plugins by name.
 type RawScores = BTreeMap<&'static str, String>;
 
-/// What plugins that score say of every node.
+/// The raw scores of every node, from scratch.
 fn fresh_scores(cycle: &Cycle<'_>) -> RawScores {
     let mut state = CycleState::new();
     let Ok(feasible) = cycle.feasible(&mut state, &mut 0) else { return RawScores::new() };
@@ -128,29 +130,35 @@ fn fresh_scores(cycle: &Cycle<'_>) -> RawScores {
 }
 
 impl Tables {
-    /// What the table of the last answer has of each plugin that scores.
+    /// The cached raw scores of the last answer's table.
     fn kept_scores(&self, cycle: &Cycle<'_>, profile: ProfileIndex) -> RawScores {
-        let of_profile = &self.profiles[profile.0];
-        let table = of_profile.tables.get(self.signer.bytes());
-        let (Some(table), Some(judges)) = (table, &cycle.profile.judges) else { return RawScores::new() };
+        let tables_of_profile = &self.profiles[profile.0];
+        let table = tables_of_profile.tables.get(self.signer.bytes());
+        let (Some(table), Some(plugins)) = (table, &cycle.profile.table_plugins) else {
+            return RawScores::new();
+        };
         let mut scores = RawScores::new();
-        for (number, judge) in judges.iter().enumerate() {
-            let own = table.own.iter().find(|own| own.judge == number).map(|own| &own.scores);
-            let column = super::table::column(&of_profile.columns, table.columns[number]);
-            let kept = own.unwrap_or(&column.scores).as_ref().map(|scores| &scores.answers);
-            let whose = if own.is_some() { "own" } else { "" };
-            scores.insert(judge.name, format!("{whose} {kept:?}"));
+        for (number, plugin) in plugins.iter().enumerate() {
+            let relative = table
+                .relative
+                .iter()
+                .find(|relative| relative.plugin == number)
+                .map(|relative| &relative.scores);
+            let column = super::table::column(&tables_of_profile.columns, table.columns[number]);
+            let kept = relative.unwrap_or(&column.scores).as_ref().map(|scores| &scores.answers);
+            let whose = if relative.is_some() { "own" } else { "" };
+            scores.insert(plugin.name, format!("{whose} {kept:?}"));
         }
         scores
     }
 
-    /// The total scores behind the last answer that was a node.
+    /// The total scores behind the last answer with a node.
     pub(crate) fn totals(&self, profile: ProfileIndex) -> &[(NodeIndex, i64)] {
         let table = self.profiles[profile.0].tables.get(self.signer.bytes());
         table.map_or(&[], |table| &table.totals)
     }
 
-    /// Makes keys with more than so many domains fine ones.
+    /// Sets the maximum number of domains of a coarse key.
     pub(crate) fn set_coarse(&mut self, domains: usize) {
         self.topology.coarse = domains;
     }

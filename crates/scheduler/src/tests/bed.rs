@@ -1,4 +1,4 @@
-//! A scheduler in a test's hands: time passes as told, and what it wants done is there to read.
+//! A test bed: a scheduler, a clock that tests set, and the effects to check.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
 
-/// A scheduler, the time, and what has not been looked at of what it wants done.
+/// A scheduler, the time, and the effects that the test has not taken yet.
 pub(super) struct Bed {
     pub(super) scheduler: Scheduler,
     pub(super) now: Now,
@@ -24,7 +24,7 @@ pub(super) struct Bed {
     observed: Arc<Mutex<Vec<String>>>,
 }
 
-/// The in-tree plugins without preemption, and then the given ones, wherever they take part.
+/// The in-tree plugins without preemption, then the given ones, at all points they implement.
 pub(super) fn plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
     configured_plugins(|_| serde_json::Value::Null, more)
 }
@@ -37,7 +37,7 @@ pub(super) fn configured_plugins(
     in_tree(&Features::default(), |name| name != default_preemption::NAME, args, more)
 }
 
-/// The in-tree plugins, and then the given ones, wherever they take part.
+/// The in-tree plugins, then the given ones, at all points they implement.
 pub(super) fn all_plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
     in_tree(&Features::default(), |_| true, |_| serde_json::Value::Null, more)
 }
@@ -122,7 +122,7 @@ impl Bed {
         assert_eq!(self.scheduler.inconsistencies(), Vec::<String>::new());
     }
 
-    /// Runs one cycle; `false` when there was no pod to try.
+    /// Runs one cycle; `false` if no pod was popped.
     pub(super) fn cycle(&mut self) -> bool {
         self.cycle_with(&mut NoCalls)
     }
@@ -133,7 +133,7 @@ impl Bed {
         tried
     }
 
-    /// Lets time pass, and tells the scheduler at the end.
+    /// Advances the clock and sends a tick.
     pub(super) fn pass(&mut self, duration: Duration) {
         self.now = Now { wall: self.now.wall.plus(duration), monotonic: self.now.monotonic + duration };
         self.handle(Input::Tick);
@@ -156,7 +156,7 @@ impl Bed {
         self.handle(Input::Node(Notification::Deleted(Arc::new(node.build()))));
     }
 
-    /// A pod without a node appears.
+    /// Adds a pod without a node.
     pub(super) fn pod(&mut self, pod: PodBuilder) {
         self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
     }
@@ -170,7 +170,7 @@ impl Bed {
         self.handle(Input::QueuedPod(Notification::Deleted(Arc::new(pod.build()))));
     }
 
-    /// A pod with a node appears.
+    /// Adds a pod with a node.
     pub(super) fn assigned(&mut self, pod: PodBuilder) {
         self.handle(Input::AssignedPod(Notification::Added(Arc::new(pod.build()))));
     }
@@ -179,7 +179,7 @@ impl Bed {
         self.handle(Input::AssignedPod(Notification::Deleted(Arc::new(pod.build()))));
     }
 
-    /// The informer sees that a pod has got a node.
+    /// The informer reports the pod with its node.
     pub(super) fn confirm(&mut self, pod: PodBuilder, node: &str) {
         self.assigned(pod.clone().resource_version("9").node(node));
         self.delete(pod);
@@ -197,17 +197,17 @@ impl Bed {
         self.handle(Input::PodRead { pod: uid.into(), read });
     }
 
-    /// What it wants done, one line each, since the last call of this.
-    pub(super) fn said(&mut self) -> Vec<String> {
+    /// The effects since the last call, one line each.
+    pub(super) fn effect_lines(&mut self) -> Vec<String> {
         self.effects.drain(..).map(|effect| line(&effect)).collect()
     }
 
-    /// The same as effects.
+    /// The effects since the last call.
     pub(super) fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// What it let be observed since the last call of this.
+    /// The observations since the last call, one line each.
     pub(super) fn observed(&mut self) -> Vec<String> {
         std::mem::take(&mut *self.observed.lock().unwrap())
     }
@@ -220,7 +220,7 @@ impl Bed {
         self.scheduler.queued(&uid.into()).unwrap()
     }
 
-    /// The node that the pod counts on, bound or assumed.
+    /// The node of a bound or assumed pod.
     pub(super) fn node_of(&self, uid: &str) -> Option<&str> {
         self.scheduler.cache().node_of(&uid.into()).map(|node| &**node)
     }
@@ -230,7 +230,7 @@ impl Bed {
     }
 }
 
-/// An effect in short.
+/// A short line for an effect.
 pub(super) fn line(effect: &Effect) -> String {
     match effect {
         Effect::RecordEvent(event) => {
@@ -262,7 +262,7 @@ pub(super) fn line(effect: &Effect) -> String {
     }
 }
 
-/// The pod's current version with its status as the patches have it.
+/// The pod with its status patched by these effects.
 pub(super) fn patched(pod: PodBuilder, effects: &[Effect]) -> PodBuilder {
     pod.resource_version("2").with(|pod: &mut PodInfo| {
         for effect in effects {
@@ -287,7 +287,7 @@ pub(super) fn big(name: &str) -> PodBuilder {
     pod(name).request("cpu", "8")
 }
 
-/// A bed with a small node and the pod `a`, which has just been found not to fit.
+/// A bed with a small node and the unschedulable pod `a`.
 pub(super) fn with_unschedulable(a: PodBuilder) -> Bed {
     let mut bed = Bed::new();
     bed.node(node("n1"));

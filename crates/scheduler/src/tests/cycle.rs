@@ -1,4 +1,4 @@
-//! The scheduling cycle: from a pod to a node, or to the reasons why there is none.
+//! The scheduling cycle: finds a node, or the reasons why there is none.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn fit_only(more: Vec<Fake>) -> PluginLists {
     PluginLists { score: Vec::new(), ..plugins(more) }
 }
 
-/// The text of the pod's failure, tried once with these plugins on `nodes` nodes.
+/// The message of the pod's failure with these plugins and `nodes` nodes.
 fn failure(nodes: usize, plugins: Vec<Fake>) -> String {
     let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
     for i in 0..nodes {
@@ -23,10 +23,10 @@ fn failure(nodes: usize, plugins: Vec<Fake>) -> String {
     }
     bed.pod(pod("a"));
     bed.cycle();
-    bed.said()[0].split_once("Scheduling: ").unwrap().1.to_owned()
+    bed.effect_lines()[0].split_once("Scheduling: ").unwrap().1.to_owned()
 }
 
-/// Leaves nominations as they are.
+/// A PostFilter plugin that keeps nominations.
 fn keeper() -> Fake {
     Fake::new("Keeper").post_filter(|_, _| (Nomination::Keep, Status::unschedulable("later")))
 }
@@ -46,7 +46,7 @@ fn among_equal_nodes_the_first_in_zone_order_wins() {
         bed.cycle();
     }
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         ["a bind to n1", "b bind to n3", "c bind to n2"],
         "the least loaded, then the first"
     );
@@ -64,7 +64,7 @@ fn every_reason_is_counted() {
     let message = "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 \
                    Insufficient cpu.";
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         [
             format!("a Warning FailedScheduling Scheduling: {message}"),
             format!("a patch False Unschedulable: {message}"),
@@ -75,7 +75,7 @@ fn every_reason_is_counted() {
 }
 
 #[test]
-fn without_nodes_the_failure_says_so_and_no_plugin_is_to_blame() {
+fn without_nodes_no_plugin_is_blamed() {
     let log = Log::default();
     let lines = log.clone();
     let post_filter = Fake::new("P").post_filter(move |_, _| {
@@ -86,7 +86,7 @@ fn without_nodes_the_failure_says_so_and_no_plugin_is_to_blame() {
     bed.pod(pod("a").nominated("n1"));
     bed.cycle();
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         [
             "a Warning FailedScheduling Scheduling: no nodes available to schedule pods",
             "a patch False Unschedulable: no nodes available to schedule pods nominated \"\"",
@@ -140,7 +140,7 @@ fn a_plugin_whose_prefilter_skips_does_not_filter() {
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
-    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1"]);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn scores_are_checked_and_their_errors_named() {
 }
 
 #[test]
-fn a_plugin_whose_prescore_skips_does_not_score_and_a_single_node_is_not_scored() {
+fn skipping_plugins_and_single_nodes_are_not_scored() {
     let broken = || Fake::new("S").score(|_| Err(Status::error("broken"))).events(Vec::new);
     for (plugin, nodes) in [(broken().pre_score(|_| Status::skip()), 2), (broken(), 1)] {
         let mut bed = Bed::with(vec![plugin.build()]);
@@ -181,12 +181,12 @@ fn a_plugin_whose_prescore_skips_does_not_score_and_a_single_node_is_not_scored(
         }
         bed.pod(pod("a"));
         bed.cycle();
-        assert_eq!(bed.said(), ["a bind to n0"]);
+        assert_eq!(bed.effect_lines(), ["a bind to n0"]);
     }
 }
 
 #[test]
-fn the_nominated_node_is_tried_first_and_taken_though_others_score_higher() {
+fn a_nominated_node_that_fits_wins_over_higher_scores() {
     let scorer = Fake::new("S").score(|node| Ok(if &**node.name() == "n1" { 0 } else { 100 }));
     let mut bed = Bed::with(vec![scorer.build()]);
     bed.node(node("n1"));
@@ -195,7 +195,7 @@ fn the_nominated_node_is_tried_first_and_taken_though_others_score_higher() {
     bed.pod(pod("b"));
     bed.pod(pod("c").nominated("n9"));
     while bed.cycle() {}
-    assert_eq!(bed.said(), ["a bind to n1", "b bind to n2", "c bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1", "b bind to n2", "c bind to n2"]);
 }
 
 #[test]
@@ -205,30 +205,30 @@ fn a_nominated_node_that_does_not_fit_counts_once() {
     bed.node(node("n2"));
     bed.pod(pod("a").request("cpu", "8").nominated("n1"));
     bed.cycle();
-    assert!(bed.said()[0].ends_with("0/2 nodes are available: 2 Insufficient cpu."));
+    assert!(bed.effect_lines()[0].ends_with("0/2 nodes are available: 2 Insufficient cpu."));
 }
 
 #[test]
-fn promised_pods_of_at_least_the_same_priority_count_on_their_node() {
+fn nominated_pods_of_at_least_equal_priority_count_on_their_node() {
     for (name, priority, expected) in
         [("less", -1, "a bind to n1"), ("the same", 0, "a bind to n2"), ("more", 5, "a bind to n2")]
     {
         let mut bed = Bed::with(vec![keeper().build()]);
         bed.node(node("n1"));
-        // Too big to be placed now, it waits for room on n1.
-        let promised = pod("big").priority(priority).request("cpu", "3").request("memory", "64Gi");
-        bed.pod(promised.nominated("n1"));
+        // It does not fit yet, and waits for n1.
+        let nominated = pod("big").priority(priority).request("cpu", "3").request("memory", "64Gi");
+        bed.pod(nominated.nominated("n1"));
         bed.cycle();
         bed.node(node("n2").allocatable("cpu", "2"));
-        bed.said();
+        bed.effect_lines();
         bed.pod(pod("a").request("cpu", "2"));
         bed.cycle();
-        assert_eq!(bed.said(), [expected], "{name}");
+        assert_eq!(bed.effect_lines(), [expected], "{name}");
     }
 }
 
 #[test]
-fn a_gated_pod_holds_no_promise() {
+fn a_gated_pod_is_not_nominated() {
     let mut bed = Bed::new();
     bed.pod(pod("a").nominated("n1").gate("g"));
     assert!(bed.scheduler.queue.nominator.is_empty());
@@ -237,7 +237,7 @@ fn a_gated_pod_holds_no_promise() {
 }
 
 #[test]
-fn trials_leave_out_plugins_that_skipped_and_a_failing_trial_is_an_error() {
+fn a_failing_add_pod_is_an_error_unless_the_plugin_skipped() {
     let fails = |skips: bool| {
         Fake::new("P")
             .pre_filter(move |_| if skips { PreFilter::Skip } else { PreFilter::AllNodes })
@@ -252,14 +252,14 @@ fn trials_leave_out_plugins_that_skipped_and_a_failing_trial_is_an_error() {
         bed.pod(pod("big").priority(1).request("cpu", "8").nominated("n1"));
         bed.pod(pod("a"));
         bed.cycle();
-        bed.said();
+        bed.effect_lines();
         bed.cycle();
-        assert!(bed.said()[0].ends_with(expected), "skips: {skips}");
+        assert!(bed.effect_lines()[0].ends_with(expected), "skips: {skips}");
     }
 }
 
 #[test]
-fn postfilter_has_the_last_word() {
+fn postfilter_sets_the_nomination_and_extends_the_message() {
     let answer = |name, nomination: &Nomination, status: &Status| {
         let (nomination, status) = (nomination.clone(), status.clone());
         Fake::new(name).post_filter(move |_, _| (nomination.clone(), status.clone()))
@@ -300,12 +300,16 @@ fn postfilter_has_the_last_word() {
         bed.pod(pod("a").request("cpu", "8").nominated("old"));
         bed.cycle();
         let nominated = nominated.map_or(String::new(), |node| format!(" nominated {node:?}"));
-        assert_eq!(bed.said()[1], format!("a patch False Unschedulable: {message}{nominated}"), "{name}");
+        assert_eq!(
+            bed.effect_lines()[1],
+            format!("a patch False Unschedulable: {message}{nominated}"),
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn postfilter_sees_why_each_node_was_turned_down() {
+fn postfilter_sees_the_status_of_each_node() {
     let log = Log::default();
     let lines = log.clone();
     let plugin = Fake::new("P").post_filter(move |cx, statuses| {
@@ -335,11 +339,11 @@ fn crowd(percentage: Option<i32>, plugins: PluginLists) -> Bed {
 fn bound_to(bed: &mut Bed, pod: PodBuilder) -> String {
     bed.pod(pod);
     bed.cycle();
-    bed.said().pop().unwrap().rsplit_once(' ').unwrap().1.to_owned()
+    bed.effect_lines().pop().unwrap().rsplit_once(' ').unwrap().1.to_owned()
 }
 
 #[test]
-fn a_sampled_search_goes_on_where_the_last_one_ended() {
+fn a_sampled_search_continues_where_the_last_one_ended() {
     let mut bed = crowd(Some(40), plugins(Vec::new()));
     let small = |name| pod(name);
     assert_eq!(bound_to(&mut bed, small("a")), "n0");
@@ -349,15 +353,15 @@ fn a_sampled_search_goes_on_where_the_last_one_ended() {
     assert_eq!(bed.scheduler.next_start_node, 60, "round");
     bed.pod(pod("d").request("cpu", "8"));
     bed.cycle();
-    assert_eq!(bed.scheduler.next_start_node, 60, "a search that went past every node ends where it began");
+    assert_eq!(bed.scheduler.next_start_node, 60, "a search of every node ends where it began");
     let field = pod("e").required_field("metadata.name", "In", &["n7"]);
-    bed.said();
+    bed.effect_lines();
     assert_eq!(bound_to(&mut bed, field), "n7");
-    assert_eq!(bed.scheduler.next_start_node, 61, "only the nodes that were looked at count");
+    assert_eq!(bed.scheduler.next_start_node, 61, "only filtered nodes count");
 }
 
 #[test]
-fn a_sampled_search_counts_the_nodes_it_turned_down() {
+fn a_sampled_search_counts_rejected_nodes() {
     let mut bed = Bed::of(Options { percentage_of_nodes_to_score: Some(40), ..options(plugins(Vec::new())) });
     for i in 0..300 {
         let node = node(&format!("n{i}"));
@@ -368,7 +372,7 @@ fn a_sampled_search_counts_the_nodes_it_turned_down() {
 }
 
 #[test]
-fn the_profiles_percentage_goes_before_the_common_one() {
+fn the_profiles_percentage_takes_precedence() {
     let profile = ProfileSpec {
         scheduler_name: "supercargo".to_owned(),
         percentage_of_nodes_to_score: Some(50),
@@ -385,7 +389,7 @@ fn the_profiles_percentage_goes_before_the_common_one() {
 }
 
 #[test]
-fn unless_configured_every_node_is_looked_at() {
+fn by_default_every_node_is_filtered() {
     let mut bed = crowd(None, plugins(Vec::new()));
     assert_eq!(bound_to(&mut bed, pod("a").request("cpu", "1")), "n0");
     assert_eq!(bound_to(&mut bed, pod("b").request("cpu", "1")), "n1");
@@ -393,7 +397,7 @@ fn unless_configured_every_node_is_looked_at() {
 }
 
 #[test]
-fn without_scores_the_first_node_that_fits_will_do_and_nodes_take_turns() {
+fn without_scores_the_first_fitting_node_is_chosen_in_turn() {
     let mut bed = crowd(None, fit_only(Vec::new()));
     for (name, expected) in [("a", "n0"), ("b", "n1"), ("c", "n2")] {
         assert_eq!(bound_to(&mut bed, pod(name)), expected);
@@ -401,10 +405,10 @@ fn without_scores_the_first_node_that_fits_will_do_and_nodes_take_turns() {
 }
 
 #[test]
-fn a_node_may_come_and_go_between_two_cycles() {
+fn nodes_may_change_between_two_cycles() {
     let log = Log::default();
     let lines = log.clone();
-    // Plugins may look at every node whenever they are called.
+    // Plugins may read every node whenever they run.
     let plugin = Fake::new("R")
         .unreserve(move |cx, _, _| {
             let names: Vec<_> = cx.nodes().iter().map(|(_, info)| info.name().to_string()).collect();

@@ -1,4 +1,4 @@
-//! What the world is told of a failure.
+//! Events and conditions of failures.
 
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
@@ -12,7 +12,7 @@ fn big() -> PodBuilder {
     pod("a").request("cpu", "8").with(|pod: &mut PodInfo| pod.generation = 3)
 }
 
-/// The effects of one more attempt with the pod `a`.
+/// The effects of another attempt for the pod `a`.
 fn retried(bed: &mut Bed) -> Vec<Effect> {
     bed.effects();
     bed.delete_node(node("wake"));
@@ -23,7 +23,7 @@ fn retried(bed: &mut Bed) -> Vec<Effect> {
 }
 
 #[test]
-fn the_condition_says_of_which_generation_it_speaks_and_since_when() {
+fn the_condition_has_generation_and_transition_time() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(big());
@@ -42,21 +42,21 @@ fn the_condition_says_of_which_generation_it_speaks_and_since_when() {
 }
 
 #[test]
-fn a_failure_that_says_nothing_new_is_not_patched_again() {
+fn an_unchanged_failure_is_not_patched_again() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.node(node("wake").unschedulable());
     bed.pod(big());
     bed.cycle();
     let effects = bed.effects();
-    // Not even when the generation has moved on, which upstream does not compare.
+    // As upstream, the generation is not compared.
     bed.update(big(), patched(big(), &effects).with(|pod| pod.generation = 4));
     let effects = retried(&mut bed);
     assert!(matches!(&effects[..], [Effect::RecordEvent(_)]), "{effects:?}");
 }
 
 #[test]
-fn a_failure_for_another_reason_is_patched_and_keeps_the_time_of_the_transition() {
+fn a_new_message_is_patched_with_the_old_transition_time() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(big());
@@ -74,7 +74,7 @@ fn a_failure_for_another_reason_is_patched_and_keeps_the_time_of_the_transition(
 }
 
 #[test]
-fn a_condition_that_was_true_has_its_transition_now() {
+fn a_condition_that_was_true_gets_a_new_transition_time() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     let was_true = big().with(|pod| {
@@ -97,7 +97,7 @@ fn a_condition_that_was_true_has_its_transition_now() {
 }
 
 #[test]
-fn the_event_is_cut_to_1024_bytes_and_the_condition_is_not() {
+fn only_the_event_is_truncated_to_1024_bytes() {
     let long = "é".repeat(800);
     let reason = long.clone();
     let plugin = Fake::new("F").filter(move |_, _, _| Status::unschedulable(reason.clone()));
@@ -133,7 +133,7 @@ fn a_stale_nomination_is_cleared_once() {
 }
 
 #[test]
-fn nothing_is_said_of_a_pod_that_is_gone_by_the_time_it_fails() {
+fn a_failed_pod_that_is_gone_is_not_reported() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -142,6 +142,6 @@ fn nothing_is_said_of_a_pod_that_is_gone_by_the_time_it_fails() {
     bed.pod(pod("a").uid("a2"));
     bed.effects();
     bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
-    assert!(bed.said().is_empty());
+    assert!(bed.effect_lines().is_empty());
     assert!(bed.place("a").is_none() && bed.place("a2").is_some());
 }

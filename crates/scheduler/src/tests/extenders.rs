@@ -21,7 +21,7 @@ fn extender(name: &str) -> ExtenderSpec {
 
 type Answer = Box<dyn Fn(&str, &[Arc<str>]) -> Result<ExtenderAnswer, String>>;
 
-/// Answers with a closure that is given the extender's name and the nodes, and notes what was asked.
+/// Extenders whose answers are closures over their name and the nodes. Records the calls.
 struct Fakes {
     filter: Answer,
     prioritize: Answer,
@@ -107,7 +107,7 @@ fn with_three_nodes(extenders: Vec<ExtenderSpec>) -> Bed {
 }
 
 #[test]
-fn each_extender_filters_what_the_one_before_it_left() {
+fn each_extender_filters_the_result_of_the_last() {
     let mut bed = with_three_nodes(vec![extender("x"), extender("y")]);
     let mut calls = Fakes::new().filter(|name, nodes| match name {
         "x" => Ok(filtered(&nodes[1..], &[("n1", "x does not like it")], &[])),
@@ -116,11 +116,11 @@ fn each_extender_filters_what_the_one_before_it_left() {
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x filter n1 n2 n3", "y filter n2 n3"]);
-    assert_eq!(bed.said(), ["a bind to n3"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n3"]);
 }
 
 #[test]
-fn nodes_that_extenders_turn_down_are_counted_and_any_event_brings_the_pod_back() {
+fn nodes_rejected_by_extenders_count_and_any_event_requeues() {
     let mut bed = with_three_nodes(vec![extender("x")]);
     let mut calls = Fakes::new().filter(|_, _| {
         Ok(filtered(&[], &[("n1", "full"), ("n2", "full"), ("n3", "no")], &[("n2", "never")]))
@@ -128,7 +128,7 @@ fn nodes_that_extenders_turn_down_are_counted_and_any_event_brings_the_pod_back(
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
     let message = "0/3 nodes are available: 1 full, 1 never, 1 no.";
-    assert_eq!(bed.said()[1], format!("a patch False Unschedulable: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False Unschedulable: {message}"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     assert_eq!(bed.queued("a").unschedulable_plugins.iter().map(|p| &**p).collect::<Vec<_>>(), ["Extender"]);
     bed.assigned(pod("x").node("n1"));
@@ -136,12 +136,12 @@ fn nodes_that_extenders_turn_down_are_counted_and_any_event_brings_the_pod_back(
 }
 
 #[test]
-fn an_extender_that_fails_fails_the_attempt_unless_it_is_ignorable() {
+fn a_failed_extender_fails_the_attempt_unless_ignorable() {
     for (ignorable, expected) in [(true, "a bind to n"), (false, "a patch False SchedulerError: down")] {
         let mut bed = with_three_nodes(vec![ExtenderSpec { ignorable, ..extender("x") }]);
         bed.pod(pod("a"));
         bed.cycle_with(&mut Fakes::new().filter(|_, _| Err("down".to_owned())));
-        assert!(bed.said().last().unwrap().starts_with(expected));
+        assert!(bed.effect_lines().last().unwrap().starts_with(expected));
     }
 }
 
@@ -158,21 +158,21 @@ fn scores_of_extenders_count_ten_times_their_weight() {
         bed.pod(pod("a").request("cpu", "1"));
         bed.cycle_with(&mut calls);
         assert_eq!(calls.asked, ["x prioritize n1 n2 n3"]);
-        assert_eq!(bed.said(), [expected], "weight {weight}");
+        assert_eq!(bed.effect_lines(), [expected], "weight {weight}");
     }
 }
 
 #[test]
-fn an_extender_that_cannot_prioritize_is_left_out() {
+fn an_extender_that_fails_to_prioritize_is_ignored() {
     let prioritizes = ExtenderSpec { filters: false, weight: Some(5), ..extender("x") };
     let mut bed = with_three_nodes(vec![prioritizes]);
     bed.pod(pod("a"));
     bed.cycle_with(&mut Fakes::new().prioritize(|_, _| Err("down".to_owned())));
-    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1"]);
 }
 
 #[test]
-fn an_extender_that_manages_resources_is_asked_about_pods_that_want_them_only() {
+fn an_extender_is_called_only_for_pods_with_its_resources() {
     let managed_resources = vec!["example.com/gpu".into()];
     let mut bed = with_three_nodes(vec![ExtenderSpec { managed_resources, ..extender("x") }]);
     bed.node(node("g").allocatable("example.com/gpu", "1"));
@@ -186,7 +186,7 @@ fn an_extender_that_manages_resources_is_asked_about_pods_that_want_them_only() 
 }
 
 #[test]
-fn a_nominated_node_that_an_extender_turns_down_is_searched_past() {
+fn the_search_continues_if_an_extender_rejects_the_nominated_node() {
     let mut bed = with_three_nodes(vec![extender("x")]);
     let mut calls = Fakes::new().filter(|_, nodes| {
         let kept: Vec<_> = nodes.iter().filter(|node| ***node != *"n2").cloned().collect();
@@ -195,7 +195,7 @@ fn a_nominated_node_that_an_extender_turns_down_is_searched_past() {
     bed.pod(pod("a").nominated("n2"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x filter n2", "x filter n1 n2 n3"]);
-    let said = bed.said();
+    let said = bed.effect_lines();
     assert!(["a bind to n1", "a bind to n3"].contains(&said[0].as_str()), "{said:?}");
 }
 
@@ -212,8 +212,8 @@ fn with_a_filtering_extender_large_clusters_are_sampled() {
 }
 
 #[test]
-fn the_order_that_a_filtering_extender_answers_in_decides_among_equals() {
-    // It scores nothing either way, so that its order is all there is.
+fn ties_follow_the_order_of_a_filtering_extenders_answer() {
+    // Nothing scores, so only the order of the answer matters.
     let mut options = options(plugins(Vec::new()));
     options.profiles[0].plugins.score.clear();
     options.percentage_of_nodes_to_score = Some(100);
@@ -223,7 +223,7 @@ fn the_order_that_a_filtering_extender_answers_in_decides_among_equals() {
     }
     let mut calls = Fakes::new().filter(|_, nodes| {
         let mut backwards: Vec<Arc<str>> = nodes.iter().rev().cloned().collect();
-        // What it was not asked about, or says twice, adds nothing.
+        // Unknown and repeated nodes in the answer are ignored.
         backwards.extend(["n9".into(), "n1".into()]);
         Ok(filtered(&backwards, &[], &[]))
     });
@@ -233,7 +233,7 @@ fn the_order_that_a_filtering_extender_answers_in_decides_among_equals() {
 }
 
 #[test]
-fn scores_of_several_extenders_and_for_one_node_twice_add_up() {
+fn scores_of_extenders_add_up_even_for_a_repeated_node() {
     let prioritizes =
         |name: &str, weight| ExtenderSpec { filters: false, weight: Some(weight), ..extender(name) };
     let mut bed = with_three_nodes(vec![prioritizes("x", 1), prioritizes("y", 2)]);
@@ -247,11 +247,11 @@ fn scores_of_several_extenders_and_for_one_node_twice_add_up() {
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x prioritize n1 n2 n3", "y prioritize n1 n2 n3"]);
-    assert_eq!(bed.said(), ["a bind to n3"], "5, 6 and 8 times 10");
+    assert_eq!(bed.effect_lines(), ["a bind to n3"], "5, 6 and 8 times 10");
 }
 
 #[test]
-fn among_nodes_that_extenders_rate_alike_pods_spread_and_do_so_again_in_a_replay() {
+fn ties_between_scored_nodes_spread_pods_reproducibly() {
     let filters_only = extender("x");
     let rates = ExtenderSpec { filters: false, weight: Some(1), ..extender("x") };
     for spec in [filters_only, rates] {
@@ -264,9 +264,9 @@ fn among_nodes_that_extenders_rate_alike_pods_spread_and_do_so_again_in_a_replay
                 let name = format!("pod-{i}");
                 bed.pod(pod(&name));
                 bed.cycle_with(&mut calls);
-                let line = bed.said().remove(0);
+                let line = bed.effect_lines().remove(0);
                 bed.delete(pod(&name));
-                bed.said();
+                bed.effect_lines();
                 String::from(&line[line.len() - 2..])
             };
             (0..150).map(choose).collect::<Vec<_>>()
@@ -281,16 +281,17 @@ fn among_nodes_that_extenders_rate_alike_pods_spread_and_do_so_again_in_a_replay
 }
 
 #[test]
-fn a_node_that_an_extender_rated_goes_before_an_equal_one_that_none_did() {
+fn a_scored_node_wins_ties_with_unscored_ones() {
     let rates = ExtenderSpec { filters: false, weight: Some(1), ..extender("x") };
     let mut bed = with_three_nodes(vec![rates]);
     let mut calls = Fakes::new().prioritize(|_, _| Ok(ExtenderAnswer::Prioritized(vec![("n2".into(), 0)])));
     bed.pod(pod("a"));
     bed.cycle_with(&mut calls);
-    assert_eq!(bed.said(), ["a bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n2"]);
 }
 
-/// Proposes in PostFilter to make room on `n1` and `n2`, and notes what extenders leave of that.
+/// A PostFilter plugin that proposes victims on `n1` and `n2`, and logs what extenders leave of
+/// them.
 struct Proposes(Log);
 
 impl Plugin for Proposes {
@@ -324,7 +325,7 @@ impl PostFilterPlugin for Proposes {
     }
 }
 
-/// A bed with one pod on `n1` and `n3`, two on `n2`, and one for which room must be made.
+/// A bed with one pod on `n1` and `n3`, two on `n2`, and a preemptor.
 fn preempting(extenders: Vec<ExtenderSpec>, log: &Log) -> Bed {
     let lists = plugins(vec![Arc::new(Proposes(log.clone()))]);
     let mut bed = Bed::of(Options { extenders, ..options(lists) });
@@ -357,7 +358,7 @@ fn preempter(name: &str) -> ExtenderSpec {
 }
 
 #[test]
-fn extenders_strike_out_candidates_and_victims_one_after_the_other() {
+fn extenders_remove_candidates_and_victims_in_turn() {
     type Agree = fn(&str) -> Result<ExtenderAnswer, String>;
     let not_there = "Error: extender: x claims to preempt pod (UID: &{v9}) on node: n1, but the pod is not found on that \
                      node";
@@ -395,14 +396,14 @@ fn extenders_strike_out_candidates_and_victims_one_after_the_other() {
         let mut bed = preempting(vec![preempter("x"), preempter("y")], &log);
         let mut calls = Fakes::new().preempt(move |name, _| answer(name));
         bed.cycle_with(&mut calls);
-        assert_eq!(log.take(), [expected], "strikes out {name}");
+        assert_eq!(log.take(), [expected], "removes {name}");
         let names = ["x", "y"].into_iter().zip(asked);
         assert_eq!(calls.asked, names.map(|(x, nodes)| format!("{x} preempt {nodes}")).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn an_ignorable_extender_that_fails_in_preemption_changes_nothing_but_its_empty_candidates_go() {
+fn an_ignorable_extenders_failure_and_empty_candidates_are_ignored() {
     type Agree = fn(&str) -> Result<ExtenderAnswer, String>;
     let cases: [(Agree, &str); 3] = [
         (|_| Err("down".to_owned()), "n1:v1:0 n2:v2+v3:0"),
@@ -418,7 +419,7 @@ fn an_ignorable_extender_that_fails_in_preemption_changes_nothing_but_its_empty_
 }
 
 #[test]
-fn an_extender_that_is_down_when_preemption_asks_it_is_an_error_of_postfilter() {
+fn a_failed_extender_in_preemption_is_a_postfilter_error() {
     let log = Log::default();
     let mut bed = preempting(vec![extender("only filters"), preempter("x")], &log);
     bed.cycle_with(&mut Fakes::new().preempt(|_, _| Err("down".to_owned())));
@@ -443,7 +444,7 @@ fn binders_of(bed: &mut Bed, pod: PodBuilder) -> Vec<String> {
 }
 
 #[test]
-fn an_extender_that_binds_goes_before_the_plugins_for_pods_that_are_its_business() {
+fn a_binding_extender_takes_precedence_over_bind_plugins() {
     let mut bed = with_three_nodes(vec![binder(&["example.com/gpu"])]);
     bed.node(node("g").allocatable("example.com/gpu", "1"));
     assert_eq!(binders_of(&mut bed, pod("a")), ["DefaultBinder"]);
@@ -451,19 +452,19 @@ fn an_extender_that_binds_goes_before_the_plugins_for_pods_that_are_its_business
 }
 
 #[test]
-fn what_an_extender_says_of_a_binding_is_told_as_it_is() {
+fn an_extenders_bind_error_is_reported_unchanged() {
     let mut bed = Bed::extended(vec![binder(&[])]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     let outcome = failed(Certainty::Refused, "failed bind with extender at URL http://x/bind, code 500");
     bed.handle(Input::Bound { pod: "a".into(), by: "".into(), outcome });
     let message = "failed bind with extender at URL http://x/bind, code 500";
-    assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
     bed.pass_seconds(2);
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     bed.handle(Input::Bound { pod: "a".into(), by: "".into(), outcome: BindOutcome::Bound });
-    assert_eq!(bed.said(), ["a Normal Scheduled Binding: Successfully assigned default/a to n1"]);
+    assert_eq!(bed.effect_lines(), ["a Normal Scheduled Binding: Successfully assigned default/a to n1"]);
 }

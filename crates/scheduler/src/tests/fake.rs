@@ -1,4 +1,4 @@
-//! A plugin whose every answer is a closure.
+//! A plugin whose answers are closures.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, Pod
 /// Declares the closures of [`Fake`], with a builder method for each.
 macro_rules! fake {
     ($($field:ident: ($($argument:ty),*) $(-> $answer:ty)?,)*) => {
-        /// A plugin that takes part at the points it was given an answer for.
+        /// A plugin that implements the points it has a closure for.
         #[derive(Default)]
         pub(super) struct Fake {
             name: &'static str,

@@ -1,4 +1,4 @@
-//! What the scheduler does with features off.
+//! The effect of disabled features.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::fake::Fake;
 use crate::{Effect, Options, Place, QueueOptions};
 
 #[test]
-fn without_popping_from_backoff_an_idle_scheduler_waits_for_the_backoff_to_end_to_the_moment() {
+fn without_popping_from_backoff_pods_wait_for_its_exact_end() {
     let queue = QueueOptions { pop_from_backoff: false, ..QueueOptions::default() };
     let mut bed = Bed::of(Options { queue, ..options(plugins(Vec::new())) });
     bed.node(node("n1"));
@@ -25,11 +25,11 @@ fn without_popping_from_backoff_an_idle_scheduler_waits_for_the_backoff_to_end_t
     bed.pass(Duration::from_secs(1));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     bed.pass(Duration::from_micros(1));
-    assert_eq!(bed.place("a"), Some(Place::Active), "in the middle of a second");
+    assert_eq!(bed.place("a"), Some(Place::Active), "within a second");
 }
 
 #[test]
-fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
+fn without_the_expectation_a_pod_on_permit_is_not_nominated() {
     let nominated = |on| {
         let held = Fake::new("Hold").permit(|_, _| Permit::Wait(Duration::from_mins(1))).build();
         let features = Features::default().with(Feature::NominatedNodeNameForExpectation, on);
@@ -37,14 +37,14 @@ fn without_the_expectation_a_pod_that_permit_holds_is_not_nominated() {
         bed.node(node("n1"));
         bed.pod(pod("a"));
         bed.cycle();
-        bed.said()
+        bed.effect_lines()
     };
     assert_eq!(nominated(false), Vec::<String>::new());
     assert_eq!(nominated(true).len(), 1);
 }
 
 #[test]
-fn without_tracking_a_condition_says_of_which_generation_it_speaks_only_if_it_did_before() {
+fn without_tracking_observed_generation_is_kept_only_if_present() {
     let generation = |on, before| {
         let features = Features::default().with(Feature::PodObservedGenerationTracking, on);
         let mut bed = Bed::of(Options { features, ..options(plugins(Vec::new())) });

@@ -1,4 +1,4 @@
-//! Plugins that panic: the attempt fails, and says whose fault it was.
+//! Panics of plugins: the attempt fails, and the message names the plugin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::fake::{Fake, Log};
 use crate::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Place, PluginLists};
 
 #[test]
-fn a_panic_anywhere_in_a_cycle_is_a_failure_that_names_the_plugin() {
+fn a_panic_in_a_cycle_is_a_failure_that_names_the_plugin() {
     let cases: Vec<(&str, Fake)> = vec![
         ("PreFilter", Fake::new("P").pre_filter(|_| panic!("oh"))),
         ("Filter", Fake::new("P").filter(|_, _, _| panic!("oh"))),
@@ -39,7 +39,7 @@ fn a_panic_anywhere_in_a_cycle_is_a_failure_that_names_the_plugin() {
         bed.pod(pod("a"));
         assert!(bed.cycle());
         let message = format!("plugin \"P\" panicked in {point}: oh");
-        assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+        assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
         assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Backoff), None));
         assert!(bed.observed().contains(&format!("anomaly: {message}")));
         let reserved = ["Reserve", "Permit", "PreBindPreFlight"].contains(&point);
@@ -49,7 +49,7 @@ fn a_panic_anywhere_in_a_cycle_is_a_failure_that_names_the_plugin() {
 }
 
 #[test]
-fn what_reserve_wrote_before_a_panic_is_there_for_unreserve() {
+fn unreserve_sees_what_reserve_wrote_before_a_panic() {
     let log = Log::default();
     let lines = log.clone();
     let plugin = Fake::new("R")
@@ -67,7 +67,7 @@ fn what_reserve_wrote_before_a_panic_is_there_for_unreserve() {
 }
 
 #[test]
-fn a_panic_in_unreserve_or_postbind_does_not_keep_the_other_plugins_from_theirs() {
+fn a_panic_in_unreserve_or_postbind_does_not_skip_other_plugins() {
     let log = Log::default();
     let witness = |name: &'static str| {
         let (undone, bound) = (log.clone(), log.clone());
@@ -98,11 +98,11 @@ fn a_panic_in_unreserve_or_postbind_does_not_keep_the_other_plugins_from_theirs(
 }
 
 #[test]
-fn a_panic_in_a_hint_queues_and_is_what_the_attempt_fails_with() {
+fn a_panic_in_a_hint_queues_the_pod_and_is_reported() {
     let hint = |_: &_, _: &_| panic!("oh");
     let plugin = Fake::new("P")
         .permit(|cx, _| {
-            // Something happens while the pod is being tried.
+            // An event during the attempt.
             cx.command(supercargo_framework::context::Command::Activate(Vec::new()));
             Permit::Wait(Duration::from_secs(1))
         })
@@ -112,17 +112,17 @@ fn a_panic_in_a_hint_queues_and_is_what_the_attempt_fails_with() {
     bed.pod(pod("a"));
     bed.cycle();
     bed.node(node("n2"));
-    bed.said();
+    bed.effect_lines();
     bed.pass_seconds(1);
     let message = "plugin \"P\" panicked in QueueingHint: oh";
-    assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     bed.pass_seconds(2);
     assert!(bed.observed().contains(&format!("anomaly: {message}")));
 }
 
 #[test]
-fn a_panic_in_preenqueue_holds_the_pod_and_is_what_the_attempt_fails_with() {
+fn a_panic_in_preenqueue_holds_the_pod_and_is_reported() {
     let armed = Arc::new(AtomicBool::new(false));
     let panics = Arc::clone(&armed);
     let plugin = Fake::new("P")
@@ -137,7 +137,7 @@ fn a_panic_in_preenqueue_holds_the_pod_and_is_what_the_attempt_fails_with() {
     armed.store(true, Ordering::Relaxed);
     bed.cycle();
     let message = "plugin \"P\" panicked in PreEnqueue: oh";
-    assert_eq!(bed.said()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
     assert_eq!(bed.place("a"), Some(Place::Gated));
     armed.store(false, Ordering::Relaxed);
     bed.node(node("n2"));
@@ -145,7 +145,7 @@ fn a_panic_in_preenqueue_holds_the_pod_and_is_what_the_attempt_fails_with() {
 }
 
 #[test]
-fn a_panic_in_queuesort_leaves_the_queue_whole() {
+fn a_panic_in_queuesort_leaves_the_queue_consistent() {
     let armed = Arc::new(AtomicBool::new(false));
     let panics = Arc::clone(&armed);
     let sort = Fake::new("P")
@@ -164,10 +164,10 @@ fn a_panic_in_queuesort_leaves_the_queue_whole() {
     bed.pod(pod("f"));
     assert_eq!(bed.scheduler.queue_lengths()[0], 6);
     bed.cycle();
-    assert_eq!(bed.said()[1], "e patch False SchedulerError: plugin \"P\" panicked in QueueSort: oh");
+    assert_eq!(bed.effect_lines()[1], "e patch False SchedulerError: plugin \"P\" panicked in QueueSort: oh");
     armed.store(false, Ordering::Relaxed);
     while bed.cycle() {}
-    assert_eq!(bed.said().len(), 5, "the others are bound");
+    assert_eq!(bed.effect_lines().len(), 5, "the others are bound");
 }
 
 struct Panics;
@@ -179,11 +179,11 @@ impl Calls for Panics {
 }
 
 #[test]
-fn a_panic_while_an_extender_is_asked_is_blamed_on_no_plugin() {
+fn a_panic_in_an_extender_call_names_no_plugin() {
     let spec = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
     let mut bed = Bed::extended(vec![spec]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle_with(&mut Panics);
-    assert_eq!(bed.said()[1], "a patch False SchedulerError: the scheduling cycle panicked: oh");
+    assert_eq!(bed.effect_lines()[1], "a patch False SchedulerError: the scheduling cycle panicked: oh");
 }

@@ -1,4 +1,4 @@
-//! Preemption from the order to the last victim's end.
+//! Preemption from the command to the deletion of the last victim.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::bed::{Bed, all_plugins, in_tree, options, patched};
 use super::fake::Fake;
 use crate::{Effect, Eviction, Input, Notification, Place};
 
-/// What is said of a pod for which room is being made.
+/// The event of a preemptor's failed attempt.
 const FAILED: &str = "high Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 Insufficient cpu.";
-const PROMISED: &str =
+const NOMINATED: &str =
     "high patch False Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. nominated \"n1\"";
 
 fn bed(more: Vec<Fake>) -> Bed {
@@ -32,7 +32,7 @@ fn high() -> PodBuilder {
     cpus("high", 4).priority(10)
 }
 
-/// A bed with victims on the one node, for which `high` has just given the order.
+/// A bed with victims on its only node, after `high` has preempted them.
 fn ordered(victims: &[PodBuilder]) -> Bed {
     let mut bed = bed(vec![]);
     for victim in victims {
@@ -43,7 +43,7 @@ fn ordered(victims: &[PodBuilder]) -> Bed {
     bed
 }
 
-/// The victims `a`, `b` and `c`, of which `c` goes last.
+/// The victims `a`, `b` and `c`; `c` is deleted last.
 fn three() -> [PodBuilder; 3] {
     [cpus("a", 1).priority(3), cpus("b", 1).priority(2), cpus("c", 2).priority(1)]
 }
@@ -53,7 +53,7 @@ impl Bed {
         self.handle(Input::Evicted { preemption, outcomes: outcomes.to_vec() });
     }
 
-    /// The pod is deleted and has a while to go.
+    /// The pod begins to terminate.
     fn terminates(&mut self, pod: PodBuilder) {
         let old = pod.clone().build().into();
         let new = pod.resource_version("2").terminating().build().into();
@@ -66,21 +66,21 @@ impl Bed {
 }
 
 #[test]
-fn a_victim_is_deleted_and_the_pod_promised_its_node() {
+fn a_victim_is_deleted_and_the_preemptor_nominated() {
     let mut bed = ordered(&[cpus("low", 4)]);
-    assert_eq!(bed.said(), ["evict low for 1", FAILED, PROMISED]);
+    assert_eq!(bed.effect_lines(), ["evict low for 1", FAILED, NOMINATED]);
     assert_eq!(bed.place("high"), Some(Place::Unschedulable));
     assert!(bed.is_held());
     bed.evicted(1, &[Eviction::Deleted]);
-    assert_eq!(bed.said(), ["low Normal Preempted Preempting: Preempted by pod high on node n1"]);
+    assert_eq!(bed.effect_lines(), ["low Normal Preempted Preempting: Preempted by pod high on node n1"]);
     assert!(!bed.is_held());
     bed.delete_assigned(cpus("low", 4).node("n1"));
     bed.cycle();
-    assert_eq!(bed.said(), ["high bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["high bind to n1"]);
 }
 
 #[test]
-fn the_request_tells_why_and_spares_a_pod_of_the_same_name() {
+fn an_eviction_has_a_condition_and_the_victims_uid() {
     let evict = |victim: PodBuilder| {
         let mut bed = ordered(&[victim]);
         match bed.effects().remove(0) {
@@ -96,49 +96,49 @@ fn the_request_tells_why_and_spares_a_pod_of_the_same_name() {
     assert_eq!(condition.observed_generation, Some(7));
     assert!(condition.last_transition.is_some());
     let evicted = cpus("low", 4).with(|pod| pod.status.disruption_reason = Some("Evicted".into()));
-    assert_eq!(evict(evicted).condition.last_transition, None, "it has been true for a while");
+    assert_eq!(evict(evicted).condition.last_transition, None, "it was already true");
 }
 
 #[test]
-fn all_victims_but_the_last_go_side_by_side() {
+fn all_victims_but_the_last_are_deleted_in_parallel() {
     let mut bed = ordered(&three());
-    assert_eq!(bed.said()[0], "evict a b for 1");
+    assert_eq!(bed.effect_lines()[0], "evict a b for 1");
     bed.evicted(1, &[Eviction::Deleted, Eviction::Gone]);
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         ["a Normal Preempted Preempting: Preempted by pod high on node n1", "evict c for 1"]
     );
     assert!(bed.is_held());
     bed.evicted(1, &[Eviction::Deleted]);
-    assert_eq!(bed.said(), ["c Normal Preempted Preempting: Preempted by pod high on node n1"]);
+    assert_eq!(bed.effect_lines(), ["c Normal Preempted Preempting: Preempted by pod high on node n1"]);
     assert!(!bed.is_held());
 }
 
 #[test]
-fn until_the_last_victim_leaves_the_pod_is_held_whatever_happens() {
+fn the_preemptor_is_held_until_the_last_victim_leaves() {
     let [a, b, c] = three();
     let mut bed = ordered(&three());
     bed.delete_assigned(a.node("n1"));
     assert_eq!(bed.place("high"), Some(Place::Gated));
     bed.pass_seconds(400);
-    assert_eq!(bed.place("high"), Some(Place::Gated), "time does not help");
+    assert_eq!(bed.place("high"), Some(Place::Gated), "a timeout does not help");
     bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
     assert_eq!(bed.place("high"), Some(Place::Gated));
     bed.terminates(c.clone().node("n1"));
-    assert!(!bed.is_held(), "the answer is not waited for");
-    assert_eq!(bed.place("high"), Some(Place::Gated), "nothing has become free yet");
+    assert!(!bed.is_held(), "the answer need not arrive");
+    assert_eq!(bed.place("high"), Some(Place::Gated), "no resources are free yet");
     bed.delete_assigned(b.node("n1"));
     assert_eq!(bed.place("high"), Some(Place::Active));
     bed.delete_assigned(c.node("n1"));
-    bed.said();
+    bed.effect_lines();
     bed.cycle();
-    assert_eq!(bed.said(), ["high bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["high bind to n1"]);
     bed.evicted(1, &[Eviction::Deleted]);
     assert_eq!(bed.scheduler.preemptions.len(), 0);
 }
 
 #[test]
-fn a_last_victim_that_is_leaving_already_holds_nobody() {
+fn a_last_victim_that_is_leaving_does_not_hold_the_preemptor() {
     type Leave = fn(&mut Bed, PodBuilder);
     let cases: [(&str, Leave); 2] = [
         ("gone", |bed, last| bed.delete_assigned(last.node("n1"))),
@@ -148,30 +148,30 @@ fn a_last_victim_that_is_leaving_already_holds_nobody() {
         let [a, _, c] = three();
         let mut bed = ordered(&three());
         leave(&mut bed, c);
-        assert!(bed.is_held(), "{name}: the others have not gone");
+        assert!(bed.is_held(), "{name}: other victims are left");
         bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
         assert!(!bed.is_held(), "{name}");
-        assert!(name == "gone" || !bed.scheduler.has_work(), "{name}: nothing has become free yet");
+        assert!(name == "gone" || !bed.scheduler.has_work(), "{name}: no resources are free yet");
         bed.delete_assigned(a.node("n1"));
         assert!(bed.scheduler.has_work(), "{name}");
     }
 }
 
 #[test]
-fn a_pod_held_when_the_last_of_its_victims_went_is_let_go() {
+fn a_preemptor_held_when_its_last_victim_left_is_released() {
     let mut bed = ordered(&three());
     for victim in three() {
         bed.delete_assigned(victim.node("n1"));
     }
     assert_eq!(bed.place("high"), Some(Place::Gated));
     bed.evicted(1, &[Eviction::Gone, Eviction::Gone]);
-    assert_eq!(bed.place("high"), Some(Place::Gated), "the last request is under way");
+    assert_eq!(bed.place("high"), Some(Place::Gated), "the last request is in flight");
     bed.evicted(1, &[Eviction::Gone]);
     assert_eq!(bed.place("high"), Some(Place::Active));
 }
 
 #[test]
-fn a_pod_held_when_the_last_request_was_answered_is_let_go_when_the_last_of_its_victims_has_gone() {
+fn a_preemptor_still_held_is_released_when_all_victims_are_gone() {
     let indifferent = Fake::new("Indifferent")
         .filter(|_, pod, node| match (&*pod.name, node.pods().is_empty()) {
             ("high", false) => Status::unschedulable("it is not alone"),
@@ -188,32 +188,32 @@ fn a_pod_held_when_the_last_request_was_answered_is_let_go_when_the_last_of_its_
     bed.assigned(pod("low").node("n1"));
     bed.pod(pod("high").priority(10));
     bed.cycle();
-    // What happens while the victim is being deleted sends the pod to PreEnqueue, which holds it.
+    // Events during the deletion lead to PreEnqueue, which holds the pod.
     bed.node(node("n2").unschedulable());
     assert_eq!(bed.place("high"), Some(Place::Gated));
     bed.evicted(1, &[Eviction::Deleted]);
     assert_eq!(bed.place("high"), Some(Place::Gated), "it waits for low");
     bed.delete_assigned(pod("low").node("n1"));
-    assert_eq!(bed.place("high"), Some(Place::Active), "nobody else would let it go");
+    assert_eq!(bed.place("high"), Some(Place::Active), "nothing else would release it");
 }
 
 #[test]
-fn a_pod_held_is_not_tried_before_its_victims_have_gone() {
+fn a_held_preemptor_waits_until_its_victims_are_gone() {
     let [a, ..] = three();
     let mut bed = ordered(&three());
     bed.delete_assigned(a.node("n1"));
     bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted]);
     bed.evicted(1, &[Eviction::Deleted]);
-    assert_eq!(bed.place("high"), Some(Place::Gated), "it will be when b and c go");
+    assert_eq!(bed.place("high"), Some(Place::Gated), "it waits for b and c");
 }
 
 #[test]
-fn when_something_fails_the_pod_is_tried_again_at_once() {
+fn a_failed_eviction_requeues_the_preemptor_at_once() {
     let broke = || Eviction::Failed("it broke".to_owned());
     let mut bed = ordered(&three());
-    bed.said();
+    bed.effect_lines();
     bed.evicted(1, &[broke(), Eviction::Deleted]);
-    let said = bed.said();
+    let said = bed.effect_lines();
     assert_eq!(said, ["b Normal Preempted Preempting: Preempted by pod high on node n1"], "c is spared");
     assert_eq!((bed.place("high"), bed.is_held()), (Some(Place::Active), false));
     assert!(bed.observed().iter().any(|line| line == "anomaly: cannot preempt pod default/a: it broke"));
@@ -225,34 +225,34 @@ fn when_something_fails_the_pod_is_tried_again_at_once() {
     let mut bed = ordered(&[cpus("low", 4)]);
     bed.delete(high());
     bed.evicted(1, &[broke()]);
-    assert_eq!((bed.place("high"), bed.is_held()), (None, false), "it is gone");
+    assert_eq!((bed.place("high"), bed.is_held()), (None, false), "it was deleted");
 }
 
 #[test]
-fn an_answer_to_an_older_preemption_does_not_let_go_of_a_newer_one() {
+fn an_answer_to_an_older_preemption_does_not_end_a_newer_one() {
     let low = || cpus("low", 4).node("n1");
     let mut bed = ordered(&[cpus("low", 4)]);
     bed.delete_assigned(low());
-    // Somebody else takes the room at once.
+    // Another pod takes the resources at once.
     bed.assigned(cpus("quick", 4).node("n1"));
-    bed.said();
+    bed.effect_lines();
     bed.cycle();
-    assert_eq!(bed.said()[0], "evict quick for 2");
+    assert_eq!(bed.effect_lines()[0], "evict quick for 2");
     bed.evicted(1, &[Eviction::Gone]);
     assert!(bed.is_held());
     bed.evicted(2, &[Eviction::Deleted]);
     assert!(!bed.is_held());
     bed.evicted(2, &[Eviction::Deleted]);
-    assert_eq!(bed.scheduler.preemptions.len(), 0, "an answer nobody waits for changes nothing");
+    assert_eq!(bed.scheduler.preemptions.len(), 0, "an unexpected answer changes nothing");
 }
 
 #[test]
-fn victims_that_terminate_already_cost_no_request() {
+fn terminating_victims_cost_no_request() {
     let mut bed = ordered(&[cpus("low", 4).terminating()]);
-    assert_eq!(bed.said(), [FAILED, PROMISED]);
+    assert_eq!(bed.effect_lines(), [FAILED, NOMINATED]);
     assert!(!bed.is_held());
     let mut bed = ordered(&[cpus("a", 2).terminating(), cpus("b", 2)]);
-    assert_eq!(bed.said()[0], "evict b for 1");
+    assert_eq!(bed.effect_lines()[0], "evict b for 1");
 }
 
 fn holder() -> Fake {
@@ -270,13 +270,13 @@ fn holder() -> Fake {
     Fake::new("Holder").permit(permit).pre_flight(flight).events(Vec::new)
 }
 
-/// A bed in which `low` has got as far as its label says, and then `high` has been tried.
+/// A bed in which `low` is at the stage that its label names, after `high` has been tried.
 fn on_its_way(label: &str) -> Bed {
     let mut bed = bed(vec![holder()]);
     bed.pod(cpus("low", 4).label(label, ""));
     bed.cycle();
     bed.pod(high());
-    bed.said();
+    bed.effect_lines();
     bed.cycle();
     bed
 }
@@ -285,47 +285,47 @@ const IN_MEMORY: &str =
     "low Normal Preempted Preempting: Preempted by pod high on node n1 (in kube-scheduler memory).";
 
 #[test]
-fn a_victim_that_waits_on_permit_is_turned_back() {
+fn a_victim_on_permit_is_rejected() {
     let mut bed = on_its_way("waits");
     let why = "waiting on permit for pod: preempted";
     assert_eq!(
-        bed.said(),
+        bed.effect_lines(),
         [
             IN_MEMORY.to_owned(),
             format!("low Warning FailedScheduling Scheduling: {why}"),
             format!("low patch False SchedulerError: {why}"),
             FAILED.to_owned(),
-            PROMISED.to_owned(),
+            NOMINATED.to_owned(),
         ]
     );
     assert_eq!((bed.place("low"), bed.node_of("low")), (Some(Place::Backoff), None));
     bed.cycle();
-    assert_eq!(bed.said(), ["high bind to n1"], "nothing is waited for");
+    assert_eq!(bed.effect_lines(), ["high bind to n1"], "no victim is left");
 }
 
 #[test]
 fn a_victim_in_prebind_is_cancelled() {
     let mut bed = on_its_way("prepares");
-    assert_eq!(bed.said(), [IN_MEMORY, "low cancel", FAILED, PROMISED]);
+    assert_eq!(bed.effect_lines(), [IN_MEMORY, "low cancel", FAILED, NOMINATED]);
     assert!(!bed.is_held());
     bed.pre_bound("low", Status::error("context canceled").by("Holder"));
     let why = "running PreBind plugin \"Holder\": preempted by DefaultPreemption";
-    assert_eq!(bed.said()[1], format!("low patch False SchedulerError: {why}"));
+    assert_eq!(bed.effect_lines()[1], format!("low patch False SchedulerError: {why}"));
     bed.cycle();
-    assert_eq!(bed.said(), ["high bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["high bind to n1"]);
 }
 
 #[test]
-fn a_victim_that_is_being_bound_has_come_too_far() {
+fn a_victim_in_bind_is_deleted() {
     let mut bed = on_its_way("binds");
-    assert_eq!(bed.said(), ["evict low for 1", FAILED, PROMISED]);
+    assert_eq!(bed.effect_lines(), ["evict low for 1", FAILED, NOMINATED]);
     assert!(bed.is_held());
     bed.update(cpus("low", 4).label("binds", ""), cpus("low", 4).resource_version("2").terminating());
-    assert!(!bed.is_held(), "it is seen to leave before it is seen to have come");
+    assert!(!bed.is_held(), "its deletion is seen before its binding");
 }
 
 #[test]
-fn pods_of_lower_priority_lose_their_promise_of_the_node() {
+fn lower_priority_pods_lose_their_nomination() {
     let keeps = |name: &str, priority| pod(name).priority(priority).nominated("n1");
     let mut bed = bed(vec![]);
     bed.assigned(cpus("low", 4).node("n1"));
@@ -334,7 +334,7 @@ fn pods_of_lower_priority_lose_their_promise_of_the_node() {
     bed.pod(keeps("equal", 10));
     bed.pod(keeps("elsewhere", 9).nominated("n2"));
     bed.cycle();
-    assert_eq!(bed.said(), ["lower patch nominated \"\"", "evict low for 1", FAILED, PROMISED]);
+    assert_eq!(bed.effect_lines(), ["lower patch nominated \"\"", "evict low for 1", FAILED, NOMINATED]);
 }
 
 fn synchronous(victims: &[PodBuilder]) -> Bed {
@@ -352,33 +352,33 @@ fn synchronous(victims: &[PodBuilder]) -> Bed {
 }
 
 #[test]
-fn without_async_preemption_the_attempt_ends_when_the_victims_have_been_deleted() {
+fn a_synchronous_attempt_ends_when_its_victims_are_deleted() {
     let mut bed = synchronous(&three());
-    assert_eq!(bed.said(), ["evict a b c for 1"]);
+    assert_eq!(bed.effect_lines(), ["evict a b c for 1"]);
     assert_eq!(bed.place("high"), Some(Place::InFlight));
-    assert!(!bed.scheduler.has_work() && !bed.cycle(), "no other pod takes the room meanwhile");
+    assert!(!bed.scheduler.has_work() && !bed.cycle(), "no other pod is tried meanwhile");
     bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted, Eviction::Gone]);
     let preempted = |name| format!("{name} Normal Preempted Preempting: Preempted by pod high on node n1");
-    assert_eq!(bed.said(), [preempted("a"), preempted("b"), FAILED.to_owned(), PROMISED.to_owned()]);
+    assert_eq!(bed.effect_lines(), [preempted("a"), preempted("b"), FAILED.to_owned(), NOMINATED.to_owned()]);
     assert_eq!(bed.place("high"), Some(Place::Unschedulable));
-    assert!(bed.cycle(), "now others are tried");
+    assert!(bed.cycle(), "now other pods are tried");
 }
 
 #[test]
-fn without_async_preemption_a_failure_is_part_of_the_message_and_promises_nothing() {
+fn a_failed_synchronous_preemption_is_in_the_message() {
     let mut bed = synchronous(&[cpus("low", 4)]);
-    bed.said();
+    bed.effect_lines();
     bed.evicted(1, &[Eviction::Failed("it broke".to_owned())]);
     let text = "0/1 nodes are available: 1 Insufficient cpu. preemption: it broke";
-    assert_eq!(bed.said()[1], format!("high patch False Unschedulable: {text}"));
+    assert_eq!(bed.effect_lines()[1], format!("high patch False Unschedulable: {text}"));
 }
 
 #[test]
-fn without_async_preemption_events_during_the_deletion_are_not_lost() {
+fn events_during_a_synchronous_preemption_are_not_lost() {
     let mut bed = synchronous(&[cpus("low", 4)]);
     bed.delete_assigned(cpus("low", 4).node("n1"));
     bed.evicted(1, &[Eviction::Deleted]);
-    assert_eq!(bed.place("high"), Some(Place::Backoff), "the victim's end was noted");
+    assert_eq!(bed.place("high"), Some(Place::Backoff), "the victim's deletion was recorded");
     let mut bed = synchronous(&[cpus("low", 4)]);
     bed.delete(high());
     bed.evicted(1, &[Eviction::Deleted]);
@@ -397,7 +397,7 @@ fn a_scheduler_is_not_drained_while_victims_are_being_deleted() {
 }
 
 #[test]
-fn a_promise_is_kept_against_pods_of_lower_priority() {
+fn a_nomination_holds_against_lower_priority_pods() {
     let mut bed = ordered(&[cpus("low", 4)]);
     let effects = bed.effects();
     bed.update(high(), patched(high(), &effects));
@@ -405,9 +405,9 @@ fn a_promise_is_kept_against_pods_of_lower_priority() {
     bed.pod(cpus("late", 1));
     bed.cycle();
     bed.delete_assigned(cpus("low", 4).node("n1"));
-    bed.said();
+    bed.effect_lines();
     while bed.cycle() {}
-    let said = bed.said();
+    let said = bed.effect_lines();
     assert_eq!(said[0], "high bind to n1");
     assert!(said.iter().all(|line| !line.starts_with("late bind")), "{said:?}");
 }

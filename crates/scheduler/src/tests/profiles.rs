@@ -1,4 +1,4 @@
-//! Profiles: what they are made from, and whose pods they take.
+//! Profiles: validation, and the pods that each one serves.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ fn spec(name: &str, plugins: PluginLists) -> ProfileSpec {
 }
 
 #[test]
-fn profiles_that_cannot_work_are_refused() {
+fn invalid_profiles_are_rejected() {
     let good = || plugins(Vec::new());
     let sorts = || Fake::new("Sort").less(|_, _| false).build();
     let cases: Vec<(&str, Vec<ProfileSpec>, &str)> = vec![
         (
             "none",
             vec![],
-            "profiles need distinct names and there must be at least one; \"\" is there twice or there is none",
+            "profiles need distinct names, and at least one is required; \"\" is repeated or missing",
         ),
         (
             "two of one name",
             vec![spec("a", good()), spec("b", good()), spec("a", good())],
-            "profiles need distinct names and there must be at least one; \"a\" is there twice or there is none",
+            "profiles need distinct names, and at least one is required; \"a\" is repeated or missing",
         ),
         (
             "two orders",
@@ -60,7 +60,7 @@ fn profiles_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
+fn pods_use_their_own_profile_and_others_are_ignored() {
     let refuser: Arc<dyn Plugin> =
         Fake::new("Refuser").filter(|_, _, _| Status::unschedulable("not here")).build();
     let strict = spec("strict", plugins(vec![refuser]));
@@ -73,22 +73,23 @@ fn each_pod_is_tried_by_its_own_profile_and_strangers_are_left_alone() {
     }
     assert!(bed.scheduler.is_responsible_for("strict") && !bed.scheduler.is_responsible_for("stranger"));
     while bed.cycle() {}
-    let said = bed.said();
+    let said = bed.effect_lines();
     assert_eq!(said[0], "a bind to n1");
     assert!(said[1].starts_with("b Warning FailedScheduling") && said.len() == 3);
     assert_eq!(bed.place("c"), None);
 }
 
-/// What holds a pod may have asked for other events in another profile. Upstream does not tell them apart.
+/// The plugin that holds a pod may register for other events in another profile. Upstream does not
+/// distinguish them.
 #[test]
-fn a_gate_is_looked_at_again_on_what_it_asked_for_in_any_profile() {
+fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
     let log = Log::default();
     let gate = |action: ActionType| {
         let log = log.clone();
         Fake::new("Gate")
             .pre_enqueue(move |_| {
                 log.add("asked");
-                // Open at first, and again once that has been read.
+                // Passes once, and again after the log is read.
                 if log.len() == 1 { Status::success() } else { Status::unschedulable("shut") }
             })
             .events(move || vec![EventRegistration::always(EventResource::Node, action)])
@@ -101,7 +102,7 @@ fn a_gate_is_looked_at_again_on_what_it_asked_for_in_any_profile() {
         bed.node(node("n1"));
         bed.pod(big("a"));
         bed.cycle();
-        // A node helps against what turned the pod down, and then the gate holds it.
+        // The node helps against the rejection, and then the gate holds the pod.
         bed.node(node("n2").allocatable("cpu", "16"));
         assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 2));
         bed.node(node("n3").allocatable("cpu", "16"));

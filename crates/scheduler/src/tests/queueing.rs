@@ -1,4 +1,4 @@
-//! What happens to pods while they wait.
+//! Pods in the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,46 +12,46 @@ use super::fake::{Fake, Log};
 use crate::{Effect, Place};
 
 #[test]
-fn pods_are_tried_by_priority_and_then_in_the_order_they_came() {
+fn pods_are_popped_by_priority_then_in_order_of_arrival() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)] {
         bed.pod(pod(name).priority(priority));
     }
     while bed.cycle() {}
-    let bound: Vec<_> = bed.said().into_iter().map(|line| line[..1].to_owned()).collect();
+    let bound: Vec<_> = bed.effect_lines().into_iter().map(|line| line[..1].to_owned()).collect();
     assert_eq!(bound.concat(), "bdace");
 }
 
 #[test]
-fn an_event_that_helps_sends_a_pod_to_backoff_and_an_idle_scheduler_takes_it_from_there_at_once() {
+fn a_helpful_event_leads_to_backoff_from_where_pods_are_popped() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "16"));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     assert!(bed.scheduler.has_work());
     bed.observed();
-    bed.said();
+    bed.effect_lines();
     assert!(bed.cycle());
-    assert_eq!(bed.said(), ["a bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n2"]);
     assert_eq!(bed.observed()[0], "Active by PopFromBackoffQ");
 }
 
 #[test]
-fn an_event_that_does_not_help_leaves_a_pod_where_it_is() {
+fn an_event_that_does_not_help_moves_no_pod() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "7"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     bed.assigned(pod("x").node("n1"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     bed.delete_assigned(pod("x").node("n1"));
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "a pod that is gone may have made room");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "a deleted pod may have freed resources");
 }
 
 #[test]
-fn a_pod_leaves_backoff_when_the_second_after_its_end_begins() {
+fn a_pod_leaves_backoff_at_the_next_whole_second() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").allocatable("cpu", "16"));
-    // One that is always first keeps the scheduler from taking a pod out of backoff early.
+    // A pod is popped early only if none is active.
     assert_eq!(bed.scheduler.next_deadline(bed.now), Duration::from_secs(2));
     bed.pass(Duration::from_millis(1_999));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
@@ -72,7 +72,8 @@ fn backoff_grows_with_every_failure_and_counts_from_whole_seconds() {
         assert_eq!(bed.queued("a").attempts, attempt);
         bed.node(node(&format!("m{attempt}")).allocatable("cpu", "16").unschedulable());
         assert_eq!(bed.place("a"), Some(Place::Backoff));
-        // Expiry is rounded down to a second, and the pod leaves in the next: what remains of this one comes on top.
+        // The end of the backoff is rounded down to a second, and the pod leaves in the next one.
+        // The rest of the current second adds to that.
         let into_second = bed.now.wall.since(bed.now.wall.floor_to_second());
         let expected = Duration::from_secs(seconds + 1).saturating_sub(into_second);
         assert_eq!(bed.scheduler.next_deadline(bed.now), expected, "attempt {attempt}");
@@ -86,7 +87,7 @@ fn an_error_waits_out_its_backoff_even_when_the_scheduler_is_idle() {
     let mut bed = Bed::new();
     bed.pod(pod("a"));
     bed.cycle();
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "without nodes no plugin is to blame");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "without nodes no plugin is blamed");
     bed.node(node("n1"));
     assert!(!bed.scheduler.has_work() && !bed.cycle());
     for seconds in [1, 2, 4, 8, 10, 10] {
@@ -102,7 +103,7 @@ fn an_error_waits_out_its_backoff_even_when_the_scheduler_is_idle() {
 }
 
 #[test]
-fn errors_in_a_row_are_forgotten_when_a_plugin_turns_the_pod_down() {
+fn consecutive_errors_are_reset_by_a_rejection() {
     let mut bed = Bed::new();
     bed.pod(big("a"));
     bed.cycle();
@@ -113,7 +114,7 @@ fn errors_in_a_row_are_forgotten_when_a_plugin_turns_the_pod_down() {
 }
 
 #[test]
-fn pods_in_backoff_are_taken_by_the_end_of_their_backoff_and_then_by_priority() {
+fn pods_in_backoff_are_popped_by_its_end_then_by_priority() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     for (name, priority) in [("a", 0), ("b", 7), ("c", 3)] {
@@ -125,16 +126,16 @@ fn pods_in_backoff_are_taken_by_the_end_of_their_backoff_and_then_by_priority() 
     }
     while bed.cycle() {}
     bed.node(node("n2").allocatable("cpu", "32"));
-    bed.said();
+    bed.effect_lines();
     while bed.cycle() {}
-    assert_eq!(bed.said(), ["a bind to n2", "b bind to n2", "c bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n2", "b bind to n2", "c bind to n2"]);
 }
 
 #[test]
 fn a_pod_that_has_waited_five_minutes_is_tried_again() {
     let mut bed = with_unschedulable(big("a"));
     bed.pass_seconds(300);
-    assert_eq!(bed.place("a"), Some(Place::Unschedulable), "exactly five minutes are not more than that");
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable), "five minutes exactly are not too long");
     bed.pass_seconds(30);
     assert_eq!(bed.place("a"), Some(Place::Active));
     assert!(bed.queued("a").flushed);
@@ -145,20 +146,20 @@ fn a_pod_that_has_waited_five_minutes_is_tried_again() {
 
 /// Upstream's error backoff stalls here.
 #[test]
-fn a_wall_clock_that_is_set_back_keeps_nobody_waiting() {
+fn a_wall_clock_set_back_delays_no_pod() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(pod("b").uid("b").request("cpu", "100m"));
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     bed.bound("b", failed(Certainty::Refused, "no"));
-    assert_eq!(bed.place("b"), Some(Place::Backoff), "an error has to wait");
+    assert_eq!(bed.place("b"), Some(Place::Backoff), "an error leads to backoff");
     bed.now.wall = Timestamp(bed.now.wall.0 - 86_400_000_000);
     assert!(bed.scheduler.next_deadline(bed.now) <= Duration::from_secs(2));
     bed.pass_seconds(2);
     assert_eq!(bed.place("b"), Some(Place::Active));
     bed.pass_seconds(340);
-    assert_eq!(bed.place("a"), Some(Place::Active), "nor is the longest wait any longer");
-    bed.said();
+    assert_eq!(bed.place("a"), Some(Place::Active), "the maximum wait is not extended");
+    bed.effect_lines();
     while bed.cycle() {}
     let said = bed.effects();
     let set = said.iter().find_map(|effect| match effect {
@@ -166,11 +167,11 @@ fn a_wall_clock_that_is_set_back_keeps_nobody_waiting() {
         _ => None,
     });
     let transition = set.unwrap().last_transition;
-    assert_eq!(transition, Some(bed.now.wall.floor_to_second()), "what is written says what the clock says");
+    assert_eq!(transition, Some(bed.now.wall.floor_to_second()), "the condition has the wall clock's time");
 }
 
 #[test]
-fn the_next_deadline_is_never_now_after_a_tick() {
+fn the_next_deadline_is_never_zero_after_a_tick() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(pod("b"));
     for _ in 0..200 {
@@ -181,7 +182,7 @@ fn the_next_deadline_is_never_now_after_a_tick() {
 }
 
 #[test]
-fn a_gated_pod_waits_silently_until_its_last_gate_is_lifted() {
+fn a_gated_pod_waits_until_its_last_gate_is_removed() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     let gated = || pod("a").gate("g").gate("h");
@@ -195,9 +196,9 @@ fn a_gated_pod_waits_silently_until_its_last_gate_is_lifted() {
     bed.assigned(pod("x").node("n1"));
     bed.delete_assigned(pod("x").node("n1"));
     bed.pass_seconds(400);
-    assert_eq!(bed.place("a"), Some(Place::Gated), "neither events nor time lift a gate");
+    assert_eq!(bed.place("a"), Some(Place::Gated), "neither events nor timeouts remove a gate");
     assert_eq!(bed.scheduler.queue_lengths(), [0, 0, 0, 1, 0]);
-    assert!(bed.said().is_empty() && !bed.cycle());
+    assert!(bed.effect_lines().is_empty() && !bed.cycle());
     bed.observed();
     bed.update(pod("a").gate("g").resource_version("2"), pod("a").resource_version("3"));
     assert_eq!(bed.place("a"), Some(Place::Active));
@@ -208,7 +209,7 @@ fn a_gated_pod_waits_silently_until_its_last_gate_is_lifted() {
 }
 
 #[test]
-fn a_gate_without_registered_events_is_looked_at_again_on_every_event_but_not_on_time() {
+fn a_gate_without_registrations_is_rechecked_on_every_event() {
     let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (gate, log) = (Arc::clone(&open), Log::default());
     let lines = log.clone();
@@ -232,7 +233,7 @@ fn a_gate_without_registered_events_is_looked_at_again_on_every_event_but_not_on
 }
 
 #[test]
-fn the_plugin_that_holds_a_pod_is_asked_first() {
+fn the_plugin_that_holds_a_pod_runs_first() {
     let log = Log::default();
     let gate = |name: &'static str, passes: bool| {
         let log = log.clone();
@@ -251,7 +252,7 @@ fn the_plugin_that_holds_a_pod_is_asked_first() {
 }
 
 #[test]
-fn an_update_of_a_queued_pod_keeps_its_place_and_is_what_is_tried() {
+fn an_update_keeps_the_place_of_a_queued_pod() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -261,17 +262,12 @@ fn an_update_of_a_queued_pod_keeps_its_place_and_is_what_is_tried() {
 }
 
 #[test]
-fn an_update_moves_an_unschedulable_pod_only_when_a_plugin_that_turned_it_down_cares() {
+fn an_update_requeues_a_pod_only_if_a_rejecting_plugin_says_so() {
     let tolerant = || pod("a").tolerates("k", "v", TaintEffect::NoSchedule).resource_version("2");
     let cases: [(&str, PodBuilder, PodBuilder, Place); 3] = [
         ("a label", big("a"), big("a").label("x", "y").resource_version("2"), Place::Unschedulable),
         ("a smaller request", big("a"), pod("a").request("cpu", "1").resource_version("2"), Place::Backoff),
-        (
-            "a toleration that nobody asked for",
-            big("a"),
-            tolerant().request("cpu", "8"),
-            Place::Unschedulable,
-        ),
+        ("a toleration without effect", big("a"), tolerant().request("cpu", "8"), Place::Unschedulable),
     ];
     for (name, old, new, expected) in cases {
         let mut bed = with_unschedulable(old.clone());
@@ -297,7 +293,7 @@ fn a_resync_changes_nothing() {
 }
 
 #[test]
-fn a_pod_that_is_told_of_again_stays_one_pod() {
+fn a_repeated_add_is_an_update() {
     let mut bed = with_unschedulable(big("a"));
     bed.pod(big("a"));
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
@@ -306,7 +302,7 @@ fn a_pod_that_is_told_of_again_stays_one_pod() {
 }
 
 #[test]
-fn a_new_pod_of_the_same_name_is_another_pod() {
+fn a_new_pod_of_the_same_name_replaces_the_old_one() {
     let again = || pod("a").uid("a2").resource_version("5");
     type Tell = fn(&mut Bed, PodBuilder);
     let told: [(&str, Tell); 2] = [
@@ -322,7 +318,7 @@ fn a_new_pod_of_the_same_name_is_another_pod() {
 }
 
 #[test]
-fn a_deleted_pod_leaves_whichever_queue_it_is_in() {
+fn a_deleted_pod_leaves_its_queue() {
     let mut bed = Bed::new();
     bed.node(node("n1"));
     for (name, request) in [("a", "8"), ("b", "16"), ("c", "8")] {
@@ -344,7 +340,10 @@ fn a_terminating_pod_is_not_tried() {
     bed.node(node("n1"));
     bed.pod(pod("a").terminating());
     assert!(bed.cycle());
-    assert_eq!(bed.said(), ["a Warning FailedScheduling Scheduling: skip schedule deleting pod: default/a"]);
+    assert_eq!(
+        bed.effect_lines(),
+        ["a Warning FailedScheduling Scheduling: skip schedule deleting pod: default/a"]
+    );
     assert_eq!((bed.place("a"), bed.cycle()), (None, false));
 }
 

@@ -1,4 +1,4 @@
-//! Other profiles while pods wait and are on their way.
+//! Configuration changes while pods wait or are being bound.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::bed::{Bed, big, failed, options, plugins};
 use super::fake::{Fake, Log};
 use crate::{Options, Place};
 
-/// The usual plugins and one that turns every pod down.
+/// The usual plugins and one that rejects every pod.
 fn refusing() -> Options {
     let refuser = Fake::new("Refuser").filter(|_, _, _| Status::unschedulable("not here")).build();
     options(plugins(vec![refuser]))
@@ -27,31 +27,31 @@ fn serving(scheduler_name: &str) -> Options {
 }
 
 #[test]
-fn a_pod_is_tried_anew_by_the_new_plugins_and_its_history_is_kept() {
+fn pods_are_retried_with_new_plugins_and_keep_their_history() {
     let mut bed = Bed::of(refusing());
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     let first = bed.queued("a").initial_attempt;
-    bed.said();
+    bed.effect_lines();
     bed.reconfigure(usual()).unwrap();
     assert_eq!(bed.place("a"), Some(Place::Backoff), "a reload ends no backoff");
     assert_eq!((bed.queued("a").attempts, bed.queued("a").initial_attempt), (1, first));
     bed.pass_seconds(2);
     assert!(bed.cycle());
-    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1"]);
 }
 
 #[test]
-fn what_is_kept_of_old_plugins_answers_decides_nothing() {
+fn cached_answers_of_old_plugins_are_dropped() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.node(node("n2"));
     bed.pod(pod("a"));
     bed.cycle();
     bed.bound("a", BindOutcome::Bound);
-    bed.said();
+    bed.effect_lines();
     let not_n1 = Fake::new("NotN1").filter(|_, _, node| match &**node.name() {
         "n1" => Status::unschedulable("not here"),
         _ => Status::success(),
@@ -61,11 +61,11 @@ fn what_is_kept_of_old_plugins_answers_decides_nothing() {
         bed.pod(pod(name));
         bed.cycle();
     }
-    assert_eq!(bed.said(), ["b bind to n2", "c bind to n2", "d bind to n2"]);
+    assert_eq!(bed.effect_lines(), ["b bind to n2", "c bind to n2", "d bind to n2"]);
 }
 
 #[test]
-fn pods_without_a_profile_leave_the_queue_and_come_back_with_one() {
+fn pods_leave_the_queue_without_a_profile_and_return_with_one() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.pod(pod("a"));
@@ -73,17 +73,17 @@ fn pods_without_a_profile_leave_the_queue_and_come_back_with_one() {
     assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Active), None));
     bed.reconfigure(serving("another")).unwrap();
     assert_eq!((bed.place("a"), bed.place("b")), (None, Some(Place::Active)));
-    // What happens to a pod that nobody serves is not missed.
+    // Updates of unclaimed pods are not lost.
     bed.update(pod("a"), pod("a").resource_version("2").gate("g"));
     bed.reconfigure(usual()).unwrap();
     assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Gated), None));
     bed.delete(pod("b").scheduler("another"));
     bed.reconfigure(serving("another")).unwrap();
-    assert_eq!(bed.place("b"), None, "it is gone");
+    assert_eq!(bed.place("b"), None, "it was deleted");
 }
 
 #[test]
-fn a_pod_on_its_way_is_seen_through_by_the_profile_that_sent_it() {
+fn bindings_end_under_the_profile_that_started_them() {
     let log = Log::default();
     let witness = |name: &'static str| -> Arc<dyn Plugin> {
         let (bound, undone) = (log.clone(), log.clone());
@@ -99,7 +99,7 @@ fn a_pod_on_its_way_is_seen_through_by_the_profile_that_sent_it() {
         bed.cycle();
     }
     bed.reconfigure(options(plugins(vec![witness("New")]))).unwrap();
-    // Another one, while they still are on their way.
+    // A second change while the bindings are in progress.
     bed.reconfigure(options(plugins(vec![witness("Newest")]))).unwrap();
     bed.bound("a", BindOutcome::Bound);
     bed.bound("b", failed(Certainty::Refused, "no"));
@@ -111,21 +111,21 @@ fn a_pod_on_its_way_is_seen_through_by_the_profile_that_sent_it() {
 }
 
 #[test]
-fn a_pod_that_fails_after_its_profile_was_taken_away_is_nobodys() {
+fn a_pod_that_fails_without_its_profile_is_unclaimed() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
     bed.reconfigure(serving("another")).unwrap();
-    bed.said();
+    bed.effect_lines();
     bed.bound("a", failed(Certainty::Refused, "no"));
-    assert_eq!((bed.place("a"), bed.said()), (None, Vec::new()));
+    assert_eq!((bed.place("a"), bed.effect_lines()), (None, Vec::new()));
     bed.reconfigure(usual()).unwrap();
     assert_eq!(bed.place("a"), Some(Place::Active));
 }
 
 #[test]
-fn what_cannot_be_changes_nothing() {
+fn an_invalid_configuration_changes_nothing() {
     let mut bed = Bed::of(usual());
     bed.node(node("n1"));
     bed.pod(big("a"));

@@ -26,7 +26,7 @@ fn at(seconds: u64) -> Now {
     Now { wall: Timestamp(WALL.0).plus(monotonic), monotonic }
 }
 
-/// Keeps the last of the nodes.
+/// An extender that keeps the last node.
 struct Last;
 
 impl Calls for Last {
@@ -68,14 +68,14 @@ fn record() -> String {
 fn a_record_replays_with_the_extenders_answers() {
     let record = record();
     assert_eq!(replay(&mut scheduler(), record.as_bytes()).unwrap(), 5);
-    // The extender's choice comes from the record; without it the first node would have been taken.
+    // The record has the extender's choice; otherwise the first node would be chosen.
     let mut scheduler = scheduler();
     scheduler.schedule_one(at(0), &mut NoCalls);
     assert!(record.contains("\"Filtered\":{\"nodes\":[\"n2\"]"));
 }
 
 #[test]
-fn a_record_that_says_something_else_is_reported_with_its_line() {
+fn a_difference_is_reported_with_its_line() {
     let cases = [
         ("other effects", ("Bind default/a a to n2", "Bind default/a a to n1"), 4),
         ("other inputs", ("\"Filtered\":{\"nodes\":[\"n2\"]", "\"Filtered\":{\"nodes\":[\"n1\"]"), 4),
@@ -95,7 +95,7 @@ fn a_record_that_says_something_else_is_reported_with_its_line() {
 }
 
 #[test]
-fn an_answer_that_the_record_does_not_have_is_an_error_of_the_extender() {
+fn an_answer_missing_in_the_record_is_an_extender_error() {
     let without = record().replace(
         "[{\"Ok\":{\"Filtered\":{\"nodes\":[\"n2\"],\"failed\":[],\"failed_and_unresolvable\":[]}}}]",
         "[]",
@@ -109,7 +109,7 @@ fn an_answer_that_the_record_does_not_have_is_an_error_of_the_extender() {
     }
 }
 
-/// A scheduler with every in-tree plugin, of which a record is made.
+/// A recorded scheduler with every in-tree plugin.
 struct Run<'a> {
     recorded: Recorded<&'a mut Vec<u8>>,
     seconds: u64,
@@ -144,7 +144,7 @@ impl Run<'_> {
         self.cycle()
     }
 
-    /// The pod is bound, and the informer says so.
+    /// The pod is bound, and the informer reports it.
     fn bound(&mut self, pod: PodBuilder) {
         let uid = pod.clone().build().uid;
         self.tell(Input::Bound { pod: uid, by: "DefaultBinder".into(), outcome: BindOutcome::Bound });
@@ -166,7 +166,7 @@ fn budget() -> Object {
     object(&resources::POD_DISRUPTION_BUDGET, "default/low", Body::PodDisruptionBudget(budget))
 }
 
-/// A volume is bound for `a`, and `low` makes way for `high`.
+/// A volume is bound for `a`, and `high` preempts `low`.
 fn record_of_everything() -> String {
     let mut log = Vec::new();
     let mut run = Run { recorded: Recorded::new(everything(), &mut log), seconds: 0 };
@@ -202,12 +202,12 @@ fn a_record_with_volumes_objects_and_preemption_replays() {
     assert_eq!(steps, record.lines().count());
     for line in record.lines() {
         let step: Step = serde_json::from_str(line).unwrap();
-        assert_eq!(serde_json::to_string(&step).unwrap(), line, "what is read is what was written");
+        assert_eq!(serde_json::to_string(&step).unwrap(), line, "reading returns what was written");
     }
 }
 
 #[test]
-fn what_objects_and_answers_say_decides_in_a_replay_too() {
+fn replays_depend_on_recorded_objects_and_answers() {
     let cases = [
         ("another volume", "\"capacity\":10", "\"capacity\":1", "StartPreBind"),
         ("another answer", "\"outcomes\":[\"Deleted\"]", "\"outcomes\":[\"Gone\"]", "Preempted"),

@@ -1,4 +1,4 @@
-//! Pods whose volumes are bound on their way to a node.
+//! Pods whose volumes are bound in PreBind.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -78,7 +78,7 @@ fn tell(bed: &mut Bed, object: Object) {
     }));
 }
 
-/// A node, a volume, the claims `a` and `b`, and the pod `a`, tried once.
+/// A node, a volume, the claims `a` and `b`, and the pod `a`, after one cycle.
 fn tried(plugins: Vec<Arc<dyn Plugin>>) -> Bed {
     let mut bed = Bed::with(plugins);
     bed.node(node("n1"));
@@ -90,7 +90,7 @@ fn tried(plugins: Vec<Arc<dyn Plugin>>) -> Bed {
     bed
 }
 
-/// Who holds the volume, as it is taken to be.
+/// The claim that holds the volume, assumptions included.
 fn holder(bed: &Bed) -> Option<String> {
     let volume = bed.scheduler.objects().get("PersistentVolume", "v").unwrap();
     PersistentVolume::of(&volume.body).unwrap().claim.as_ref().map(|holder| holder.name.to_string())
@@ -99,7 +99,7 @@ fn holder(bed: &Bed) -> Option<String> {
 type Answers = Arc<dyn Fn(&str) -> Result<Value, ApiError> + Send + Sync>;
 type Slot<T> = Arc<Mutex<Option<T>>>;
 
-/// An API server, and a wait that ends when it is told to.
+/// An API server, and a wait that the test ends.
 struct FakeApi {
     answers: Answers,
     requests: Arc<Mutex<Vec<String>>>,
@@ -131,7 +131,7 @@ impl BindingCalls for FakeApi {
     }
 }
 
-/// PreBind of the pod `a`, under way.
+/// PreBind of the pod `a`, in progress.
 struct PreBind {
     future: BoxFuture<Status>,
     requests: Arc<Mutex<Vec<String>>>,
@@ -140,7 +140,7 @@ struct PreBind {
 }
 
 impl PreBind {
-    /// Starts what the scheduler wants started.
+    /// Starts the PreBind that the scheduler requested.
     fn start(
         bed: &mut Bed,
         answers: impl Fn(&str) -> Result<Value, ApiError> + Send + Sync + 'static,
@@ -163,7 +163,7 @@ impl PreBind {
         Self { future, requests, waiting, waited }
     }
 
-    /// Goes on as far as possible. Returns whether it has ended, and tells the scheduler when it has.
+    /// Polls PreBind as far as possible. Returns whether it has ended, and passes its status on.
     fn go_on(&mut self, bed: &mut Bed) -> bool {
         let mut cx = std::task::Context::from_waker(Waker::noop());
         if let Poll::Ready(status) = Pin::new(&mut self.future).poll(&mut cx) {
@@ -191,7 +191,7 @@ fn accepts(_: &str) -> Result<Value, ApiError> {
 }
 
 #[test]
-fn a_volume_is_written_and_the_pod_bound_when_the_informers_show_it() {
+fn a_pod_is_bound_when_informers_show_its_bound_volume() {
     let mut bed = tried(vec![]);
     assert_eq!(holder(&bed).as_deref(), Some("a"));
     let mut pre_bind = PreBind::start(&mut bed, accepts);
@@ -201,19 +201,19 @@ fn a_volume_is_written_and_the_pod_bound_when_the_informers_show_it() {
     assert!(!pre_bind.go_on(&mut bed), "the claim is not bound yet");
     tell(&mut bed, claim("a", "3", "v"));
     assert!(pre_bind.go_on(&mut bed));
-    assert_eq!(bed.said(), ["a bind to n1"]);
+    assert_eq!(bed.effect_lines(), ["a bind to n1"]);
     bed.bound("a", BindOutcome::Bound);
     assert_eq!(bed.scheduler.bindings_in_flight(), 0);
 }
 
 #[test]
-fn a_volume_that_is_assumed_is_not_chosen_again() {
+fn an_assumed_volume_is_not_chosen_again() {
     let mut bed = tried(vec![]);
-    bed.said();
+    bed.effect_lines();
     bed.pod(with_claim("b", "b"));
     bed.cycle();
     let message = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.";
-    assert!(bed.said()[0].starts_with(&format!("b Warning FailedScheduling Scheduling: {message}")));
+    assert!(bed.effect_lines()[0].starts_with(&format!("b Warning FailedScheduling Scheduling: {message}")));
     assert_eq!(bed.place("b"), Some(Place::Unschedulable));
 }
 
@@ -225,7 +225,7 @@ fn a_refused_write_gives_the_volume_back_to_others() {
     });
     assert!(pre_bind.go_on(&mut bed));
     let message = "running PreBind plugin \"VolumeBinding\": the object has been modified";
-    assert!(bed.said().contains(&format!("a patch False SchedulerError: {message}")));
+    assert!(bed.effect_lines().contains(&format!("a patch False SchedulerError: {message}")));
     assert_eq!((holder(&bed), bed.node_of("a"), bed.place("a")), (None, None, Some(Place::Backoff)));
     bed.pod(with_claim("b", "b"));
     bed.cycle();
@@ -240,48 +240,48 @@ fn a_wait_that_takes_too_long_fails_the_binding() {
     tell(&mut bed, volume("2", Some("a")));
     assert!(pre_bind.time_out(&mut bed));
     let message = "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
-    assert!(bed.said().contains(&format!("a patch False SchedulerError: {message}")));
-    assert_eq!(holder(&bed).as_deref(), Some("a"), "this the API says itself");
+    assert!(bed.effect_lines().contains(&format!("a patch False SchedulerError: {message}")));
+    assert_eq!(holder(&bed).as_deref(), Some("a"), "the API server reports that");
 }
 
 #[test]
-fn what_another_pod_has_assumed_since_is_not_taken_back() {
+fn a_later_assumption_of_another_pod_is_not_undone() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
-    // Somebody takes the volume from the claim before it is bound.
+    // Somebody clears the volume's claim before it is bound.
     tell(&mut bed, volume("3", None));
     bed.pod(with_claim("b", "b"));
     bed.cycle();
     assert_eq!(holder(&bed).as_deref(), Some("b"));
-    bed.said();
+    bed.effect_lines();
     assert!(pre_bind.go_on(&mut bed));
     let message =
         "running PreBind plugin \"VolumeBinding\": binding volumes: ClaimRef got reset for pv \"v\"";
-    assert!(bed.said().contains(&format!("a patch False SchedulerError: {message}")));
+    assert!(bed.effect_lines().contains(&format!("a patch False SchedulerError: {message}")));
     assert_eq!(holder(&bed).as_deref(), Some("b"));
 }
 
 #[test]
-fn a_pod_that_goes_ends_its_wait() {
+fn deleting_the_pod_ends_the_wait() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
     bed.delete(with_claim("a", "a"));
     assert!(pre_bind.go_on(&mut bed));
     assert_eq!((bed.scheduler.bindings_in_flight(), bed.place("a"), holder(&bed)), (0, None, None));
-    assert!(bed.said().is_empty(), "nobody is left to hear of it");
+    assert!(bed.effect_lines().is_empty(), "a deleted pod gets no event");
 }
 
 #[test]
-fn a_node_that_goes_ends_the_wait() {
+fn deleting_the_node_ends_the_wait() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
     bed.delete_node(node("n1"));
     assert!(pre_bind.go_on(&mut bed));
     let message = "binding volumes: failed to get node \"n1\": node \"n1\" not found";
-    assert!(bed.said().iter().any(|line| line.ends_with(message)));
+    assert!(bed.effect_lines().iter().any(|line| line.ends_with(message)));
     assert_eq!(holder(&bed), None);
 }
 
@@ -315,7 +315,7 @@ fn a_volume_stays_assumed_while_permit_holds_the_pod() {
 }
 
 #[test]
-fn a_bind_that_is_refused_leaves_the_volume_to_the_claim() {
+fn a_refused_bind_leaves_the_volume_to_the_claim() {
     let mut bed = tried(vec![]);
     let mut pre_bind = PreBind::start(&mut bed, accepts);
     assert!(!pre_bind.go_on(&mut bed));
@@ -325,9 +325,9 @@ fn a_bind_that_is_refused_leaves_the_volume_to_the_claim() {
     bed.bound("a", failed(Certainty::Refused, "no"));
     assert_eq!(holder(&bed).as_deref(), Some("a"));
     bed.pass_seconds(2);
-    bed.said();
+    bed.effect_lines();
     bed.cycle();
-    assert_eq!(bed.said(), ["a bind to n1"], "its volume is bound, so there is nothing to prepare");
+    assert_eq!(bed.effect_lines(), ["a bind to n1"], "its volume is bound, so PreBind has no work");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn bindings_see_the_cluster_as_it_is() {
     assert!(cluster.node("n1").is_some() && cluster.node("n2").is_none());
     assert!(cluster.objects().get(&Text::from("PersistentVolume"), "v").is_some());
     bed.confirm(with_claim("a", "a"), "n2");
-    assert!(bed.scheduler.has_pod(&key, &uid), "it is there, if elsewhere");
+    assert!(bed.scheduler.has_pod(&key, &uid), "it exists on another node");
     bed.delete_assigned(with_claim("a", "a").node("n2"));
     assert!(!bed.scheduler.has_pod(&key, &uid));
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use supercargo_framework::{ClusterEvent, Code};
 use supercargo_scheduler::{
-    AttemptResult, Evaluated, Moment, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
-    Took,
+    AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
+    Timespan,
 };
 
 use super::series::{Series, only};
@@ -139,7 +139,7 @@ impl MetricsObserver {
         }
     }
 
-    fn attempt(&self, profile: usize, result: AttemptResult, took: Took) {
+    fn attempt(&self, profile: usize, result: AttemptResult, took: Timespan) {
         let Some(profile) = self.profiles.get(profile) else { return };
         let (place, labels) = (result as usize, [result.as_str(), &*profile.name]);
         profile.attempts.with(place, || self.series.attempts.with(&labels), Counter::increment);
@@ -159,14 +159,14 @@ impl MetricsObserver {
         }
     }
 
-    fn extension_point(&self, profile: usize, point: Point, status: Code, took: Took) {
+    fn extension_point(&self, profile: usize, point: Point, status: Code, took: Timespan) {
         let Some(profile) = self.profiles.get(profile) else { return };
         let labels = [point.as_str(), status.as_str(), &*profile.name];
         let look_up = || self.series.extension_point.with(&labels);
         profile.points[point as usize].with(status as usize, look_up, |it| it.observe(seconds(took)));
     }
 
-    fn plugin(&self, plugin: &str, point: Point, status: Code, took: Took) {
+    fn plugin(&self, plugin: &str, point: Point, status: Code, took: Timespan) {
         // It is told of each time, for this.
         if point == Point::PostFilter {
             if plugin == PREEMPTION {
@@ -207,7 +207,7 @@ impl MetricsObserver {
         known.with(|it| **it == *event, look_up, Counter::increment);
     }
 
-    fn hint(&self, plugin: &str, event: &ClusterEvent, hint: &'static str, took: Took) {
+    fn hint(&self, plugin: &str, event: &ClusterEvent, hint: &'static str, took: Timespan) {
         let mut hints = self.hints.borrow_mut();
         let place = hints.iter().position(|(it, _)| it == event).unwrap_or_else(|| {
             hints.push((event.clone(), Known::new()));
@@ -224,12 +224,12 @@ impl MetricsObserver {
         );
     }
 
-    fn handled(&self, event: &ClusterEvent, took: Took) {
+    fn handled(&self, event: &ClusterEvent, took: Timespan) {
         let look_up = || (event.clone(), self.series.event_handling.with(&[&event.to_string()]));
         self.handled.with(|it| it == event, look_up, |histogram| histogram.observe(seconds(took)));
     }
 
-    fn preempted(&self, failed: bool, took: Took) {
+    fn preempted(&self, failed: bool, took: Timespan) {
         let result = if failed { "error" } else { "success" };
         self.series.preemption_executions.with(&[result]).increment();
         self.series.preemption_duration.with(&[result]).observe(seconds(took));
@@ -286,9 +286,9 @@ impl Observer for MetricsObserver {
         self.inner.profiles(profiles);
     }
 
-    fn moment(&self) -> Moment {
+    fn time_point(&self) -> TimePoint {
         // 584 years of nanoseconds fit.
-        Moment(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        TimePoint(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// By dice, so that no rhythm of the workload decides: whatever comes in turns would be watched always, or never.
@@ -302,6 +302,6 @@ impl Observer for MetricsObserver {
     }
 }
 
-fn seconds(took: Took) -> f64 {
+fn seconds(took: Timespan) -> f64 {
     took.to.0.saturating_sub(took.from.0) as f64 / 1e9
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Code, Uid};
-use supercargo_scheduler::{AttemptResult, Took};
+use supercargo_scheduler::{AttemptResult, Timespan};
 
 use super::ids::{Ids, SpanId, TraceId};
 use super::otlp::{Attribute, Failed, Kind, Span};
@@ -26,7 +26,7 @@ pub(super) struct Attempt {
     pub(super) result: AttemptResult,
     pub(super) node: Option<Box<str>>,
     pub(super) message: Box<str>,
-    pub(super) took: Took,
+    pub(super) took: Timespan,
     pub(super) parts: Parts,
     /// When the clock of all these moments began, in nanoseconds since 1970.
     pub(super) epoch: u64,
@@ -39,7 +39,7 @@ struct Trace {
 }
 
 impl Trace {
-    fn span(&self, id: SpanId, name: impl Into<Cow<'static, str>>, took: Took) -> Span {
+    fn span(&self, id: SpanId, name: impl Into<Cow<'static, str>>, took: Timespan) -> Span {
         Span {
             trace_id: self.id,
             span_id: id,

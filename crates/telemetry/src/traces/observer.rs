@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use supercargo_framework::Uid;
-use supercargo_scheduler::{Moment, Observation, ObservedProfile, Observer, Point};
+use supercargo_scheduler::{Observation, ObservedProfile, Observer, Point, TimePoint};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -116,7 +116,7 @@ impl TracingObserver {
     fn epoch(&self) -> u64 {
         let now = (self.wall)().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        now.saturating_sub(self.inner.moment().0)
+        now.saturating_sub(self.inner.time_point().0)
     }
 }
 
@@ -136,8 +136,8 @@ impl Observer for TracingObserver {
         self.inner.profiles(profiles);
     }
 
-    fn moment(&self) -> Moment {
-        self.inner.moment()
+    fn time_point(&self) -> TimePoint {
+        self.inner.time_point()
     }
 
     fn watches_plugins(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What has been seen of an attempt: its extension points, and plugins where they are told of.
 
 use supercargo_framework::Code;
-use supercargo_scheduler::{Moment, Point, Took};
+use supercargo_scheduler::{Point, TimePoint, Timespan};
 
 /// So many parts at most are kept. No attempt has nearly as many, as a plugin is one however often it is asked; several that
 /// came to nothing without a word may.
@@ -12,7 +12,7 @@ const MOST: usize = 500;
 pub(super) struct Part {
     pub(super) point: Point,
     pub(super) status: Code,
-    pub(super) took: Took,
+    pub(super) took: Timespan,
 }
 
 impl Part {
@@ -73,7 +73,7 @@ impl Parts {
     }
 
     /// Forgets what began before this, and says how much that was.
-    pub(super) fn forget_before(&mut self, moment: Moment) -> usize {
+    pub(super) fn forget_before(&mut self, moment: TimePoint) -> usize {
         let before = self.count();
         self.points.retain(|point| point.took.from.0 >= moment.0);
         self.plugins.retain(|plugin| plugin.part.took.from.0 >= moment.0);

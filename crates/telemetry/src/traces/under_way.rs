@@ -57,13 +57,13 @@ impl UnderWay {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::Code;
-    use supercargo_scheduler::{Point, Took};
+    use supercargo_scheduler::{Point, Timespan};
 
     use super::*;
     use crate::traces::parts::Part;
 
     fn see(under_way: &mut UnderWay, pod: &str) {
-        let part = Part { point: Point::Filter, status: Code::Success, took: Took::default() };
+        let part = Part { point: Point::Filter, status: Code::Success, took: Timespan::default() };
         under_way.of(&pod.into()).add_point(part);
     }
 

@@ -1,4 +1,4 @@
-//! Where tables must not answer, or must forget.
+//! Cases in which tables must not answer, or must drop answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use super::templates::ZONE;
 use crate::tests::bed::{Bed, options, plugins};
 use crate::{Options, TableStats};
 
-type Judgement = dyn Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync;
+type FilterFn = dyn Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync;
 
-/// A plugin that signs every pod alike, and filters by a closure.
+/// A plugin that signs every pod alike and filters with a closure.
 struct Probe {
-    judge: Box<Judgement>,
-    /// What PreFilter prepares, if it takes part: the number of pods on all nodes.
+    filter: Box<FilterFn>,
+    /// Whether PreFilter prepares the number of pods on all nodes.
     prepares: bool,
     signs: bool,
-    /// Whether it is to be asked about each pod alone, and if so, whether it says that it never fails.
+    /// If its answers are not to be cached, whether it declares that it never fails.
     alone: Option<bool>,
     /// Every raw score.
     score: Option<i64>,
@@ -34,11 +34,11 @@ struct Probe {
 struct Pods(usize);
 
 impl Probe {
-    fn new(judge: impl Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync + 'static) -> Self {
-        Self { judge: Box::new(judge), prepares: false, signs: true, alone: None, score: None }
+    fn new(filter: impl Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync + 'static) -> Self {
+        Self { filter: Box::new(filter), prepares: false, signs: true, alone: None, score: None }
     }
 
-    /// A bed with three nodes and this plugin beside those in the tree; with tables and without.
+    /// Beds with three nodes and this plugin beside the in-tree ones; with tables and without.
     fn beds(self) -> [Bed; 2] {
         let plugin: Arc<Self> = Arc::new(self);
         [false, true].map(|plain| {
@@ -81,7 +81,7 @@ impl PreFilterPlugin for Probe {
 
 impl FilterPlugin for Probe {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
-        (self.judge)(cx, state, node)
+        (self.filter)(cx, state, node)
     }
 
     fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
@@ -109,7 +109,8 @@ fn big(name: &str) -> NodeBuilder {
     node(name).allocatable("cpu", "64").label(ZONE, "z")
 }
 
-/// Six equal pods come and are tried; the same becomes of them with tables and without. The tables' statistics.
+/// Schedules six equal pods, with the same effects with tables and without. Returns the statistics
+/// of the tables.
 fn try_equal_pods(beds: &mut [Bed; 2]) -> TableStats {
     try_pods(beds, 0, 6)
 }
@@ -119,27 +120,27 @@ fn try_pods(beds: &mut [Bed; 2], from: usize, pods: usize) -> TableStats {
         let said = beds.each_mut().map(|bed| {
             bed.pod(pod(&format!("p{number}")).request("cpu", "100m"));
             while bed.cycle() {}
-            bed.said()
+            bed.effect_lines()
         });
         assert_eq!(said[0], said[1]);
     }
     beds[0].scheduler.table_stats()
 }
 
-/// No cycle was answered by a table.
+/// Checks that no cycle was answered by a table.
 fn assert_plain(stats: &TableStats) {
     assert_eq!((stats.hits, stats.builds, stats.tables), (0, 0, 0), "{stats:?}");
     assert!(stats.plain >= 6, "{stats:?}");
 }
 
 #[test]
-fn a_plugin_that_signs_has_its_answers_kept() {
+fn answers_of_a_plugin_that_signs_are_cached() {
     let stats = try_equal_pods(&mut Probe::new(|_, _, _| Status::success()).beds());
     assert_eq!((stats.hits, stats.builds, stats.plain), (5, 1, 0));
 }
 
 #[test]
-fn a_plugin_that_does_not_sign_is_asked_each_time() {
+fn a_plugin_that_does_not_sign_runs_in_every_cycle() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let probe = Probe::new(move |_, _, _| {
@@ -151,8 +152,8 @@ fn a_plugin_that_does_not_sign_is_asked_each_time() {
 }
 
 #[test]
-fn a_plugin_that_is_asked_about_each_pod_alone_is_asked_no_more_than_it_takes() {
-    // Beside the scheduler without tables, which asks about three nodes each time.
+fn an_uncached_plugin_runs_no_more_than_needed() {
+    // The scheduler without tables runs it for three nodes in every cycle.
     for (never_fails, expected) in [(false, 6 * 3), (true, 6)] {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
@@ -167,7 +168,7 @@ fn a_plugin_that_is_asked_about_each_pod_alone_is_asked_no_more_than_it_takes() 
 }
 
 #[test]
-fn a_node_that_is_turned_down_for_one_pod_alone_is_there_for_the_next() {
+fn an_uncached_rejection_does_not_affect_the_next_pod() {
     for never_fails in [false, true] {
         let turn = Arc::new(AtomicUsize::new(0));
         let now = Arc::clone(&turn);
@@ -186,12 +187,12 @@ fn a_node_that_is_turned_down_for_one_pod_alone_is_there_for_the_next() {
         let expected = [Some("n1"), Some("n2"), Some("n3"), None, Some("n1"), Some("n2")];
         assert_eq!(nodes(&beds[0]), expected.map(|node| node.map(str::to_owned)));
         let stats = beds[0].scheduler.table_stats();
-        assert!(stats.hits >= 4 && stats.builds == 1 && stats.plain > 0, "none is left for one: {stats:?}");
+        assert!(stats.hits >= 4 && stats.builds == 1 && stats.plain > 0, "one pod fits no node: {stats:?}");
     }
 }
 
 #[test]
-fn what_was_judged_by_time_or_by_waiting_pods_or_by_other_nodes_is_not_kept() {
+fn answers_from_time_waiting_pods_or_all_nodes_are_not_cached() {
     let early = Probe::new(|cx, _, _| {
         let is_early = cx.now().monotonic.as_secs() < 100;
         if is_early { Status::unschedulable("it is early") } else { Status::success() }
@@ -226,7 +227,7 @@ fn what_was_judged_by_time_or_by_waiting_pods_or_by_other_nodes_is_not_kept() {
 }
 
 #[test]
-fn a_plugin_that_asks_for_something_while_it_judges_is_asked_each_time() {
+fn a_plugin_that_issues_commands_runs_in_every_cycle() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let probe = Probe::new(move |cx, _, _| {
@@ -235,15 +236,15 @@ fn a_plugin_that_asks_for_something_while_it_judges_is_asked_each_time() {
         Status::success()
     });
     assert_plain(&try_equal_pods(&mut probe.beds()));
-    // The first time tables ask too, and what they are told to do is not done.
+    // In the first cycle tables run it, too, and their commands are dropped.
     assert_eq!(asked.load(Ordering::Relaxed), 2 * 6 * 3 + 3);
 }
 
 #[test]
-fn a_state_that_does_not_follow_changes_is_prepared_each_time() {
+fn a_state_without_incremental_hooks_is_prepared_in_every_cycle() {
     let probe = Probe::new(|_, state, node| {
         let Some(Pods(pods)) = state.read() else { return Status::error("not prepared") };
-        // One node after the other, two pods each.
+        // One node after the other gets two pods.
         let turn = pods / 2 + 1;
         if **node.name() == *format!("n{turn}") {
             Status::success()
@@ -258,7 +259,7 @@ fn a_state_that_does_not_follow_changes_is_prepared_each_time() {
 }
 
 #[test]
-fn a_plugin_that_panics_takes_everything_that_was_kept_with_it() {
+fn a_panic_drops_all_cached_answers() {
     let panics = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&panics);
     let mut beds = Probe::new(move |_, _, _| {
@@ -271,16 +272,16 @@ fn a_plugin_that_panics_takes_everything_that_was_kept_with_it() {
     panics.store(true, Ordering::Relaxed);
     let broken = try_pods(&mut beds, 6, 1);
     assert_eq!(beds.each_ref().map(|bed| bed.node_of("p6")), [None; 2]);
-    assert_eq!((broken.hits, broken.builds, broken.plain), (5, 1, 0), "nobody has answered");
+    assert_eq!((broken.hits, broken.builds, broken.plain), (5, 1, 0), "no path answered");
     panics.store(false, Ordering::Relaxed);
     let after = try_pods(&mut beds, 7, 6);
-    // The pod that failed is still waiting for its backoff to end.
-    assert_eq!((after.hits, after.builds, after.tables), (10, 2, 1), "all was made anew, once");
+    // The failed pod is still in backoff.
+    assert_eq!((after.hits, after.builds, after.tables), (10, 2, 1), "everything was rebuilt once");
     assert!(beds.iter().all(|bed| bed.node_of("p12").is_some()));
 }
 
 #[test]
-fn the_plain_path_has_the_last_word_on_errors() {
+fn errors_are_reported_by_the_plain_path() {
     let fails = Probe::new(|_, _, node| {
         if **node.name() == *"n2" { Status::error("n2 is not to be judged") } else { Status::success() }
     });
@@ -297,7 +298,7 @@ fn the_plain_path_has_the_last_word_on_errors() {
 }
 
 #[test]
-fn what_is_kept_stays_within_its_bounds_and_is_right() {
+fn tables_stay_within_the_memory_limit() {
     const LIMIT: usize = 120_000;
     let mut beds = [false, true].map(|plain| {
         let mut bed = Bed::of(Options { plain, table_memory: LIMIT, ..options(plugins(Vec::new())) });
@@ -309,12 +310,12 @@ fn what_is_kept_stays_within_its_bounds_and_is_right() {
     let mut largest = 0;
     let (mut fewest, mut most) = (usize::MAX, 0);
     for number in 0..400_usize {
-        // A few that come often, and many that come once or twice.
+        // Some templates are frequent, most are rare.
         let kind = if number.is_multiple_of(4) { number % 3 } else { 3 + number % 170 };
         let said = beds.each_mut().map(|bed| {
             bed.pod(pod(&format!("p{number}")).request("cpu", &format!("{}m", 10 + kind)));
             while bed.cycle() {}
-            bed.said()
+            bed.effect_lines()
         });
         assert_eq!(said[0], said[1]);
         let stats = beds[0].scheduler.table_stats();
@@ -328,5 +329,5 @@ fn what_is_kept_stays_within_its_bounds_and_is_right() {
     }
     let stats = beds[0].scheduler.table_stats();
     assert!(stats.hits > 70 && stats.builds > 200, "{stats:?}");
-    assert!(fewest > 0 && fewest < most, "a part is given back at a time: {fewest} to {most} tables");
+    assert!(fewest > 0 && fewest < most, "a part is evicted at a time: {fewest} to {most} tables");
 }

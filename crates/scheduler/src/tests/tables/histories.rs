@@ -1,4 +1,4 @@
-//! Histories.
+//! Random histories with and without tables.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use super::templates::Shape;
 use super::twins::{Difference, Setting, Twins};
 use crate::Rule;
 
-/// How often each rule must apply in the histories of continuous integration. It must apply 1,000 times where there are
-/// enough more.
+/// How often each rule must apply by default. With enough more histories, it must apply 1,000
+/// times.
 const LEAST: u64 = 50;
 
-/// What a run has been through.
+/// What the histories of a run covered.
 #[derive(Clone, Debug, Default)]
 struct Coverage {
     cycles: u64,
     hits: u64,
-    /// Those of the hits by a table that has been brought up to date since it was made.
+    /// Hits by a table that was updated since it was built.
     replayed: u64,
     builds: u64,
     plain: u64,
@@ -31,18 +31,12 @@ struct Coverage {
 }
 
 impl Coverage {
-    /// Enough was gone through to mean something.
+    /// Checks that the histories covered enough.
     fn check(&self, scale: u64) {
         assert_eq!(self.compared, self.hits + self.builds);
-        assert!(
-            self.hits * 10 >= self.cycles * 7,
-            "most cycles are answered by a table that was kept: {self:#?}"
-        );
-        assert!(
-            self.replayed * 10 >= self.compared * 7,
-            "most answers of tables are of such as have been brought up to date: {self:#?}"
-        );
-        assert!(self.without_node * 10 >= self.compared, "often there is no node: {self:#?}");
+        assert!(self.hits * 10 >= self.cycles * 7, "most cycles are hits: {self:#?}");
+        assert!(self.replayed * 10 >= self.compared * 7, "most answers come from updated tables: {self:#?}");
+        assert!(self.without_node * 10 >= self.compared, "many answers have no node: {self:#?}");
         for rule in Rule::ALL {
             let least = (LEAST * scale).min(1000);
             assert!(self.applied[&rule] >= least, "{rule:?} applies at least {least} times: {self:#?}");
@@ -88,7 +82,7 @@ impl Coverage {
     }
 }
 
-/// What a history is made of.
+/// The parameters of a history.
 #[derive(Clone, Debug)]
 struct History {
     palette: Vec<usize>,
@@ -114,7 +108,7 @@ impl History {
         })
     }
 
-    /// Goes through it, to the first difference.
+    /// Runs the history up to the first difference.
     fn live(&self, setting: Setting, coverage: &RefCell<Coverage>) -> Result<(), Difference> {
         let mut twins = Twins::new(setting, self.palette.clone());
         let result =
@@ -124,7 +118,8 @@ impl History {
     }
 }
 
-/// Goes through so many histories of a setting, the same ones each time; a difference that is found is made small first.
+/// Runs a number of histories of a setting, always the same ones. A difference is minimized before
+/// it is reported.
 fn go_through(
     setting: Setting,
     histories: u32,
@@ -155,7 +150,7 @@ const SETTINGS: [Setting; 5] = [
 const SMALL: Setting =
     Setting { nodes: 8, zones: 3, coarse: 64, kept: 1 << 16, with_tallies: false, off: None };
 
-/// How many times as many histories are gone through as in continuous integration: `TABLE_HISTORIES`.
+/// The factor for the number of histories: `TABLE_HISTORIES`.
 fn scale() -> u32 {
     std::env::var("TABLE_HISTORIES").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
@@ -178,12 +173,12 @@ fn tables_decide_as_the_plain_path_does() {
 }
 
 #[test]
-fn without_any_one_rule_they_do_not() {
+fn without_any_one_rule_tables_differ() {
     let coverage = RefCell::new(Coverage::default());
     let shows = |off| {
         let fails = |setting| go_through(Setting { off: Some(off), ..setting }, 40, 0, &coverage).is_err();
         SETTINGS[..4].iter().any(|setting| fails(*setting))
     };
     let redundant: Vec<Rule> = Rule::ALL.into_iter().filter(|rule| !shows(*rule)).collect();
-    assert_eq!(redundant, [], "nothing shows that these are needed");
+    assert_eq!(redundant, [], "no history shows that these rules are needed");
 }

@@ -1,4 +1,4 @@
-//! What can happen.
+//! The steps of a history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::twins::{Difference, Twins};
 use crate::tests::bed::failed;
 use crate::{Eviction, Input, Notification};
 
-/// What is particular about a pod.
+/// The deviation of a pod from its template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Particular {
     Nothing,
@@ -21,13 +21,13 @@ pub(super) enum Particular {
     UniqueLabel,
     Priority(i32),
     Gated,
-    /// It has been promised a node by somebody, and does not fit anywhere.
-    Promised {
+    /// It is nominated for a node, and fits none.
+    Nominated {
         node: usize,
     },
 }
 
-/// What becomes of a pod.
+/// A change of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PodChange {
     Delete,
@@ -38,7 +38,7 @@ pub(super) enum PodChange {
     Nominate { node: usize },
 }
 
-/// What a node changes.
+/// A change of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NodeChange {
     Zone(usize),
@@ -51,17 +51,17 @@ pub(super) enum NodeChange {
     Remove,
 }
 
-/// One step of a history. Numbers choose among what there is.
+/// One step of a history. Numbers select among what exists.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Pods of one template of the history's come and are tried, and bound if `confirmed`.
+    /// Pods of one of the history's templates are added and tried, and bound if `confirmed`.
     Wave {
         template: usize,
         particular: Particular,
         pods: usize,
         confirmed: bool,
     },
-    /// Pods that somebody else has bound.
+    /// Pods bound by another scheduler.
     Bound {
         template: usize,
         node: usize,
@@ -101,7 +101,7 @@ fn particular() -> impl Strategy<Value = Particular> {
         6 => Just(Particular::UniqueLabel),
         3 => (1..4_i32).prop_map(|priority| Particular::Priority(priority * 10)),
         1 => Just(Particular::Gated),
-        2 => (0..64_usize).prop_map(|node| Particular::Promised { node }),
+        2 => (0..64_usize).prop_map(|node| Particular::Nominated { node }),
     ]
 }
 
@@ -121,7 +121,7 @@ fn shape(zones: usize) -> impl Strategy<Value = Shape> {
     )
 }
 
-/// The templates that the pods of a history are of.
+/// The templates of a history's pods.
 pub(super) fn palette() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0..TEMPLATES, 7)
 }
@@ -130,7 +130,7 @@ pub(super) fn first_nodes(nodes: usize, zones: usize) -> impl Strategy<Value = V
     prop::collection::vec(shape(zones), nodes)
 }
 
-/// `nodes` may there be at most.
+/// A step with at most `nodes` nodes.
 pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
     let (which, node, template) = (0..1000_usize, 0..nodes, 0..TEMPLATES);
     let pod_change = prop_oneof![
@@ -222,9 +222,9 @@ impl Twins {
         }
     }
 
-    /// Tries pods until there are none left to try.
+    /// Runs cycles until no pod is popped.
     fn try_all(&mut self) -> Result<(), Difference> {
-        // A pod that preempts may be tried again at once, and so on.
+        // A preemptor may be popped again at once, repeatedly.
         for _ in 0..20 {
             if !self.cycle()? {
                 break;
@@ -244,7 +244,7 @@ impl Twins {
             Particular::UniqueLabel => pod.label("unique", &version.to_string()),
             Particular::Priority(priority) => pod.priority(priority),
             Particular::Gated => pod.gate("gate"),
-            Particular::Promised { node } => pod
+            Particular::Nominated { node } => pod
                 .request("cpu", "2")
                 .priority(5)
                 .nominated(&format!("n{node}"))
@@ -273,13 +273,13 @@ impl Twins {
         }
     }
 
-    /// Lets pods end: those that terminate, and some others.
+    /// Ends terminating pods and some others.
     fn reap(&mut self, which: usize, pods: usize) -> Result<(), Difference> {
         let ends = |pod: &&Arc<PodInfo>| pod.terminating && pod.is_assigned();
         let mut gone: Vec<Uid> = self.pods.values().filter(ends).map(|pod| pod.uid.clone()).collect();
         let spare = self.pods.len().saturating_sub(4 * self.setting.nodes);
         let from = which % self.pods.len().max(1);
-        // Those that wait for too long are given up.
+        // Pods that wait too long are dropped.
         let waits = |pod: &&Arc<PodInfo>| !pod.is_assigned();
         let waiting: Vec<Uid> = self.pods.values().filter(waits).map(|pod| pod.uid.clone()).collect();
         gone.extend_from_slice(&waiting[..waiting.len() / 2]);
@@ -311,7 +311,7 @@ impl Twins {
     }
 
     fn set_object(&mut self, kind: usize, node: usize, version: Option<usize>) -> Result<(), Difference> {
-        // Resource versions rise; what an object says has two versions.
+        // Resource versions rise; the content of an object has two versions.
         let rising = 2 * self.version() + version.unwrap_or(0);
         let new = Arc::new(of_kind(kind, rising, node));
         let old = self.scheduler().objects().from_api(&new.resource, &new.key).cloned();
@@ -323,12 +323,12 @@ impl Twins {
         }
     }
 
-    /// Some objects are there from the start.
+    /// Adds the objects that exist from the start.
     pub(super) fn begin_objects(&mut self) -> Result<(), Difference> {
         [2, 3, 12].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
     }
 
-    /// Every node takes some disks.
+    /// Limits the number of disks of a node.
     pub(super) fn set_csi_node(&mut self, number: usize) -> Result<(), Difference> {
         self.set_object(4, number, Some(number % 2))
     }
@@ -360,7 +360,7 @@ impl Twins {
                 } else {
                     Eviction::Gone
                 });
-                // Some go at once, others have a while to go.
+                // Some victims are gone at once, others terminate.
                 if refused {
                     self.change_pod(&victim.uid, |pod| pod.terminating = true)?;
                 } else {

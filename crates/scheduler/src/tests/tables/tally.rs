@@ -1,4 +1,4 @@
-//! A plugin that makes use of everything that evaluation tables offer to plugins, more than in-tree plugins do.
+//! A plugin that uses every feature that evaluation tables offer, more than in-tree plugins do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use supercargo_framework::plugin::{
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo, Status};
 
-/// The label by which pods belong together.
+/// The label that groups pods into apps.
 pub(super) const APP: &str = "app";
 
-/// How a [`Tally`] judges.
+/// The settings of a [`Tally`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct How {
     pub(super) name: &'static str,
-    /// The label whose values are domains; `None` where the whole cluster is one.
+    /// The label whose values are domains; `None` if the whole cluster is one.
     pub(super) key: Option<&'static str>,
-    /// So many pods of one app in a domain are too many.
+    /// The number of pods of an app from which on a domain is full.
     pub(super) limit: Option<i64>,
-    /// How scores are normalised, where there are any.
+    /// How scores are normalized, if there are any.
     pub(super) score: Option<Normalize>,
-    /// Whether feasible nodes are counted too, per domain.
+    /// Whether feasible nodes are counted per domain, too.
     pub(super) counts_feasible: bool,
-    /// Whether it only judges pods that have volumes and tolerations, and those each alone.
+    /// Whether it only evaluates pods with volumes and tolerations, without caching.
     pub(super) is_alone: bool,
 }
 
-/// Counts pods of the app, per domain: it turns nodes down where there are too many, and scores by how many there are.
-/// `N` tells the states of several apart.
+/// Counts pods of the app per domain. Rejects nodes of full domains, and scores by the counts. `N`
+/// distinguishes the states of several instances.
 pub(super) struct Tally<const N: usize>(pub(super) How);
 
-/// By domain, how many pods of the app there are.
+/// The number of pods of the app, by domain.
 #[derive(Clone, Debug, Default)]
 struct Pods<const N: usize>(BTreeMap<Arc<str>, i64>);
 
-/// By domain, how many feasible nodes there are.
+/// The number of feasible nodes, by domain.
 #[derive(Clone, Debug, Default)]
 struct Feasible<const N: usize>(BTreeMap<Arc<str>, i64>);
 
@@ -46,7 +46,7 @@ fn is_of_app(pod: &PodInfo, other: &PodInfo) -> bool {
     pod.labels.get(APP) == other.labels.get(APP)
 }
 
-/// Counts on, and says how many there are.
+/// Adds to a count and returns it.
 fn count(counts: &mut BTreeMap<Arc<str>, i64>, domain: Arc<str>, by: i64) -> i64 {
     let number = counts.entry(domain).or_default();
     *number += by;
@@ -54,7 +54,7 @@ fn count(counts: &mut BTreeMap<Arc<str>, i64>, domain: Arc<str>, by: i64) -> i64
 }
 
 impl<const N: usize> Tally<N> {
-    fn judges(&self, pod: &PodInfo) -> bool {
+    fn evaluates(&self, pod: &PodInfo) -> bool {
         !self.0.is_alone || (!pod.spec.volumes.is_empty() && !pod.spec.tolerations.is_empty())
     }
 
@@ -65,7 +65,7 @@ impl<const N: usize> Tally<N> {
         }
     }
 
-    /// How far it reaches that there are so many pods now, where there were so many.
+    /// What a change of a count invalidates.
     fn reach(&self, old: i64, new: i64) -> Applied {
         let turns = self.0.limit.is_some_and(|limit| (old >= limit) != (new >= limit));
         if !turns && self.0.score.is_none() {
@@ -141,7 +141,7 @@ impl<const N: usize> PreFilterPlugin for Tally<N> {
             count(&mut counts, domain, pods as i64);
         }
         state.write(Pods::<N>(counts));
-        if self.judges(pod) { PreFilter::AllNodes } else { PreFilter::Skip }
+        if self.evaluates(pod) { PreFilter::AllNodes } else { PreFilter::Skip }
     }
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
@@ -245,12 +245,12 @@ impl<const N: usize> ScorePlugin for Tally<N> {
 
 impl<const N: usize> SignPlugin for Tally<N> {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&(pod.labels.get(APP), self.judges(pod)));
+        signer.write(&(pod.labels.get(APP), self.evaluates(pod)));
         Ok(())
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {
-        self.0.is_alone && self.judges(pod)
+        self.0.is_alone && self.evaluates(pod)
     }
 }
 
@@ -284,7 +284,7 @@ impl<const N: usize> IncrementalPlugin for Tally<N> {
     }
 
     fn node_changed(&self, _: &mut CycleState, _: &PodInfo, old: &NodeRecord, new: &NodeRecord) -> Applied {
-        // The pods that move with it are not told of.
+        // No notification covers the pods that move with it.
         if self.domain(old) == self.domain(new) { Applied::Here } else { Applied::Rebuild }
     }
 

@@ -1,4 +1,4 @@
-//! The pods, nodes and objects of these histories.
+//! The pods, nodes and objects of histories.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) const HOST: &str = "kubernetes.io/hostname";
 const DRIVER: &str = "pd.csi.storage.gke.io";
 const IMAGES: [&str; 3] = ["small", "large", "huge"];
 
-/// So many templates are there.
+/// The number of templates.
 pub(super) const TEMPLATES: usize = 32;
 const NAMESPACES: [&str; 2] = ["default", "other"];
 
@@ -36,7 +36,7 @@ fn term(app: &str, key: &str) -> PodAffinityTerm {
     PodAffinityTerm { selector: Some(selector(app)), topology_key: key.into(), ..PodAffinityTerm::default() }
 }
 
-/// The term in namespaces of the blue team.
+/// The term for namespaces of the blue team.
 fn across(app: &str, key: &str) -> PodAffinityTerm {
     let team = RawRequirement { key: "team".into(), operator: "In".into(), values: vec!["blue".into()] };
     let namespaces = LabelSelector::parse(&Labels::default(), [team]).unwrap();
@@ -76,12 +76,12 @@ fn disk(pd_name: &str, read_only: bool) -> VolumeSource {
     VolumeSource::GcePersistentDisk { pd_name: pd_name.into(), read_only }
 }
 
-/// The pod with a disk that many may read.
+/// The pod with a shared read-only disk.
 fn library(pod: PodBuilder) -> PodBuilder {
     with_volume(pod, disk("library", true))
 }
 
-/// The pod, which tolerates everything.
+/// The pod with a toleration for everything.
 fn tolerant(pod: PodBuilder) -> PodBuilder {
     let (key, value, effect) = ("".into(), "".into(), None);
     pod.toleration(Toleration { key, operator: TolerationOperator::Exists, value, effect })
@@ -157,23 +157,23 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
     }
 }
 
-/// What a node is like.
+/// The shape of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// No zone when it is past the last one.
+    /// No zone if it is greater than the last one.
     pub(super) zone: usize,
     pub(super) cpu: usize,
     /// None, PreferNoSchedule, NoSchedule, or NoExecute and PreferNoSchedule.
     pub(super) taint: usize,
     pub(super) is_unschedulable: bool,
     pub(super) has_ssd: bool,
-    /// Which of the images, by bit.
+    /// The images, by bit.
     pub(super) images: usize,
-    /// Room for so many pods.
+    /// The maximum number of pods.
     pub(super) pods: usize,
 }
 
-/// The node of a number; `zones` there are.
+/// The node of a number, in a cluster of `zones` zones.
 pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize) -> NodeRecord {
     let name = format!("n{number}");
     let mut node = node(&name)
@@ -211,10 +211,10 @@ pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize
     node.build()
 }
 
-/// So many other objects may there be.
+/// The number of other objects.
 pub(super) const OBJECTS: usize = 14;
 
-/// Another object in one of its versions. Those of one node are about the node of this number.
+/// Another object in one of its versions. Objects of one node belong to the node of this number.
 pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
     let is_odd = version % 2 == 1;
     let team: Labels = is_odd.then_some(("team", "blue")).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Two schedulers that are told the same: one with tables, one without.
+//! Two schedulers with the same inputs: one with tables, one without.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Uid};
 
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
-use crate::tables::Witness;
+use crate::tables::witness::Witness;
 use crate::tests::bed::{WALL, all_plugins, options};
 use crate::{Effect, Input, NoCalls, Notification, Options, Rule, Scheduler, VictimEviction};
 
-/// Where the two differ.
+/// The text of a difference between the two.
 pub(super) type Difference = String;
 
-/// What kind of cluster it is.
+/// The kind of cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// The number of nodes to begin with.
+    /// The initial number of nodes.
     pub(super) nodes: usize,
     pub(super) zones: usize,
-    /// So many domains at most does a coarse key have.
+    /// The maximum number of domains of a coarse key.
     pub(super) coarse: usize,
-    /// So many changes are kept.
+    /// The maximum number of changes kept.
     pub(super) kept: usize,
-    /// Whether plugins that make use of all that tables offer take part.
+    /// Whether plugins that use all features of tables take part.
     pub(super) with_tallies: bool,
     pub(super) off: Option<Rule>,
 }
 
-/// The two, and the truth that they are told of.
+/// The two schedulers, and the state of the cluster.
 pub(super) struct Twins {
     pub(super) setting: Setting,
     pub(super) palette: Vec<usize>,
@@ -41,7 +41,7 @@ pub(super) struct Twins {
     pub(super) pods: BTreeMap<Uid, Arc<PodInfo>>,
     pub(super) nodes: BTreeMap<usize, Arc<NodeRecord>>,
     pub(super) shapes: BTreeMap<usize, Shape>,
-    /// Bindings that have not been answered.
+    /// Bindings without an answer yet.
     pub(super) binds: Vec<(Uid, Arc<str>)>,
     pub(super) pre_binds: Vec<Uid>,
     pub(super) evictions: Vec<(u64, Vec<VictimEviction>)>,
@@ -53,8 +53,8 @@ pub(super) struct Twins {
 const HOW: How =
     How { name: "", key: Some(ZONE), limit: None, score: None, counts_feasible: false, is_alone: false };
 
-/// The one that judges pods alone.
-fn loner() -> Arc<dyn Plugin> {
+/// The tally that is not cached.
+fn uncached_tally() -> Arc<dyn Plugin> {
     Arc::new(Tally::<7>(How { name: "Loner", key: Some(HOST), limit: Some(2), is_alone: true, ..HOW }))
 }
 
@@ -89,7 +89,7 @@ fn tallies() -> Vec<Arc<dyn Plugin>> {
 
 fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
     let mut more = if setting.with_tallies { tallies() } else { Vec::new() };
-    more.push(loner());
+    more.push(uncached_tally());
     let mut scheduler = Scheduler::new(Options { plain, ..options(all_plugins(more)) }).unwrap();
     scheduler.cache.changes.kept = setting.kept;
     if let Some(tables) = &mut scheduler.tables {
@@ -121,25 +121,25 @@ impl Twins {
         }
     }
 
-    /// The one with tables.
+    /// The scheduler with tables.
     pub(super) fn scheduler(&self) -> &Scheduler {
         &self.with_tables
     }
 
-    /// A resource version.
+    /// A new resource version.
     pub(super) fn version(&mut self) -> usize {
         self.versions += 1;
         self.versions
     }
 
-    /// Tells both.
+    /// Passes an input to both.
     pub(super) fn handle(&mut self, input: Input) -> Result<(), Difference> {
         self.with_tables.handle(self.now, input.clone());
         self.plain.handle(self.now, input);
         self.compare()
     }
 
-    /// Lets both try a pod; `false` when there was none.
+    /// Runs a cycle of both; `false` if no pod was popped.
     pub(super) fn cycle(&mut self) -> Result<bool, Difference> {
         let tried = self.with_tables.schedule_one(self.now, &mut NoCalls);
         let plain_tried = self.plain.schedule_one(self.now, &mut NoCalls);
@@ -155,7 +155,7 @@ impl Twins {
         Ok(tried)
     }
 
-    /// Both want the same to be done, which is carried out where it asks for no answer.
+    /// Checks that both have the same effects, and carries out those without an answer.
     fn compare(&mut self) -> Result<(), Difference> {
         let effects = self.with_tables.take_effects();
         let expected = self.plain.take_effects();
@@ -194,7 +194,7 @@ impl Twins {
         Ok(())
     }
 
-    /// A pod is new.
+    /// Adds a pod.
     pub(super) fn add_pod(&mut self, pod: PodInfo) -> Result<(), Difference> {
         let pod = Arc::new(pod);
         self.pods.insert(pod.uid.clone(), Arc::clone(&pod));
@@ -203,7 +203,7 @@ impl Twins {
         self.handle(if is_assigned { Input::AssignedPod(added) } else { Input::QueuedPod(added) })
     }
 
-    /// A pod is changed by somebody.
+    /// Changes a pod.
     pub(super) fn change_pod(
         &mut self,
         uid: &Uid,
@@ -235,7 +235,7 @@ impl Twins {
         self.handle(if is_assigned { Input::AssignedPod(deleted) } else { Input::QueuedPod(deleted) })
     }
 
-    /// A node comes or changes.
+    /// Adds or changes a node.
     pub(super) fn set_node(&mut self, number: usize, node: NodeRecord) -> Result<(), Difference> {
         let new = Arc::new(node);
         let old = self.nodes.insert(number, Arc::clone(&new));
@@ -252,7 +252,7 @@ impl Twins {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(super) fn pass(&mut self, time: Duration) -> Result<(), Difference> {
         self.now = Now { wall: self.now.wall.plus(time), monotonic: self.now.monotonic + time };
         self.handle(Input::Tick)

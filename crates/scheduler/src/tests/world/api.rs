@@ -1,4 +1,4 @@
-//! The API server of a history: what is true, and the watch that tells of it later.
+//! The API server of a history: the true state, and a watch that reports it later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
 use crate::StatusPatch;
 
-/// A change that the watch has yet to tell of.
+/// A change that the watch has not delivered yet.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Pod { old: Option<Arc<PodInfo>>, new: Option<Arc<PodInfo>> },
     Node { old: Option<Arc<NodeRecord>>, new: Option<Arc<NodeRecord>> },
 }
 
-/// What kind of pod it is, beside its size.
+/// The kind of a pod, beside its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
     Plain,
@@ -24,11 +24,11 @@ pub(super) enum Flavour {
     Gated,
     /// Permit holds it.
     Waits,
-    /// Permit lets every waiting pod go when this one comes by.
+    /// Permit allows every waiting pod when this one is scheduled.
     Releases,
-    /// Permit turns every waiting pod down when this one comes by.
+    /// Permit rejects every waiting pod when this one is scheduled.
     Refuses,
-    /// PreBind has something to do.
+    /// PreBind has work.
     Prepares,
 }
 
@@ -81,7 +81,7 @@ impl Api {
         }
     }
 
-    /// Deletes a pod and creates another of that name, which the watch tells of as one change.
+    /// Deletes a pod and creates another of its name, which the watch delivers as one change.
     pub(super) fn replace(&mut self, name: usize, cpu: usize) {
         if self.pods.contains_key(&name) {
             let new = self.new_pod(name, cpu, 0, Flavour::Plain);
@@ -113,7 +113,7 @@ impl Api {
         self.pods.values().find(|pod| pod.uid == *uid)
     }
 
-    /// Carries a binding out, if the pod can be bound.
+    /// Binds a pod if possible.
     pub(super) fn bind(&mut self, uid: &Uid, node: &Arc<str>) -> bool {
         let free = |pod: &&Arc<PodInfo>| pod.node_name.is_none() && !pod.terminating;
         let Some(name) = self.pod(uid).filter(free).and_then(|_| self.name_of(uid)) else {
@@ -139,7 +139,7 @@ impl Api {
         }
     }
 
-    /// Preempts a pod, which goes at once or has a while to go.
+    /// Preempts a pod, which is deleted at once or terminates.
     pub(super) fn evict(&mut self, name: usize, at_once: bool) {
         if at_once {
             return self.delete(name);
@@ -150,7 +150,7 @@ impl Api {
         });
     }
 
-    /// Kubelets let pods end that terminate.
+    /// Ends the terminating pods.
     pub(super) fn finish_terminating(&mut self) {
         let ends = |pod: &PodInfo| pod.terminating && pod.is_assigned();
         let names: Vec<_> = self.pods.iter().filter(|(_, pod)| ends(pod)).map(|(name, _)| *name).collect();
@@ -159,7 +159,7 @@ impl Api {
         }
     }
 
-    /// Adds a node, or changes the one of that name.
+    /// Adds a node, or changes the one of its name.
     pub(super) fn set_node(&mut self, name: usize, cpu: usize, cordoned: bool) {
         let version = self.version();
         let mut builder = node(&node_name(name)).resource_version(&version);

@@ -1,4 +1,4 @@
-//! Histories.
+//! Random histories of the cluster.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::api::Flavour;
 use super::model::World;
 use super::steps::{Bind, Step, step, step_or_reload};
 
-/// Enough for continuous integration; `PROPTEST_CASES` sets another number.
+/// The default number of cases; `PROPTEST_CASES` overrides it.
 fn config() -> Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
@@ -29,13 +29,14 @@ impl World {
         world
     }
 
-    /// Everything goes well from now on: calls are answered, there is room, and time passes.
+    /// Runs without failures until all pods are bound: calls are answered, nodes have room, and
+    /// time passes.
     fn settle(&mut self) {
         for node in 0..3 {
             self.api.set_node(node, 100, false);
         }
         for round in 0..40 {
-            // One that comes last lets all go that wait.
+            // A last pod allows all that wait.
             if round < 35 {
                 self.api.create(100 + round, 1, -1, Flavour::Releases);
             }
@@ -62,7 +63,7 @@ impl World {
         }
     }
 
-    /// No pod has been lost, and nothing is left over.
+    /// Checks that no pod is lost and no work is left.
     fn check_settled(&self) {
         for pod in self.api.pods.values() {
             let excused = pod.terminating || !pod.scheduling_gates.is_empty();
@@ -86,7 +87,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nothing_is_lost_or_done_twice_whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
+    fn no_pod_is_lost_or_bound_twice(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::after(steps);
         world.settle();
         world.check_settled();
@@ -94,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_or_done_twice_when_the_configuration_changes(
+    fn no_pod_is_lost_or_bound_twice_across_reloads(
         steps in prop::collection::vec(step_or_reload(), 1..120),
     ) {
         let mut world = World::after(steps);

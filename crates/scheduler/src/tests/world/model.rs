@@ -1,4 +1,4 @@
-//! A scheduler in a cluster, and an account of its own of what the scheduler must know.
+//! A scheduler in a cluster, and a model of the state that it must have.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::tests::bed::{WALL, all_plugins, options};
 use crate::tests::fake::Fake;
 use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatch, VictimEviction};
 
-/// Where a record goes to.
+/// The log of a record.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -35,12 +35,12 @@ pub(super) struct World {
     recorded: Recorded<Log>,
     log: Log,
     pub(super) now: Now,
-    /// What the informer has told so far.
+    /// The pods that the informer has reported.
     pub(super) pods: BTreeMap<Arc<str>, Arc<PodInfo>>,
     nodes: BTreeMap<Arc<str>, Arc<NodeRecord>>,
-    /// Pods that count on a node though the informer has not said so, as this account has it.
+    /// Pods that the model expects to be assumed, with their nodes.
     claims: BTreeMap<Uid, Arc<str>>,
-    /// Calls that have been asked for and not answered.
+    /// Calls without an answer yet.
     pub(super) binds: Vec<(Uid, Arc<str>)>,
     pub(super) reads: Vec<Uid>,
     pub(super) pre_binds: Vec<Uid>,
@@ -76,7 +76,7 @@ fn scheduler() -> Scheduler {
     Scheduler::new(options(all_plugins(vec![gatekeeper()]))).unwrap()
 }
 
-/// The same configuration anew, or one that serves nobody.
+/// The same configuration again, or one that serves no pods.
 fn reloaded(serves: bool) -> Options {
     let mut options = options(all_plugins(vec![gatekeeper()]));
     if !serves {
@@ -114,15 +114,15 @@ impl World {
         self.forget_silently();
     }
 
-    /// Nothing is said of a pod that fails when nobody serves it any more, and of one whose node was taken. That neither
-    /// counts on a node still is seen when the cache is checked.
+    /// No effect reports a failed pod without a profile, nor one whose node was taken. The check of
+    /// the cache still ensures that neither counts on a node.
     fn forget_silently(&mut self) {
         let scheduler = self.recorded.scheduler();
-        let is_other = |uid: &Uid| scheduler.others.values().any(|pod| pod.uid == *uid);
+        let is_other = |uid: &Uid| scheduler.unclaimed_pods.values().any(|pod| pod.uid == *uid);
         self.claims.retain(|uid, _| scheduler.queued(uid).is_none() && !is_other(uid));
     }
 
-    /// The configuration is read anew. There is no replay after that.
+    /// Reloads the configuration. Such a history cannot be replayed.
     pub(super) fn reload(&mut self, serves: bool) {
         let scheduler = self.recorded.scheduler_mut();
         scheduler.reconfigure(self.now, reloaded(serves)).unwrap();
@@ -140,7 +140,7 @@ impl World {
         self.claims.extend(bindings.map(|b| (b.pod().uid.clone(), Arc::clone(&b.node))));
         let new = self.claims.iter().find(|(uid, _)| !before.contains(uid));
         if let Some((uid, node)) = new.map(|(uid, node)| (uid.clone(), Arc::clone(node))) {
-            // Deleted or terminating pods keep their bindings, not their place.
+            // Deleted or terminating pods keep their bindings, but are no longer assumed.
             let known = self.pods.values().find(|pod| pod.uid == uid);
             if known.is_none_or(|pod| pod.terminating || pod.is_assigned()) {
                 self.claims.remove(&uid);
@@ -155,7 +155,7 @@ impl World {
         had_work
     }
 
-    /// A pod was just placed on the node: it must fit.
+    /// Checks that a pod that was just assumed fits its node.
     fn check_capacity(&self, node: &str) {
         let info = self.scheduler().cache().nodes().get(node).expect("pods are placed on nodes that exist");
         let (requested, allocatable) = (info.requested(), info.allocatable());
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// The informer tells the handlers of the next change.
+    /// The informer delivers the next change.
     pub(super) fn deliver(&mut self) -> bool {
         match self.api.watch.pop_front() {
             None => return false,
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// The one registration fans out: first to those who want assigned pods, then to those who want the others.
+    /// One registration serves both handlers: first that of assigned pods, then that of the others.
     pub(super) fn tell_pod(&mut self, old: Option<Arc<PodInfo>>, new: Option<Arc<PodInfo>>) {
         self.account(old.as_ref(), new.as_ref());
         let assigned = |pod: &Option<Arc<PodInfo>>| pod.clone().filter(|pod| pod.is_assigned());
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// The server says that the pod is on this node, or on none.
+    /// The server reports the pod on this node, or on none.
     pub(super) fn claim(&mut self, uid: &Uid, node: Option<&Arc<str>>) {
         let Some(claim) = self.claims.get_mut(uid) else {
             return;
@@ -244,15 +244,15 @@ impl World {
         }
     }
 
-    /// What must hold after every step.
+    /// The invariants after every step.
     pub(super) fn check(&self) {
         let scheduler = self.scheduler();
         assert_eq!(scheduler.inconsistencies(), Vec::<String>::new());
         let waiting = self.pods.values().filter(|pod| !pod.is_assigned());
-        let known = scheduler.pending.values().chain(scheduler.others.values());
+        let known = scheduler.pending.values().chain(scheduler.unclaimed_pods.values());
         let known: BTreeMap<_, _> = known.map(|pod| (pod.uid.clone(), pod)).collect();
         let seen: BTreeMap<_, _> = waiting.map(|pod| (pod.uid.clone(), pod)).collect();
-        assert_eq!(known, seen, "the scheduler knows the pods that the informer has told of");
+        assert_eq!(known, seen, "the scheduler knows the reported pods");
         for (uid, pod) in seen {
             let places = [
                 scheduler.queued(&uid).is_some(),
@@ -266,7 +266,7 @@ impl World {
         self.check_cache();
     }
 
-    /// The cache holds what the account says: nodes, and the pods and sums on each.
+    /// The cache equals the model: nodes, and the pods and sums on each.
     fn check_cache(&self) {
         let mut expected: BTreeMap<Arc<str>, (Vec<Uid>, i64)> = BTreeMap::new();
         let assigned = self.pods.values().filter(|pod| pod.is_assigned());
@@ -294,7 +294,7 @@ impl World {
         }
     }
 
-    /// The same calls to another scheduler come to the same.
+    /// The same calls to another scheduler have the same effects.
     pub(super) fn check_replay(&self) {
         let log = self.log.0.lock().unwrap();
         replay(&mut scheduler(), &log[..]).expect("a record replays");

@@ -1,4 +1,4 @@
-//! What can happen.
+//! The steps of a history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use super::model::World;
 use crate::tests::bed::failed;
 use crate::{Eviction, Input, PodRead};
 
-/// How a call to bind ends.
+/// The outcome of a call to bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bind {
-    /// The server does it and says so.
+    /// The pod is bound, and the answer arrives.
     Answered,
     /// The server refuses.
     Refused,
-    /// The server does it, and the answer is lost.
+    /// The pod is bound, and the answer is lost.
     DoneAndLost,
-    /// The server does not do it, and the answer is lost.
+    /// The pod is not bound, and the answer is lost.
     Lost,
 }
 
-/// What becomes of a pod by others' doing.
+/// A change of a pod by others.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PodChange {
     Delete,
@@ -37,7 +37,7 @@ pub(super) enum PodChange {
     BindElsewhere { node: usize },
 }
 
-/// One step of a history. Numbers choose among what there is.
+/// One step of a history. Numbers select among what exists.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Create {
@@ -57,9 +57,9 @@ pub(super) enum Step {
     },
     DeleteNode(usize),
     Deliver(usize),
-    /// The watch breaks: the informer lists anew and tells of the differences only.
+    /// The watch breaks: the informer lists again and delivers the differences.
     Relist,
-    /// Handlers are told of everything again.
+    /// Handlers get every object again.
     TellAgain {
         as_update: bool,
     },
@@ -79,19 +79,19 @@ pub(super) enum Step {
     Patch {
         carried_out: bool,
     },
-    /// Victims of a preemption are deleted, at once or after a while, or cannot be.
+    /// Victims of a preemption are deleted at once, terminate, or cannot be deleted.
     Evict {
         which: usize,
         how: usize,
     },
     Pass(u64),
-    /// The configuration is read anew, and serves our pods or does not.
+    /// The configuration is reloaded, and serves the pods or not.
     Reload {
         serves: bool,
     },
 }
 
-/// Any step but a reload, which has no record.
+/// Any step; a reload cannot be recorded.
 pub(super) fn step_or_reload() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => step(),
@@ -181,8 +181,8 @@ impl World {
         self.now = Now { wall: self.now.wall.plus(time), monotonic: self.now.monotonic + time };
         self.handle(Input::Tick);
         let wait = self.scheduler().next_deadline(self.now);
-        assert!(!wait.is_zero(), "what was due has been done");
-        assert!(wait <= Duration::from_secs(30), "the queue is looked at twice a minute");
+        assert!(!wait.is_zero(), "nothing is overdue");
+        assert!(wait <= Duration::from_secs(30), "the queue is flushed twice a minute");
     }
 
     fn change_pod(&mut self, name: usize, change: PodChange) {
@@ -291,7 +291,7 @@ impl World {
                 }
             });
         }
-        // The watch may tell of it before the answer comes.
+        // The watch may deliver the change before the answer arrives.
         if how == 1 {
             while self.deliver() {}
         }

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use supercargo_framework::Code;
 use supercargo_framework::pod::PodKey;
-use supercargo_scheduler::{AttemptResult, Moment, Point, Took};
+use supercargo_scheduler::{AttemptResult, Point, TimePoint, Timespan};
 use tokio::time::Instant;
 
 use super::*;
@@ -13,7 +13,7 @@ use supercargo_client::transport::Transport;
 
 /// An attempt that makes so many spans.
 fn attempt(spans: usize) -> Attempt {
-    let took = Took { from: Moment(0), to: Moment(1) };
+    let took = Timespan { from: TimePoint(0), to: TimePoint(1) };
     let mut parts = Parts::default();
     for _ in 1..spans {
         parts.add_point(Part { point: Point::Filter, status: Code::Success, took });

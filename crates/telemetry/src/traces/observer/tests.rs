@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{Code, PodInfo};
-use supercargo_scheduler::{AttemptResult, Took};
+use supercargo_scheduler::{AttemptResult, Timespan};
 
 use super::*;
 use crate::traces::ids::Ids;
@@ -25,8 +25,8 @@ struct Hand(Arc<AtomicU64>);
 impl Observer for Hand {
     fn observe(&self, _: Observation<'_>) {}
 
-    fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+    fn time_point(&self) -> TimePoint {
+        TimePoint(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -38,8 +38,8 @@ struct Bed {
     drops: Drops,
 }
 
-fn took(from: u64, to: u64) -> Took {
-    Took { from: Moment(from), to: Moment(to) }
+fn took(from: u64, to: u64) -> Timespan {
+    Timespan { from: TimePoint(from), to: TimePoint(to) }
 }
 
 impl Bed {

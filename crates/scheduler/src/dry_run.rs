@@ -1,4 +1,4 @@
-//! The filters as PostFilter plugins run them: on nodes as they would be.
+//! Dry runs: the filters as PostFilter plugins run them, on modified copies of nodes.
 
 use std::sync::Arc;
 
@@ -6,22 +6,23 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters, Scope};
 use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
-use crate::cycle::{Cycle, SkippedFilters};
+use crate::cycle::Cycle;
 use crate::filtering::{Filters, named_error};
 use crate::observer::Point;
 use crate::profile::Named;
+use crate::skipped_filters::SkippedFilters;
 
-/// The filters of one cycle, told apart by what matters to them.
-pub(crate) struct Trials<'a, 'c> {
+/// The filters of one cycle, grouped by what they depend on.
+pub(crate) struct DryRun<'a, 'c> {
     cycle: &'a Cycle<'c>,
     filters: Filters<'a>,
-    /// Those to which the pods on the node matter, or which look at a state that follows the pods.
+    /// The filters that depend on the node's pods, or on a state that follows these pods.
     of_pods: Filters<'a>,
-    /// The PreFilter plugins whose state follows the pods of a trial.
+    /// The PreFilter plugins whose state follows the pods of a dry run.
     followers: SmallVec<[&'a Named<dyn PreFilterPlugin>; 4]>,
 }
 
-/// What a plugin's state is told.
+/// The change that a plugin's state follows.
 #[derive(Clone, Copy)]
 enum Verb {
     AddPod,
@@ -44,13 +45,13 @@ impl Verb {
     }
 }
 
-impl<'a, 'c> Trials<'a, 'c> {
-    /// For trials that begin with this state.
+impl<'a, 'c> DryRun<'a, 'c> {
+    /// Dry runs that start from this state.
     pub(crate) fn new(cycle: &'a Cycle<'c>, state: &CycleState) -> Self {
-        let skipped = state.read::<SkippedFilters>().cloned().unwrap_or_default();
+        let skipped = SkippedFilters::of(state);
         let pre_filters = cycle.profile.pre_filter.iter();
         let followers: SmallVec<[_; 4]> = pre_filters
-            .filter(|named| !skipped.0.contains(&named.name) && named.plugin.extensions().is_some())
+            .filter(|named| !skipped.contains(named.name) && named.plugin.extensions().is_some())
             .collect();
         let filters = cycle.filters(state);
         let follows = |name| followers.iter().any(|follower: &&Named<_>| follower.name == name);
@@ -64,8 +65,7 @@ impl<'a, 'c> Trials<'a, 'c> {
 
     fn follow(&self, verb: Verb, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
         for Named { name, plugin } in &self.followers {
-            self.cycle.running.set("PreFilterExtensions", name);
-            let status = self.cycle.laps.plugin(verb.point(), name, || call(&**plugin), Status::code);
+            let status = self.cycle.plugins.call(verb.point(), name, || call(&**plugin), Status::code);
             if !status.is_success() {
                 return named_error(verb.as_str(), name, &status);
             }
@@ -74,7 +74,7 @@ impl<'a, 'c> Trials<'a, 'c> {
     }
 }
 
-impl RunFilters for Trials<'_, '_> {
+impl RunFilters for DryRun<'_, '_> {
     fn run_filters(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
         self.cycle.filter_with_nominated(&self.filters, state, node)
     }
@@ -91,12 +91,12 @@ impl RunFilters for Trials<'_, '_> {
         totals: &PodTotals,
     ) -> Option<Status> {
         let cycle = self.cycle;
-        if self.follow_pods() || cycle.is_promised(node) {
+        if self.follow_pods() || cycle.has_nominated(node) {
             return None;
         }
         for filter in &self.filters {
             let Named { name, plugin } = filter;
-            cycle.running.set("Filter", name);
+            cycle.plugins.enter("Filter", name);
             let status = if self.of_pods.iter().any(|of_pods| of_pods.name == *name) {
                 plugin.filter_totals(cycle.cx, state, pod, node, totals)?
             } else {
@@ -141,6 +141,6 @@ impl RunFilters for Trials<'_, '_> {
         pod: &Arc<PodInfo>,
         candidates: Vec<Candidate>,
     ) -> Result<Vec<Candidate>, Status> {
-        self.cycle.extend_candidates(pod, candidates)
+        self.cycle.extenders.preempt(pod, candidates)
     }
 }

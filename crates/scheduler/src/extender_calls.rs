@@ -1,4 +1,4 @@
-//! What extenders have to say within a cycle.
+//! Calls of extenders within a cycle.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,57 +6,58 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::plugin::Candidate;
-use supercargo_framework::{NodeIndex, NodeRecord, PodInfo, Status};
+use supercargo_framework::{Context, NodeIndex, NodeRecord, PodInfo, Status};
 
-use crate::cycle::Cycle;
 use crate::diagnosis::Diagnosis;
 use crate::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims};
 use crate::failure::FailureKind;
+use crate::plugin_calls::PluginCalls;
+use crate::tie_breakers::TieBreakers;
 
 /// The extenders of a cycle.
 pub(crate) struct Extenders<'a> {
-    /// Whether there is any, interested or not.
+    cx: &'a Context<'a>,
+    pod: &'a Arc<PodInfo>,
+    plugins: &'a PluginCalls<'a>,
+    /// Whether there are extenders at all, interested in the pod or not.
     pub(crate) are_configured: bool,
     interested: SmallVec<[&'a ExtenderSpec; 2]>,
-    /// PostFilter asks through a shared reference.
+    /// In a cell because PostFilter calls extenders through a shared reference.
     calls: RefCell<&'a mut dyn Calls>,
 }
 
 impl<'a> Extenders<'a> {
-    /// Those of `all` whose business the pod is.
-    pub(crate) fn of_pod(all: &'a [ExtenderSpec], pod: &PodInfo, calls: &'a mut dyn Calls) -> Self {
+    /// The extenders among `all` that are interested in the pod.
+    pub(crate) fn of_pod(
+        all: &'a [ExtenderSpec],
+        cx: &'a Context<'a>,
+        pod: &'a Arc<PodInfo>,
+        plugins: &'a PluginCalls<'a>,
+        calls: &'a mut dyn Calls,
+    ) -> Self {
         let interested = all.iter().filter(|extender| extender.is_interested(pod)).collect();
-        Self { are_configured: !all.is_empty(), interested, calls: RefCell::new(calls) }
+        Self { cx, pod, plugins, are_configured: !all.is_empty(), interested, calls: RefCell::new(calls) }
     }
 
     fn ask(&self, extender: &ExtenderSpec, question: ExtenderQuestion<'_>) -> Result<ExtenderAnswer, String> {
-        self.calls.borrow_mut().ask(extender, question)
+        self.plugins.call_other(|| self.calls.borrow_mut().ask(extender, question))
     }
-}
 
-/// The error for an answer to something that was not asked.
-fn another_question(extender: &ExtenderSpec) -> String {
-    format!("extender {} answered another question", extender.name)
-}
-
-impl Cycle<'_> {
-    /// Lets the extenders filter what is left, one after the other.
-    pub(crate) fn extend_filter(
+    /// Lets the extenders filter the feasible nodes, one after the other.
+    pub(crate) fn filter(
         &self,
         diagnosis: &mut Diagnosis,
         mut feasible: Vec<NodeIndex>,
     ) -> Result<Vec<NodeIndex>, FailureKind> {
-        // A panic from here on is no plugin's.
-        self.running.take();
-        for extender in self.extenders.interested.iter().filter(|extender| extender.filters) {
+        for extender in self.interested.iter().filter(|extender| extender.filters) {
             if feasible.is_empty() {
                 break;
             }
             let nodes = self.records(&feasible);
             let question = ExtenderQuestion::Filter { pod: self.pod, nodes: &nodes };
-            match self.extenders.ask(extender, question) {
+            match self.ask(extender, question) {
                 Ok(ExtenderAnswer::Filtered { nodes, failed, failed_and_unresolvable }) => {
-                    // A node in both maps is unresolvable: the last word counts.
+                    // A node in both maps is unresolvable: the later status wins.
                     self.note_failed(diagnosis, failed, Status::unschedulable);
                     self.note_failed(diagnosis, failed_and_unresolvable, Status::unresolvable);
                     feasible = self.kept(&feasible, &nodes);
@@ -66,18 +67,18 @@ impl Cycle<'_> {
                 Err(reason) => return Err(FailureKind::Internal(reason)),
             }
         }
-        diagnosis.keep_last_word();
+        diagnosis.keep_last_status();
         Ok(feasible)
     }
 
-    /// The nodes that an extender keeps, in its order, which is what decides among equals later.
+    /// The nodes that an extender keeps, in its order, which later decides among equals.
     fn kept(&self, feasible: &[NodeIndex], names: &[Arc<str>]) -> Vec<NodeIndex> {
         let mut asked: FxHashMap<&str, NodeIndex> =
             feasible.iter().map(|index| (&**self.cx.node(*index).name(), *index)).collect();
         names.iter().filter_map(|name| asked.remove(&**name)).collect()
     }
 
-    /// Notes the nodes that an extender turned down. No plugin is named: the extenders are blamed as one.
+    /// Notes the nodes that an extender rejected. Extenders share one name in the diagnosis.
     fn note_failed(
         &self,
         diagnosis: &mut Diagnosis,
@@ -91,25 +92,24 @@ impl Cycle<'_> {
         }
     }
 
-    /// Adds what extenders think of the nodes; says how to choose among equals. An extender that fails is left out, as
-    /// upstream does.
-    pub(crate) fn extend_scores(&self, feasible: &[NodeIndex], totals: &mut [i64]) -> TieBreakers {
-        self.running.take();
+    /// Adds the extenders' scores, and returns what decides among equals. As upstream, an extender
+    /// that fails is ignored.
+    pub(crate) fn score(&self, feasible: &[NodeIndex], totals: &mut [i64]) -> TieBreakers {
         let mut breakers = TieBreakers::default();
-        if self.extenders.interested.is_empty() {
+        if self.interested.is_empty() {
             return breakers;
         }
         let nodes = self.records(feasible);
         let positions: FxHashMap<&str, usize> =
             nodes.iter().enumerate().map(|(position, node)| (&*node.name, position)).collect();
-        for extender in &self.extenders.interested {
+        for extender in &self.interested {
             let Some(weight) = extender.weight else {
-                // Upstream counts one that does not prioritize as giving every node 0.
+                // Upstream treats an extender that does not prioritize as scoring every node 0.
                 breakers.draw_all(self.pod, &nodes);
                 continue;
             };
             let question = ExtenderQuestion::Prioritize { pod: self.pod, nodes: &nodes };
-            let Ok(ExtenderAnswer::Prioritized(scores)) = self.extenders.ask(extender, question) else {
+            let Ok(ExtenderAnswer::Prioritized(scores)) = self.ask(extender, question) else {
                 continue;
             };
             for (name, score) in scores {
@@ -123,19 +123,19 @@ impl Cycle<'_> {
         breakers
     }
 
-    /// Lets the extenders that have a say in preemption strike out candidates and victims, one after the other.
-    pub(crate) fn extend_candidates(
+    /// Lets the extenders that take part in preemption remove candidates and victims, one after the
+    /// other.
+    pub(crate) fn preempt(
         &self,
         pod: &Arc<PodInfo>,
         mut candidates: Vec<Candidate>,
     ) -> Result<Vec<Candidate>, Status> {
-        let running = self.running.take();
-        for extender in self.extenders.interested.iter().filter(|extender| extender.preempts) {
+        for extender in self.interested.iter().filter(|extender| extender.preempts) {
             if candidates.is_empty() {
                 break;
             }
             let question = ExtenderQuestion::Preempt { pod, candidates: &candidates };
-            let agreed = self.extenders.ask(extender, question).and_then(|answer| match answer {
+            let agreed = self.ask(extender, question).and_then(|answer| match answer {
                 ExtenderAnswer::Preempted(agreed) => self.find_victims(extender, agreed),
                 _ => Err(another_question(extender)),
             });
@@ -145,13 +145,11 @@ impl Cycle<'_> {
                 Err(reason) => return Err(Status::error(reason)),
             }
         }
-        if let Some((point, plugin)) = running {
-            self.running.set(point, plugin);
-        }
         Ok(candidates)
     }
 
-    /// Finds the pods that an extender names. It may name others than it was asked about, even on other nodes.
+    /// Finds the pods that an extender names. It may name pods that it was not asked about, even on
+    /// other nodes.
     fn find_victims(
         &self,
         extender: &ExtenderSpec,
@@ -183,7 +181,12 @@ impl Cycle<'_> {
     }
 }
 
-/// A candidate without victims makes no sense.
+/// The error for an answer to another question than the one asked.
+fn another_question(extender: &ExtenderSpec) -> String {
+    format!("extender {} returned an answer to another question", extender.name)
+}
+
+/// Removes or rejects candidates without victims.
 fn with_victims(extender: &ExtenderSpec, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Status> {
     if extender.ignorable {
         candidates.retain(|candidate| !candidate.victims.is_empty());
@@ -196,7 +199,7 @@ fn with_victims(extender: &ExtenderSpec, mut candidates: Vec<Candidate>) -> Resu
     }
 }
 
-/// What is left of the candidates in their order, and then what the extender added, by name.
+/// Sorts candidates: those known before in their old order, then those the extender added, by name.
 fn in_order(before: &[Candidate], mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let order: FxHashMap<&str, usize> =
         before.iter().enumerate().map(|(position, candidate)| (&*candidate.node, position)).collect();
@@ -205,39 +208,4 @@ fn in_order(before: &[Candidate], mut candidates: Vec<Candidate>) -> Vec<Candida
         place(a).cmp(&place(b)).then_with(|| a.node.cmp(&b.node))
     });
     candidates
-}
-
-/// What decides among equal scores. Upstream gives every node that an extender has scored a random number. Here the
-/// number follows from the pod's UID and the node's name, so that pods spread and a replay does the same.
-#[derive(Default)]
-pub(crate) struct TieBreakers(Vec<u64>);
-
-impl TieBreakers {
-    /// The number of the node at a position among the feasible ones; 0 when no extender has scored it.
-    pub(crate) fn get(&self, position: usize) -> u64 {
-        self.0.get(position).copied().unwrap_or(0)
-    }
-
-    fn draw(&mut self, pod: &PodInfo, nodes: &[Arc<NodeRecord>], position: usize) {
-        self.0.resize(nodes.len(), 0);
-        self.0[position] = mixed([&pod.uid.text(), &nodes[position].name]).max(1);
-    }
-
-    fn draw_all(&mut self, pod: &PodInfo, nodes: &[Arc<NodeRecord>]) {
-        for position in 0..nodes.len() {
-            self.draw(pod, nodes, position);
-        }
-    }
-}
-
-/// A number that looks random: FNV-1a, and its bits stirred as MurmurHash does in the end. Always the same, so that a
-/// record replays by another build, too.
-fn mixed(words: [&str; 2]) -> u64 {
-    let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
 }

@@ -1,4 +1,4 @@
-//! Evaluation tables decide as the plain path does, whatever happens.
+//! Evaluation tables and the plain path make the same decisions.
 
 mod edges;
 mod histories;

@@ -1,4 +1,4 @@
-//! No wake-up is lost: a model of what each pod has heard of.
+//! No event is lost: a model of the events that each pod has seen.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,21 +17,21 @@ use crate::Place;
 
 const HELD: Duration = Duration::from_secs(4);
 
-/// What a pod waits for, as the model has it.
+/// The state of a pod in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// To be tried, sooner or later.
+    /// It is to be tried.
     ItsTurn,
-    /// Held by Permit until then, and whether something happened meanwhile that helps.
+    /// Permit holds it until `until`; `helped` tells whether an event helped since.
     Held { until: Duration, helped: bool },
-    /// For something that helps.
+    /// It waits for an event.
     Help,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Add(usize),
-    /// A node comes; whether it helps.
+    /// A node is added; whether it helps.
     Node(bool),
     Cycle,
     Pass(u64),
@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(Config { cases: 200, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn a_pod_waits_for_help_exactly_when_none_came_since_it_was_popped(
+    fn a_pod_waits_exactly_if_no_event_helped_since_it_was_popped(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let holder = Fake::new("Holder")
@@ -103,7 +103,7 @@ proptest! {
                 }
             }
             for (name, waits) in &model {
-                let place = bed.place(name).expect("every pod is somewhere");
+                let place = bed.place(name).expect("every pod has a place");
                 let as_expected = match waits {
                     Waits::ItsTurn => matches!(place, Place::Active | Place::Backoff),
                     Waits::Held { .. } => place == Place::InFlight,

@@ -1,4 +1,4 @@
-//! What wakes a pod.
+//! Events that requeue pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::bed::{Bed, big, with_unschedulable};
 use super::fake::Fake;
 use crate::{Input, Notification, Place};
 
-/// A plugin that turns pods down in Permit after a while, and is helped by nodes whose name begins with `good`.
+/// A plugin that rejects pods in Permit, at once or by a timeout. Nodes whose name begins with
+/// `good` help.
 fn late_refuser(held: bool) -> Bed {
     let hint = |_: &supercargo_framework::PodInfo, change: &supercargo_framework::event::Change| {
         let node = change.new_node().ok_or("no node")?;
@@ -33,7 +34,7 @@ fn late_refuser(held: bool) -> Bed {
 }
 
 #[test]
-fn an_event_that_came_while_the_pod_was_in_flight_is_not_lost() {
+fn an_event_during_an_attempt_is_not_lost() {
     let cases: [(&str, &[&str], Place); 4] = [
         ("nothing happened", &[], Place::Unschedulable),
         ("something happened that does not help", &["bad"], Place::Unschedulable),
@@ -55,18 +56,21 @@ fn an_event_that_came_while_the_pod_was_in_flight_is_not_lost() {
 }
 
 #[test]
-fn a_pod_that_terminates_on_its_way_is_turned_down() {
+fn a_pod_that_terminates_during_binding_is_rejected() {
     let mut bed = late_refuser(true);
     bed.pod(pod("a"));
     bed.cycle();
-    bed.said();
+    bed.effect_lines();
     bed.update(pod("a"), pod("a").terminating().resource_version("2"));
-    assert_eq!(bed.said()[0], "a Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 removed.");
+    assert_eq!(
+        bed.effect_lines()[0],
+        "a Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 removed."
+    );
     assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Unschedulable), None));
 }
 
 #[test]
-fn activate_moves_a_waiting_pod_and_is_remembered_for_one_in_flight() {
+fn activate_moves_waiting_pods_and_is_recorded_for_those_in_flight() {
     let activator = || {
         Fake::new("Activator")
             .permit(|cx, pod| {
@@ -100,11 +104,11 @@ fn activate_moves_a_waiting_pod_and_is_remembered_for_one_in_flight() {
     bed.pod(pod("b").label("wakes", ""));
     bed.cycle();
     bed.pass_seconds(5);
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "it was to be activated while it was in flight");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "it was activated while it was in flight");
 }
 
 #[test]
-fn a_pending_plugin_that_is_helped_ends_the_backoff() {
+fn an_event_for_a_pending_plugin_ends_the_backoff() {
     let hint = |_: &_, _: &_| Ok(QueueingHint::Queue);
     let waiter = Fake::new("Waiter")
         .filter(|_, _, _| Status::new(supercargo_framework::Code::Pending, "not yet"))
@@ -119,16 +123,16 @@ fn a_pending_plugin_that_is_helped_ends_the_backoff() {
 }
 
 #[test]
-fn uncordoning_wakes_pods_of_plugins_that_only_asked_for_new_nodes() {
+fn uncordoning_counts_for_plugins_registered_for_new_nodes() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").unschedulable());
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     bed.update_node(node("n2").unschedulable(), node("n2").resource_version("2"));
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "though it is far too small, as upstream has it");
+    assert_eq!(bed.place("a"), Some(Place::Backoff), "as upstream, although the node is too small");
 }
 
 #[test]
-fn an_error_of_a_hint_queues() {
+fn an_error_of_a_hint_queues_the_pod() {
     let hint = |_: &_, _: &_| Err("what?".to_owned());
     let plugin = Fake::new("F")
         .filter(|_, _, _| Status::unschedulable("no"))
@@ -143,7 +147,7 @@ fn an_error_of_a_hint_queues() {
 }
 
 #[test]
-fn a_nomination_that_ends_wakes_pods_of_no_more_than_its_priority() {
+fn the_end_of_a_nomination_moves_pods_up_to_its_priority() {
     type Tell = fn(&mut Bed);
     let told: [(&str, Tell); 2] = [
         ("it was cleared", |bed| {
@@ -171,7 +175,7 @@ fn a_nomination_that_ends_wakes_pods_of_no_more_than_its_priority() {
 }
 
 #[test]
-fn an_object_of_another_kind_wakes_those_who_asked_for_it() {
+fn objects_of_other_kinds_move_pods_of_registered_plugins() {
     let class = |version: &str| {
         Arc::new(Object {
             resource_version: version.into(),
@@ -196,7 +200,7 @@ fn an_object_of_another_kind_wakes_those_who_asked_for_it() {
 }
 
 #[test]
-fn a_nomination_made_by_postfilter_is_kept_until_the_next_attempt_says_nothing_of_it() {
+fn a_postfilter_nomination_lasts_until_the_next_attempt() {
     let said = Arc::new(std::sync::Mutex::new(vec![
         (Nomination::Keep, Status::unschedulable("nothing to be done")),
         (Nomination::Override(Some("n1".into())), Status::success()),
@@ -211,11 +215,11 @@ fn a_nomination_made_by_postfilter_is_kept_until_the_next_attempt_says_nothing_o
     assert_eq!(bed.scheduler.queue.nominator.on_node("n1").len(), 1);
     bed.node(node("n2").allocatable("cpu", "16").unschedulable());
     bed.cycle();
-    assert!(bed.scheduler.queue.nominator.is_empty(), "the status never said so");
+    assert!(bed.scheduler.queue.nominator.is_empty(), "a nomination without a status ends");
 }
 
 #[test]
-fn a_pod_that_is_turned_down_wakes_others_with_the_room_it_leaves_but_not_itself() {
+fn a_rejected_pod_moves_others_but_not_itself() {
     let plugin = Fake::new("Refuser")
         .permit(|_, pod| match pod.labels.get("waits") {
             Some(_) => Permit::Wait(Duration::from_secs(5)),

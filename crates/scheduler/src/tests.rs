@@ -1,10 +1,13 @@
-//! The scheduler driven as the shell drives it.
+//! Tests of the whole state machine, called as in production.
 
 mod bed;
 mod binding;
 mod coexistence;
 mod cycle;
 mod diagnosis;
+mod dry_run;
+mod event_model;
+mod events;
 mod extenders;
 mod fake;
 mod features;
@@ -15,9 +18,6 @@ mod queueing;
 mod reconfigure;
 mod record;
 mod tables;
-mod trials;
 mod uncertain;
 mod volumes;
-mod wake_ups;
-mod waking;
 mod world;

@@ -1,4 +1,4 @@
-//! Preemption that foresees, leaves out and shares comes to what trying everything out comes to.
+//! Optimized preemption leads to the same result as dry runs of everything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use supercargo_plugins::default_preemption;
 use super::bed::{Bed, all_plugins, options, plugins};
 use crate::{Effect, Eviction, Input, Notification};
 
-/// DefaultPreemption that is given nothing but the filters.
+/// DefaultPreemption without access to optimizations.
 struct Plodding(ExtensionPoints);
 
 impl Plugin for Plodding {
@@ -49,7 +49,7 @@ impl PostFilterPlugin for Plodding {
     }
 }
 
-/// Filters without what makes trials quick.
+/// Filters without optimizations of dry runs.
 struct Bare<'a>(&'a dyn RunFilters);
 
 impl RunFilters for Bare<'_> {
@@ -131,7 +131,7 @@ const POD_CHANGES: &[PodChange] = &[
     |pod| pod.with(|pod| pod.status.start_time = Some(Timestamp(7))),
 ];
 
-/// What a pod is like, and its priority.
+/// The changes of a pod, and its priority.
 type Shape = (Vec<PodChange>, i32);
 
 fn shape(priorities: std::ops::Range<i32>) -> impl Strategy<Value = Shape> {
@@ -161,7 +161,7 @@ fn node_plan() -> impl Strategy<Value = NodePlan> {
     (changes, proptest::collection::vec(shape(-1..4), 0..6))
 }
 
-/// Sets up one of the two clusters.
+/// Fills one of the two clusters.
 fn populate(bed: &mut Bed, nodes: &[NodePlan], budget: Option<i32>) {
     if let Some(disruptions_allowed) = budget {
         let selector = Some(selecting("a"));
@@ -182,7 +182,7 @@ fn populate(bed: &mut Bed, nodes: &[NodePlan], budget: Option<i32>) {
     }
 }
 
-/// Lets the victims go that a cycle has turned out, and says what it wanted done.
+/// Deletes the victims of a cycle. Returns the lines of its effects.
 fn follow(bed: &mut Bed, assigned: &mut BTreeMap<String, PodBuilder>) -> Vec<String> {
     let effects = bed.effects();
     let said = effects.iter().map(super::bed::line).collect();
@@ -203,10 +203,10 @@ fn follow(bed: &mut Bed, assigned: &mut BTreeMap<String, PodBuilder>) -> Vec<Str
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Node, victims, texts: everything that is said of a number of pods that want in one after the other, the later ones
-    /// while the earlier ones have been promised nodes.
+    /// Nodes, victims and texts are equal for a sequence of pods. Later pods run while earlier ones
+    /// are nominated.
     #[test]
-    fn preemption_comes_to_what_plain_trials_come_to(
+    fn preemption_equals_plain_dry_runs(
         nodes in proptest::collection::vec(node_plan(), 1..8),
         newcomers in proptest::collection::vec(shape(0..6), 1..5),
         budget in prop::option::of(0..2_i32),

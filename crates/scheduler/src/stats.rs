@@ -1,4 +1,4 @@
-//! How much there is of everything at the moment, for metrics.
+//! Sizes and counts of the scheduler, for metrics.
 
 use std::sync::Arc;
 
@@ -7,44 +7,48 @@ use supercargo_framework::Text;
 use crate::scheduler::Scheduler;
 use crate::tables::TableStats;
 
-/// How many pods that wait a plugin has turned down.
+/// The number of queued pods that a plugin rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// The profile's name.
     pub profile: Arc<str>,
     /// The plugin.
     pub plugin: Text,
-    /// How many; 0 for one that once has.
+    /// The number of pods; 0 for a plugin that rejected pods before.
     pub pods: usize,
 }
 
-/// How much there is of everything.
+/// Sizes and counts of the scheduler.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Stats {
     /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
     pub queue: [usize; 5],
-    /// Events that are kept for pods in flight, by label.
+    /// Events kept for pods in flight, by label.
     pub events_in_flight: Vec<(String, usize)>,
-    /// By profile and plugin.
+    /// Rejected pods by profile and plugin.
     pub rejected: Vec<Rejected>,
     /// Nodes in the cache.
     pub nodes: usize,
     /// Pods in the cache, assumed ones included.
     pub pods: usize,
+    /// Known pods without a node that a profile serves.
+    pub pending_pods: usize,
     /// Assumed pods.
     pub assumed_pods: usize,
-    /// Bindings under way.
+    /// Bindings in progress.
     pub bindings: usize,
-    /// Preemptions under way.
+    /// Preemptions in progress.
     pub preemptions: usize,
-    /// Evaluation tables.
+    /// Statistics of evaluation tables.
     pub tables: TableStats,
+    /// Changes kept for evaluation tables to catch up with.
+    pub changes: usize,
 }
 
 impl Scheduler {
-    /// How much there is of everything. Goes once over what is kept for pods in flight and once over the pods in the cache, which
-    /// is a matter of a millisecond with hundreds of thousands.
-    pub fn figures(&self) -> Figures {
+    /// Sizes and counts at this time. Iterates over the events kept for pods in flight and over the
+    /// pods in the cache: about a millisecond with hundreds of thousands.
+    pub fn stats(&self) -> Stats {
         let events = self.queue.events_in_flight().into_iter();
         let rejected = self.queue.rejected().map(|(profile, plugin, pods)| Rejected {
             profile: Arc::clone(&self.profiles.get(profile).scheduler_name),
@@ -52,16 +56,18 @@ impl Scheduler {
             pods,
         });
         let (pods, assumed_pods) = self.cache.pod_counts();
-        Figures {
+        Stats {
             queue: self.queue.lengths(),
             events_in_flight: events.map(|(event, count)| (event.to_string(), count)).collect(),
             rejected: rejected.collect(),
             nodes: self.cache.nodes().names().len(),
             pods,
+            pending_pods: self.pending.len(),
             assumed_pods,
             bindings: self.bindings.len(),
             preemptions: self.preemptions.len(),
             tables: self.table_stats(),
+            changes: self.cache.changes.len(),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The scheduling queue: activeQ, backoffQ, unschedulablePods, and the pods in flight.
 //!
-//! Every pod that the queue was given is in exactly one of these places until it is deleted, bound, or given up.
+//! Every pod in the queue is in exactly one of these places until it is deleted, bound or dropped.
 
+mod context;
 mod entry;
 mod guarded_sort;
 mod hints;
 mod in_flight;
 mod nominator;
+mod queueing_strategy;
 mod rank;
 mod reconfigure;
 mod requeue;
@@ -20,22 +22,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use priority_queue::PriorityQueue;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::Objects;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, QueueContext, Text, Uid};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Text, Uid};
 
+pub(crate) use self::context::QueueCx;
 pub(crate) use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
 use self::guarded_sort::GuardedSort;
-use self::hints::{QueueingHints, Worth};
+use self::hints::QueueingHints;
 use self::in_flight::InFlight;
 use self::nominator::Nominated;
 pub(crate) use self::nominator::Nominator;
+use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};
 use self::steady_clock::SteadyClock;
 use crate::cluster_events;
-use crate::observer::{Observation, Observer, QueueName};
+use crate::observer::{Observation, QueueName};
 use crate::profile::{ProfileIndex, Profiles};
 
 const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
@@ -50,9 +53,10 @@ type Heap<P> = PriorityQueue<Uid, P, BuildHasherDefault<FxHasher>>;
 pub struct QueueOptions {
     /// Backoff after failed attempts.
     pub backoff: Backoff,
-    /// How long a pod stays in unschedulablePods at most.
+    /// The maximum time in unschedulablePods.
     pub max_in_unschedulable: Duration,
-    /// Whether a pod in backoff is popped when there is no other (upstream's SchedulerPopFromBackoffQ).
+    /// Whether a pod in backoff is popped if there is no other (upstream's
+    /// SchedulerPopFromBackoffQ).
     pub pop_from_backoff: bool,
 }
 
@@ -72,14 +76,14 @@ impl Default for QueueOptions {
     }
 }
 
-/// Where a pod is.
+/// The place of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Next in line.
+    /// In the active queue.
     Active,
-    /// Waiting out its backoff.
+    /// Waiting for its backoff to end.
     Backoff,
-    /// Waiting for something to change.
+    /// Waiting for an event.
     Unschedulable,
     /// Held by a PreEnqueue plugin.
     Gated,
@@ -93,16 +97,16 @@ pub(crate) struct SchedulingQueue {
     sort: Arc<GuardedSort>,
     hints: QueueingHints,
     entries: FxHashMap<Uid, QueuedPod>,
-    /// How many of those each plugin has turned down, by profile.
+    /// The number of queued pods that each plugin rejected, by profile.
     rejected: FxHashMap<(ProfileIndex, Text), usize>,
     active: Heap<ActiveRank>,
-    /// Pods that plugins turned down.
+    /// Pods that plugins rejected.
     backoff: Heap<BackoffRank>,
-    /// Pods whose attempt failed by no plugin's doing; these never jump the queue.
+    /// Pods whose attempt failed with an error. They are never popped early.
     error_backoff: Heap<BackoffRank>,
-    /// Keyed by the turn at which they came, so that moves go in that order.
+    /// Keyed by sequence number, so that moves keep the order of arrival.
     unschedulable: BTreeMap<u64, Uid>,
-    /// How many of those a PreEnqueue plugin holds.
+    /// The number of these that a PreEnqueue plugin holds.
     gated: usize,
     in_flight: InFlight,
     pub(crate) nominator: Nominator,
@@ -132,7 +136,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Where a pod is; `None` when the queue does not know it.
+    /// The place of a pod; `None` if the queue does not know it.
     pub(crate) fn place(&self, uid: &Uid) -> Option<Place> {
         if self.in_flight.contains(uid) {
             return Some(Place::InFlight);
@@ -149,12 +153,12 @@ impl SchedulingQueue {
         })
     }
 
-    /// A pod that is in one of the queues.
+    /// A queued pod.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&QueuedPod> {
         self.entries.get(uid)
     }
 
-    /// Every pod in one of the queues.
+    /// All queued pods.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &QueuedPod> {
         self.entries.values()
     }
@@ -170,30 +174,30 @@ impl SchedulingQueue {
         ]
     }
 
-    /// How many of the pods in the queues each plugin has turned down, by profile; those that once have are there with 0.
+    /// The number of queued pods that each plugin rejected, by profile; 0 for plugins that rejected
+    /// pods before.
     pub(crate) fn rejected(&self) -> impl Iterator<Item = (ProfileIndex, &Text, usize)> {
         self.rejected.iter().map(|((profile, plugin), count)| (*profile, plugin, *count))
     }
 
-    /// What is kept for pods in flight: pods, and events by kind.
-    /// How many events of each kind are kept for pods in flight.
+    /// The number of events of each kind kept for pods in flight.
     pub(crate) fn events_in_flight(&self) -> FxHashMap<&ClusterEvent, usize> {
         self.in_flight.count_events()
     }
 
-    /// What time it is for the queue, where nothing waits longer because the wall clock is set back.
+    /// The queue's time, which a wall clock that is set back does not delay.
     pub(crate) fn steady(&mut self, now: Now) -> Now {
         self.clock.observe(now)
     }
 
-    /// What a queue-sort plugin said that panicked since the last call of this. The pods it would not compare keep the
-    /// order in which they came.
+    /// The report of a queue-sort plugin's panic since the last call. Pods that could not be
+    /// compared keep their order of arrival.
     pub(crate) fn sort_panic(&self) -> Option<String> {
         self.sort.take_panic()
     }
 
-    /// The pods promised to a node. Of one that is in no queue, as while it is being scheduled, no more is known than its
-    /// name: upstream's quirk.
+    /// The pods nominated for a node. As upstream, only the name is known of a pod that is not
+    /// queued, such as one in flight.
     pub(crate) fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
         let resolve = |nominated: &Nominated| match self.entries.get(&nominated.uid) {
             Some(entry) => Arc::clone(&entry.pod),
@@ -202,7 +206,7 @@ impl SchedulingQueue {
         self.nominator.on_node(node).iter().map(resolve).collect()
     }
 
-    /// What must always hold and does not.
+    /// The invariants that do not hold.
     pub(crate) fn inconsistencies(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (uid, entry) in &self.entries {
@@ -231,33 +235,15 @@ impl SchedulingQueue {
             found.push(format!("{rejected} rejections are counted: {:?}", self.rejected));
         }
         if in_flight == 0 && self.in_flight.event_count() > 0 {
-            found.push("events are kept for pods in flight and there is none".to_owned());
+            found.push("events are kept, but no pod is in flight".to_owned());
         }
         found
     }
 }
 
-/// What a call needs beside the queue itself.
-pub(crate) struct QueueCx<'a> {
-    pub(crate) now: Now,
-    pub(crate) profiles: &'a Profiles,
-    pub(crate) objects: &'a Objects,
-    pub(crate) preempting: &'a FxHashSet<Uid>,
-    pub(crate) observer: &'a dyn Observer,
-    /// What a plugin said that panicked.
-    pub(crate) panic: Option<String>,
-}
-
-impl QueueCx<'_> {
-    /// What plugins may read of it.
-    pub(crate) fn for_plugins(&self) -> QueueContext<'_> {
-        QueueContext { objects: self.objects, preempting: self.preempting }
-    }
-}
-
-/// Pods come, change and go.
+/// Additions, updates and deletions of pods.
 impl SchedulingQueue {
-    /// A new pod: straight into the active queue.
+    /// Adds a new pod to the active queue.
     pub(crate) fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
         let entry = QueuedPod::new(Arc::clone(&pod), profile, cx.now.wall);
         self.move_to_active(cx, entry, &UNSCHEDULABLE_POD_ADD, false);
@@ -267,7 +253,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// A pod without a node changed.
+    /// Updates a pod without a node.
     pub(crate) fn update(
         &mut self,
         cx: &mut QueueCx<'_>,
@@ -302,19 +288,19 @@ impl SchedulingQueue {
         }
     }
 
-    /// A pod in unschedulablePods changed: does that help?
+    /// Requeues a pod in unschedulablePods if its own update helps.
     fn requeue_on_own_update(&mut self, cx: &mut QueueCx<'_>, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
         for event in cluster_events::pod_events(old, new) {
             let Some(entry) = self.entries.get(&new.uid) else {
                 return;
             };
             let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
-            let worth = self.hints.worth(cx, entry, &event, &change);
-            if worth == Worth::Skip {
+            let strategy = self.hints.strategy(cx, entry, &event, &change);
+            if strategy == QueueingStrategy::Skip {
                 continue;
             }
             if let Some(entry) = self.take(&new.uid) {
-                self.requeue(cx, entry, worth, &Text::from(event.to_string()));
+                self.requeue(cx, entry, strategy, &Text::from(event.to_string()));
             }
             if !self.is_unschedulable(&new.uid) {
                 return;
@@ -322,13 +308,13 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pod is gone or has got a node. One in flight is left to the attempt that has it.
+    /// Removes a pod that was deleted or bound. A pod in flight is left to its attempt.
     pub(crate) fn delete(&mut self, uid: &Uid) {
         self.nominator.remove(uid);
         self.take(uid);
     }
 
-    /// Takes a pod out of whichever queue it is in.
+    /// Takes a pod out of its queue.
     fn take(&mut self, uid: &Uid) -> Option<QueuedPod> {
         let entry = self.take_entry(uid)?;
         if self.active.remove(uid).is_none()
@@ -341,7 +327,7 @@ impl SchedulingQueue {
         Some(entry)
     }
 
-    /// Puts a pod among those in some queue.
+    /// Adds a pod to the queued ones.
     fn put_entry(&mut self, entry: QueuedPod) {
         for plugin in entry.rejectors() {
             *self.rejected.entry((entry.profile, plugin.clone())).or_default() += 1;
@@ -366,8 +352,8 @@ impl SchedulingQueue {
 
 /// Attempts.
 impl SchedulingQueue {
-    /// The next pod to schedule. With nothing active, one whose backoff has not ended is taken early, unless its last
-    /// attempt failed by no plugin's doing.
+    /// The next pod to schedule. If none is active, pops one in backoff early, unless its last
+    /// attempt failed with an error.
     pub(crate) fn pop(&mut self, cx: &mut QueueCx<'_>) -> Option<QueuedPod> {
         loop {
             let uid = match self.active.pop() {
@@ -392,21 +378,21 @@ impl SchedulingQueue {
         }
     }
 
-    /// Whether [`pop`](Self::pop) has something to give.
+    /// Whether [`pop`](Self::pop) has a pod to return.
     pub(crate) fn has_poppable(&self) -> bool {
         !self.active.is_empty() || (self.options.pop_from_backoff && !self.backoff.is_empty())
     }
 
-    /// The attempt is over as far as events go: what happens from now on is not replayed for this pod.
+    /// Ends the recording of events: later events are not replayed for this pod.
     pub(crate) fn done(&mut self, uid: &Uid) {
         self.in_flight.done(uid);
     }
 
-    /// The attempt failed: the pod waits where what happened in the meantime sends it.
+    /// Requeues a pod whose attempt failed. Events during the attempt decide where it goes.
     pub(crate) fn add_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod) {
         let uid = entry.uid().clone();
         if self.entries.contains_key(&uid) {
-            cx.observer.observe(Observation::Anomaly("a pod that failed is in a queue already"));
+            cx.observer.observe(Observation::Anomaly("a pod whose attempt failed is already queued"));
             self.done(&uid);
             return;
         }
@@ -419,20 +405,20 @@ impl SchedulingQueue {
         entry.timestamp = cx.now.wall;
         entry.flushed = false;
         entry.set_backoff(&self.options.backoff, self.options.window());
-        let worth = self.worth_of_events_in_flight(cx, &entry);
+        let strategy = self.strategy_of_events_in_flight(cx, &entry);
         self.done(&uid);
-        self.requeue(cx, entry, worth, &SCHEDULE_ATTEMPT_FAILURE);
+        self.requeue(cx, entry, strategy, &SCHEDULE_ATTEMPT_FAILURE);
     }
 
-    fn worth_of_events_in_flight(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod) -> Worth {
+    fn strategy_of_events_in_flight(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod) -> QueueingStrategy {
         let events = self.in_flight.events_since(entry.uid());
         let Some(events) = events.filter(|_| entry.has_rejectors()) else {
-            return Worth::AfterBackoff;
+            return QueueingStrategy::AfterBackoff;
         };
-        let best_possible = entry.best_possible_worth();
-        let mut best = Worth::Skip;
+        let best_possible = entry.best_possible_strategy();
+        let mut best = QueueingStrategy::Skip;
         for (event, change) in events {
-            best = best.max(self.hints.worth(cx, entry, event, change));
+            best = best.max(self.hints.strategy(cx, entry, event, change));
             if best == best_possible {
                 break;
             }

@@ -1,0 +1,79 @@
+//! The check before Bind that the chosen node still fits.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use supercargo_framework::{Now, PodInfo, Status, Text, Uid};
+
+use crate::bindings::Binding;
+use crate::cycle::Cycle;
+use crate::extender::NoCalls;
+use crate::extender_calls::Extenders;
+use crate::failure::FailureKind;
+use crate::observer::Observation;
+use crate::phase_timer::PhaseTimer;
+use crate::plugin_calls::PluginCalls;
+use crate::profile::ProfileIndex;
+use crate::scheduler::Scheduler;
+
+/// The queue event for a pod whose node no longer fits.
+const NODE_TAKEN: Text = Text::Static("NodeTaken");
+
+impl Scheduler {
+    /// Whether the node has changed since it was chosen and no longer fits the pod. Other
+    /// schedulers bind, too. If the check fails, the binding goes on.
+    pub(crate) fn node_no_longer_fits(&mut self, now: Now, uid: &Uid) -> bool {
+        let Some(Binding { queued, node, chosen_at, .. }) = self.bindings.get(uid) else { return false };
+        // A deleted pod is not on the node; its binding fails later.
+        if !self.cache.is_assumed(uid) {
+            return false;
+        }
+        let Some(info) = self.cache.nodes().get(node) else { return true };
+        if info.generation() == *chosen_at {
+            return false;
+        }
+        let (pod, node, profile) = (Arc::clone(&queued.pod), Arc::clone(node), queued.profile);
+        let verdict = self.catch_panic(|this| {
+            // The pod must not count against itself.
+            this.forget(&pod.uid);
+            Ok(this.recheck(now, &pod, profile, &node)?)
+        });
+        if let Err(error) = self.cache.assume(pod, node) {
+            self.anomaly(&error.to_string());
+        }
+        verdict.is_ok_and(|status| status.is_rejected())
+    }
+
+    fn recheck(
+        &mut self,
+        now: Now,
+        pod: &Arc<PodInfo>,
+        profile: ProfileIndex,
+        node: &str,
+    ) -> Result<Status, FailureKind> {
+        self.cache.refreshed();
+        let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
+        let cx = self.context(now);
+        let mut calls = NoCalls;
+        let timer = PhaseTimer::start(&*self.observer, profile, pod, false);
+        let plugins = PluginCalls::new(timer, &self.current_plugin);
+        let cycle = Cycle {
+            cx: &cx,
+            profile: self.profiles.get(profile),
+            pod,
+            queue: &self.queue,
+            extenders: Extenders::of_pod(&[], &cx, pod, &plugins, &mut calls),
+            sampling: None,
+            plugins: &plugins,
+            evaluated: Cell::default(),
+        };
+        cycle.recheck(index)
+    }
+
+    /// Gives up the node and tries the pod again at once.
+    pub(crate) fn choose_another_node(&mut self, now: Now, uid: &Uid) {
+        let Some(binding) = self.bindings.remove(uid) else { return };
+        self.observer.observe(Observation::NodeTaken);
+        self.put_back(now, binding, &NODE_TAKEN);
+    }
+}

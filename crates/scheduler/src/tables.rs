@@ -1,0 +1,297 @@
+//! Evaluation tables: the answers of plugins about every node, cached between cycles.
+//!
+//! Most pods belong to a few templates, and little changes between two cycles. So the answers for a
+//! pod are cached under its signature. A cycle evaluates only nodes that the change log names.
+//!
+//! The answers of one plugin form a column. All pods that the plugin cannot distinguish share it. A
+//! table sums the columns of one signature and keeps the best node.
+//!
+//! Cycles that tables cannot answer take the plain path. So do cycles in which a plugin fails: the
+//! plain path reports the error.
+
+mod answers;
+mod column;
+mod fallback;
+mod groups;
+mod invalidation;
+mod layout;
+mod profile_tables;
+mod proportional;
+mod reads;
+mod relative_scores;
+mod rule;
+mod select;
+mod table;
+mod tournament;
+mod uncached_plugins;
+mod view;
+#[cfg(test)]
+pub(crate) mod witness;
+
+use std::ops::Range;
+
+use supercargo_framework::signature::Signer;
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo};
+
+use self::fallback::Fallback;
+use self::layout::Topology;
+pub(crate) use self::profile_tables::Answer;
+use self::profile_tables::{NominatedVerdict, ProfileTables, Signed};
+pub use self::rule::Rule;
+use self::rule::Rules;
+use self::uncached_plugins::UncachedPlugins;
+use self::view::View;
+use crate::cache::Cache;
+use crate::observer::Point;
+use crate::plugin_calls::PluginCalls;
+use crate::profile::{Profile, ProfileIndex, TablePlugin};
+
+/// The default memory limit of tables and columns, in bytes.
+const DEFAULT_MEMORY_LIMIT: usize = 256 << 20;
+/// The minimum number of cycles between two counts of all tables and columns.
+const MIN_CYCLES_BETWEEN_COUNTS: usize = 64;
+/// The maximum number of signatures known to have no table.
+const MAX_UNSUPPORTED: usize = 4096;
+
+/// Statistics of evaluation tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Cycles answered by an updated table.
+    pub hits: u64,
+    /// Cycles answered by a new or rebuilt table.
+    pub builds: u64,
+    /// Cycles on the plain path.
+    pub plain: u64,
+    /// Nodes updated one by one.
+    pub replays: u64,
+    /// The number of tables.
+    pub tables: usize,
+    /// The number of columns.
+    pub columns: usize,
+    /// Their approximate size in bytes.
+    pub bytes: usize,
+}
+
+/// All tables.
+pub(crate) struct Tables {
+    profiles: Vec<ProfileTables>,
+    topology: Topology,
+    rules: Rules,
+    limit: usize,
+    /// The last count plus the size of what was built since. Shared columns may count several
+    /// times.
+    bytes_at_most: usize,
+    /// The cycle of the next count.
+    count_at: u64,
+    clock: u64,
+    stats: TableStats,
+    /// Buffers for signatures.
+    signer: Signer,
+    parts: Vec<Range<usize>>,
+    /// The numbers of the plugins that are not cached for this pod.
+    uncached_numbers: Vec<usize>,
+    /// Whether a plugin panicked during an update.
+    is_poisoned: bool,
+    /// Cycles answered by a table that was updated since it was built.
+    #[cfg(test)]
+    pub(crate) replayed: u64,
+}
+
+/// What tables read in a cycle.
+pub(crate) struct CycleInput<'a> {
+    pub(crate) cx: &'a Context<'a>,
+    pub(crate) cache: &'a Cache,
+    pub(crate) calls: &'a PluginCalls<'a>,
+}
+
+impl Tables {
+    pub(crate) fn new(profiles: usize, limit: usize) -> Self {
+        Self {
+            profiles: (0..profiles).map(|_| ProfileTables::default()).collect(),
+            topology: Topology::default(),
+            rules: Rules::default(),
+            limit: if limit == 0 { DEFAULT_MEMORY_LIMIT } else { limit },
+            bytes_at_most: 0,
+            count_at: 0,
+            clock: 0,
+            stats: TableStats::default(),
+            signer: Signer::default(),
+            parts: Vec::new(),
+            uncached_numbers: Vec::new(),
+            is_poisoned: false,
+            #[cfg(test)]
+            replayed: 0,
+        }
+    }
+
+    /// Statistics since the start.
+    pub(crate) fn stats(&self) -> TableStats {
+        let (mut tables, mut columns) = (0, 0);
+        for of_profile in &self.profiles {
+            tables += of_profile.tables.len();
+            columns += of_profile.numbers.len();
+        }
+        TableStats { tables, columns, bytes: self.bytes(), ..self.stats.clone() }
+    }
+
+    /// How often a rule has applied.
+    pub(crate) fn applied(&self, rule: Rule) -> u64 {
+        self.rules.count(rule)
+    }
+
+    /// Switches a rule off, which shows that it is needed.
+    #[cfg(test)]
+    pub(crate) fn switch_off(&mut self, rule: Rule) {
+        self.rules.off = Some(rule);
+    }
+
+    fn bytes(&self) -> usize {
+        self.profiles.iter().map(ProfileTables::bytes).sum::<usize>() + self.topology.bytes()
+    }
+
+    /// Finds the best node for a pod; `None` if the plain path must. `nominated` lists the nodes
+    /// with nominated pods to consider. `state` receives what later extension points may read.
+    pub(crate) fn answer(
+        &mut self,
+        input: &CycleInput<'_>,
+        (number, profile): (ProfileIndex, &Profile),
+        pod: &PodInfo,
+        nominated: &[NodeIndex],
+        verdict: NominatedVerdict<'_>,
+        state: &mut CycleState,
+    ) -> Option<Answer> {
+        if std::mem::replace(&mut self.is_poisoned, true) {
+            self.profiles.iter_mut().for_each(|tables| *tables = ProfileTables::default());
+        }
+        let answer = self.try_answer(input, (number, profile), pod, nominated, verdict, state);
+        self.is_poisoned = false;
+        self.evict();
+        if answer.is_none() {
+            self.stats.plain += 1;
+        }
+        answer
+    }
+
+    fn try_answer(
+        &mut self,
+        input: &CycleInput<'_>,
+        (number, profile): (ProfileIndex, &Profile),
+        pod: &PodInfo,
+        nominated: &[NodeIndex],
+        verdict: NominatedVerdict<'_>,
+        state: &mut CycleState,
+    ) -> Option<Answer> {
+        let plugins = profile.table_plugins.as_deref()?;
+        self.sign(input.cx, plugins, pod);
+        input.calls.timer.point(Point::Sign, Code::Success);
+        self.topology.refresh(input.cache);
+        let profile_tables = &mut self.profiles[number.0];
+        if profile_tables.unsupported.contains(self.signer.bytes()) {
+            return None;
+        }
+        self.clock += 1;
+        let mut view = View {
+            cx: input.cx,
+            nodes: input.cache.nodes(),
+            log: &input.cache.changes,
+            labels_version: input.cache.labels_version(),
+            pod,
+            calls: input.calls,
+            topology: &mut self.topology,
+            rules: &mut self.rules,
+            replays: &mut self.stats.replays,
+        };
+        let uncached = UncachedPlugins::prepare(&view, plugins, &self.uncached_numbers).ok()?;
+        let signed =
+            Signed { bytes: self.signer.bytes(), parts: &self.parts, uncached: &self.uncached_numbers };
+        let signature = signed.bytes;
+        let mut table = profile_tables.tables.remove(signature);
+        let found = profile_tables.find(
+            &mut view,
+            plugins,
+            (signed, &uncached),
+            &mut table,
+            nominated,
+            verdict,
+            state,
+        );
+        // A plugin that issues commands must run in every cycle.
+        let found = if input.cx.has_commands() { Err(Fallback::Signature) } else { found };
+        match (found, table) {
+            (Ok((answer, is_hit)), Some(mut table)) => {
+                table.last_used = self.clock;
+                if !is_hit {
+                    self.bytes_at_most += signature.len() + profile_tables.bytes_of(&table);
+                }
+                self.stats.hits += u64::from(is_hit && answer.is_some());
+                #[cfg(test)]
+                {
+                    self.replayed += u64::from(is_hit && answer.is_some() && table.has_replayed);
+                }
+                self.stats.builds += u64::from(!is_hit && answer.is_some());
+                profile_tables.tables.insert(signature.into(), table);
+                answer
+            }
+            (Err(fallback), table) => {
+                if let Some(table) = table {
+                    profile_tables.release(&table);
+                }
+                if fallback == Fallback::Signature {
+                    if profile_tables.unsupported.len() == MAX_UNSUPPORTED {
+                        profile_tables.unsupported.clear();
+                    }
+                    profile_tables.unsupported.insert(signature.into());
+                }
+                None
+            }
+            (Ok(_), None) => None,
+        }
+    }
+
+    /// Writes the pod's signature, and notes each plugin's part of it.
+    fn sign(&mut self, cx: &Context<'_>, plugins: &[TablePlugin], pod: &PodInfo) {
+        self.signer.clear();
+        self.parts.clear();
+        self.uncached_numbers.clear();
+        for (number, plugin) in plugins.iter().enumerate() {
+            let start = self.signer.bytes().len();
+            self.signer.write(&false);
+            if plugin.sign.stands_alone(pod) || plugin.sign.sign(cx, pod, &mut self.signer).is_err() {
+                self.signer.cut(start);
+                self.signer.write(&true);
+                self.uncached_numbers.push(number);
+            }
+            self.parts.push(start..self.signer.bytes().len());
+        }
+        // Signing happens in every cycle, so its reads need not be tracked.
+        cx.take_reads();
+    }
+
+    /// If the memory limit is exceeded, evicts the least recently used tables, a quarter at a time.
+    fn evict(&mut self) {
+        // Counting takes longer with more tables, and is done less often.
+        if self.bytes_at_most <= self.limit && self.clock < self.count_at {
+            return;
+        }
+        let tables: usize = self.profiles.iter().map(|it| it.tables.len()).sum();
+        self.count_at = self.clock + tables.max(MIN_CYCLES_BETWEEN_COUNTS) as u64;
+        self.bytes_at_most = self.bytes();
+        if self.bytes_at_most <= self.limit {
+            return;
+        }
+        // Evict columns without a table first.
+        self.profiles.iter_mut().for_each(|it| it.forget_until(0));
+        let mut used: Vec<u64> =
+            self.profiles.iter().flat_map(|it| it.tables.values()).map(|it| it.last_used).collect();
+        used.sort_unstable();
+        while self.bytes() > self.limit && !used.is_empty() {
+            let oldest: Vec<u64> = used.drain(..used.len().div_ceil(4)).collect();
+            let newest_to_go = oldest.last().copied().unwrap_or_default();
+            for tables in &mut self.profiles {
+                tables.forget_until(newest_to_go);
+            }
+        }
+        self.bytes_at_most = self.bytes();
+    }
+}

@@ -1,0 +1,357 @@
+//! The tables of one profile.
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use supercargo_framework::node_statuses::StatusNumber;
+use supercargo_framework::{Code, CycleState, NodeIndex, Status};
+
+use super::answers::{PASSES, Verdict};
+use super::column::Column;
+use super::fallback::Fallback;
+use super::rule::Rule;
+use super::table::{self, ColumnIds, Columns, DomainVerdicts, Table};
+use super::uncached_plugins::UncachedPlugins;
+use super::view::View;
+use crate::diagnosis::Diagnosis;
+use crate::observer::{Evaluated, Point};
+use crate::profile::TablePlugin;
+use crate::skipped_filters::SkippedFilters;
+
+/// The maximum number of best nodes to try one by one with uncached plugins. After that, these
+/// plugins run for all nodes.
+const MAX_TRIED: usize = 32;
+
+/// The answer of a table.
+pub(crate) struct Answer {
+    /// The best node, or why there is none.
+    pub(crate) found: Result<NodeIndex, Box<Diagnosis>>,
+    /// The plugins whose answers it contains.
+    pub(crate) evaluated: Evaluated,
+}
+
+/// The verdict of all filters on a node with its nominated pods.
+pub(crate) type NominatedVerdict<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
+
+/// The tables and columns of one profile.
+#[derive(Default)]
+pub(super) struct ProfileTables {
+    pub(super) columns: Columns,
+    /// Unused column numbers.
+    free: Vec<u32>,
+    /// Column numbers by plugin and its part of the signature.
+    pub(super) numbers: FxHashMap<(usize, Box<[u8]>), u32>,
+    pub(super) tables: FxHashMap<Box<[u8]>, Table>,
+    /// Signatures for which tables never answer.
+    pub(super) unsupported: FxHashSet<Box<[u8]>>,
+}
+
+/// A pod's signature.
+#[derive(Clone, Copy)]
+pub(super) struct Signed<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The part of each plugin.
+    pub(super) parts: &'a [Range<usize>],
+    /// The numbers of the plugins that are not cached for this pod. Their parts only mark that.
+    pub(super) uncached: &'a [usize],
+}
+
+/// Times all calls of a plugin, at the point of most of them.
+fn timed<R>(
+    view: &mut View<'_>,
+    plugin: &TablePlugin,
+    ask: impl FnOnce(&mut View<'_>) -> Result<R, Fallback>,
+) -> Result<R, Fallback> {
+    let point = if plugin.filter.is_some() { Point::Filter } else { Point::Score };
+    view.calls.timer.plugin(point, plugin.name, || ask(view), |_| Code::Success)
+}
+
+impl ProfileTables {
+    pub(super) fn bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(|(key, table)| key.len() + table.bytes()).sum();
+        let keys: usize = self.numbers.keys().map(|(_, signed)| signed.len()).sum();
+        tables + keys + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
+    }
+
+    /// The size of a table and its columns.
+    pub(super) fn bytes_of(&self, table: &Table) -> usize {
+        let columns = table.columns.iter().map(|id| table::column(&self.columns, *id).bytes());
+        table.bytes() + columns.sum::<usize>()
+    }
+
+    /// Returns the answer and whether it needed no new table. The answer is `None` if the plain
+    /// path must report why no node fits.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call, which differ in what they borrow")]
+    pub(super) fn find(
+        &mut self,
+        view: &mut View<'_>,
+        plugins: &[TablePlugin],
+        (signed, uncached): (Signed<'_>, &UncachedPlugins),
+        table: &mut Option<Table>,
+        nominated: &[NodeIndex],
+        verdict: NominatedVerdict<'_>,
+        state: &mut CycleState,
+    ) -> Result<(Option<Answer>, bool), Fallback> {
+        let is_hit = if let Some(table) = table {
+            for (id, plugin) in table.columns.iter().zip(plugins) {
+                let column = self.columns[*id as usize].as_mut().ok_or(Fallback::Cycle)?;
+                timed(view, plugin, |view| column.catch_up(view, plugin))?;
+            }
+            table.catch_up(view, plugins, &self.columns)?
+        } else {
+            let ids = self.current_columns(view, plugins, signed)?;
+            let built = Table::new(view, plugins, &self.columns, ids)?;
+            for id in &built.columns {
+                if let Some(column) = &mut self.columns[*id as usize] {
+                    column.users += 1;
+                }
+            }
+            *table = Some(built);
+            false
+        };
+        let Some(table) = table else { return Err(Fallback::Cycle) };
+        let update_time = view.calls.timer.lap();
+        self.hand_over(plugins, table, state);
+        uncached.hand_over(plugins, state);
+        let mut rejected: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
+        if !nominated.is_empty() {
+            let states = self.states(plugins, table, uncached);
+            for index in nominated {
+                let status = verdict(&states, *index);
+                if !status.is_success() && !status.is_rejected() {
+                    return Err(Fallback::Cycle);
+                }
+                if status.is_rejected() {
+                    rejected.push((*index, status));
+                    if table.passes(*index) {
+                        table.exclude_for_cycle(view, plugins, &self.columns, *index, Rule::Nominated)?;
+                    }
+                }
+            }
+        }
+        if !uncached.is_empty() {
+            self.filter_uncached(view, plugins, table, uncached)?;
+        }
+        let verdicts = table.settle(view, plugins, &self.columns)?;
+        let found = match table.select(view, plugins, &self.columns, &verdicts)? {
+            Some(index) => {
+                #[cfg(test)]
+                table.note_totals(view, plugins, &self.columns, &verdicts)?;
+                Some(Ok(index))
+            }
+            None if !uncached.is_empty() => None,
+            None => {
+                state.absorb(&self.states(plugins, table, uncached));
+                Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &rejected)?)))
+            }
+        };
+        view.calls.timer.report(Point::Filter, Code::Success, update_time);
+        view.calls.timer.point(Point::Score, Code::Success);
+        let answer = found.map(|found| {
+            let evaluated = self.evaluated(plugins, table, uncached, found.is_ok());
+            Answer { found, evaluated }
+        });
+        Ok((answer, is_hit))
+    }
+
+    /// The plugins whose answers a table contains.
+    fn evaluated(
+        &self,
+        plugins: &[TablePlugin],
+        table: &Table,
+        uncached: &UncachedPlugins,
+        has_scored: bool,
+    ) -> Evaluated {
+        let mut evaluated = Evaluated::default();
+        for (number, (id, plugin)) in table.columns.iter().zip(plugins).enumerate() {
+            let column = table::column(&self.columns, *id);
+            if !uncached.skips_filter(number).unwrap_or(column.skips_filter) {
+                evaluated.pre_filter = evaluated.pre_filter.and(plugin.places.pre_filter);
+                evaluated.filter = evaluated.filter.and(plugin.places.filter);
+            }
+            let relative = || {
+                table.relative.iter().any(|relative| relative.plugin == number && relative.scores.is_some())
+            };
+            if has_scored && (column.scores.is_some() || relative()) {
+                evaluated.pre_score = evaluated.pre_score.and(plugin.places.pre_score);
+                evaluated.score = evaluated.score.and(plugin.places.score);
+            }
+        }
+        evaluated
+    }
+
+    /// Excludes nodes that uncached plugins reject. If scores are independent of other nodes, tries
+    /// nodes from the best on until one passes.
+    fn filter_uncached(
+        &self,
+        view: &mut View<'_>,
+        plugins: &[TablePlugin],
+        table: &mut Table,
+        uncached: &UncachedPlugins,
+    ) -> Result<(), Fallback> {
+        let columns = &self.columns;
+        if uncached.never_fail(view, plugins) {
+            for _ in 0..MAX_TRIED {
+                let verdicts = table.settle(view, plugins, columns)?;
+                if !table.scores_are_absolute(plugins, columns) {
+                    break;
+                }
+                let Some(index) = table.select(view, plugins, columns, &verdicts)? else { return Ok(()) };
+                if uncached.pass(view, plugins, index)? {
+                    return Ok(());
+                }
+                table.exclude_for_cycle(view, plugins, columns, index, Rule::Alone)?;
+            }
+        }
+        for index in view.nodes.order() {
+            if !uncached.pass(view, plugins, *index)? && table.passes(*index) {
+                table.exclude_for_cycle(view, plugins, columns, *index, Rule::Alone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns of all plugins, built if needed.
+    fn current_columns(
+        &mut self,
+        view: &mut View<'_>,
+        plugins: &[TablePlugin],
+        signed: Signed<'_>,
+    ) -> Result<ColumnIds, Fallback> {
+        let mut ids = ColumnIds::new();
+        for (number, plugin) in plugins.iter().enumerate() {
+            let key = (number, Box::from(&signed.bytes[signed.parts[number].clone()]));
+            if let Some(id) = self.numbers.get(&key) {
+                let column = self.columns[*id as usize].as_mut().ok_or(Fallback::Cycle)?;
+                timed(view, plugin, |view| column.catch_up(view, plugin))?;
+                ids.push(*id);
+                continue;
+            }
+            let is_uncached = signed.uncached.contains(&number);
+            let column = if is_uncached {
+                Column::blank(view)
+            } else {
+                timed(view, plugin, |view| Column::new(view, plugin))?
+            };
+            let id = self.free.pop().unwrap_or_else(|| {
+                self.columns.push(None);
+                self.columns.len() as u32 - 1
+            });
+            self.columns[id as usize] = Some(column);
+            self.numbers.insert(key, id);
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// Passes on what later extension points may read.
+    fn hand_over(&self, plugins: &[TablePlugin], table: &Table, state: &mut CycleState) {
+        for (id, _) in table.columns.iter().zip(plugins).filter(|(_, plugin)| plugin.sets_aside) {
+            state.absorb(&table::column(&self.columns, *id).state);
+        }
+    }
+
+    /// The prepared states of all plugins.
+    fn states(&self, plugins: &[TablePlugin], table: &Table, uncached: &UncachedPlugins) -> CycleState {
+        let mut states = CycleState::new();
+        let mut skipped = SkippedFilters::default();
+        for (id, plugin) in table.columns.iter().zip(plugins) {
+            let column = table::column(&self.columns, *id);
+            states.absorb(&column.state);
+            if column.skips_filter {
+                skipped.add(plugin.name);
+            }
+        }
+        uncached.write(plugins, &mut states, &mut skipped);
+        states.write(skipped);
+        states
+    }
+
+    /// The reasons why no node is feasible.
+    fn diagnose(
+        &mut self,
+        view: &mut View<'_>,
+        plugins: &[TablePlugin],
+        table: &Table,
+        verdicts: &DomainVerdicts,
+        rejected: &[(NodeIndex, Status)],
+    ) -> Result<Diagnosis, Fallback> {
+        // The filters with answers by node, in their order.
+        let mut by_place: SmallVec<[(usize, usize); 20]> = SmallVec::new();
+        for (number, plugin) in plugins.iter().enumerate() {
+            let verdicts = table::column(&self.columns, table.columns[number]).verdicts.as_ref();
+            let place = plugin.filter.as_ref().map(|(place, _)| *place);
+            by_place.extend(
+                place.filter(|_| verdicts.is_some_and(|it| it.answers.are_by_node())).map(|it| (it, number)),
+            );
+        }
+        by_place.sort_unstable();
+        let mut diagnosis = Diagnosis::default();
+        let mut known: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
+        for index in view.nodes.order() {
+            if let Some((_, status)) = rejected.iter().find(|(rejected, _)| rejected == index) {
+                diagnosis.set(*index, status.clone());
+                continue;
+            }
+            let leaf = table.layout.leaf(*index).ok_or(Fallback::Cycle)?;
+            let domain = table.layout.place(leaf).0;
+            let of_domain = verdicts[domain].as_ref();
+            // Domains are numbered after the plugins.
+            let mut found = (plugins.len() + domain, PASSES);
+            for (place, number) in &by_place {
+                if of_domain.is_some_and(|(domains, _)| domains < place) {
+                    break;
+                }
+                let column = self.columns[table.columns[*number] as usize].as_mut().ok_or(Fallback::Cycle)?;
+                let verdict = column.verdict(view, &plugins[*number], *index)?;
+                if verdict != PASSES {
+                    found = (*number, verdict);
+                    break;
+                }
+            }
+            let status = match known.get(&found) {
+                Some(status) => *status,
+                None => {
+                    let (number, verdict) = found;
+                    let status = match table.columns.get(number) {
+                        Some(id) => table::column(&self.columns, *id).status(verdict),
+                        None => of_domain.map(|(_, status)| status),
+                    };
+                    let number = diagnosis.number(status.ok_or(Fallback::Cycle)?);
+                    known.insert(found, number);
+                    number
+                }
+            };
+            diagnosis.statuses.set_numbered(*index, status);
+        }
+        Ok(diagnosis)
+    }
+
+    /// Drops the tables last used at this time or earlier, and the columns that no table uses.
+    pub(super) fn forget_until(&mut self, last_used: u64) {
+        let gone = self.tables.extract_if(|_, table| table.last_used <= last_used);
+        let gone: Vec<Table> = gone.map(|(_, table)| table).collect();
+        for table in &gone {
+            self.release(table);
+        }
+        let (columns, free) = (&mut self.columns, &mut self.free);
+        self.numbers.retain(|_, id| {
+            let slot = &mut columns[*id as usize];
+            let is_used = slot.as_ref().is_some_and(|column| column.users > 0);
+            if !is_used {
+                *slot = None;
+                free.push(*id);
+            }
+            is_used
+        });
+    }
+
+    pub(super) fn release(&mut self, table: &Table) {
+        for id in &table.columns {
+            if let Some(column) = &mut self.columns[*id as usize] {
+                column.users -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Scores that depend on which nodes are feasible.
+
+use smallvec::SmallVec;
+use supercargo_framework::plugin::Applied;
+use supercargo_framework::{CycleState, NodeIndex};
+
+use super::answers::{Asked, Scores};
+use super::column::apply;
+use super::fallback::Fallback;
+use super::invalidation::{Cause, Invalidation, Row};
+use super::reads::Reads;
+use super::rule::Rule;
+use super::view::View;
+use crate::changes::{Change, Cursor};
+use crate::profile::TablePlugin;
+
+/// A plugin whose PreScore depends on the feasible nodes. Its state and its scores belong to one
+/// table.
+#[derive(Debug)]
+pub(super) struct RelativeScores {
+    pub(super) plugin: usize,
+    state: CycleState,
+    /// `None` if PreScore skipped.
+    pub(super) scores: Option<Scores>,
+    reads: Reads,
+    /// By node, whether the plugin was last told that it is feasible.
+    reported: Vec<bool>,
+    invalid: Invalidation,
+    /// Whether the plugin skips for any set of nodes, and needs no updates.
+    skips: bool,
+    is_stale: bool,
+}
+
+impl RelativeScores {
+    /// Scores to be prepared.
+    pub(super) fn new(plugin: usize) -> Self {
+        Self {
+            plugin,
+            state: CycleState::new(),
+            scores: None,
+            reads: Reads::default(),
+            reported: Vec::new(),
+            invalid: Invalidation::default(),
+            skips: false,
+            is_stale: true,
+        }
+    }
+
+    pub(super) fn state(&self) -> &CycleState {
+        &self.state
+    }
+
+    /// Applies the changes since a position.
+    pub(super) fn take(&mut self, view: &mut View<'_>, plugin: &TablePlugin, cursor: Cursor) {
+        let log = view.log;
+        for (_, change) in log.since(cursor) {
+            if !self.is_stale && !self.take_one(view, plugin, change) {
+                self.is_stale = true;
+            }
+        }
+    }
+
+    fn take_one(&mut self, view: &mut View<'_>, plugin: &TablePlugin, change: &Change) -> bool {
+        let was_feasible = |index: NodeIndex| self.reported.get(index.0 as usize).copied().unwrap_or(false);
+        let (index, cause, old, new) = match change {
+            Change::Object { resource, key } => {
+                // An object of one node concerns Score, not PreScore.
+                return !self.reads.object_concerns_all(resource, key, view.rules)
+                    && !self.reads.object_concerns_node(resource);
+            }
+            // The plugin cannot be told to forget a feasible node.
+            Change::NodeRemoved { index, .. } if was_feasible(*index) => return false,
+            Change::NodeChanged { index, old, new } if was_feasible(*index) && old.labels != new.labels => {
+                return false;
+            }
+            Change::NodeRemoved { index, node } => (*index, Cause::NodeObject, Some(&**node), None),
+            Change::NodeAdded { index, node } => (*index, Cause::NodeCame, None, Some(&**node)),
+            Change::NodeChanged { index, old, new } => {
+                (*index, Cause::NodeObject, Some(&**old), Some(&**new))
+            }
+            Change::PodAdded { index, .. } | Change::PodRemoved { index, .. } => {
+                (*index, Cause::Pods, None, None)
+            }
+        };
+        if cause != Cause::Pods && self.reads.node_concerns_all(old, new, view.rules) {
+            return false;
+        }
+        self.invalid.rows.push(Row { index, cause });
+        let applied = apply(view, plugin, &mut self.state, change);
+        let nodes = super::column::nodes_of(change);
+        self.follow(view, applied, &nodes.iter().map(|node| &node.labels).collect::<SmallVec<[_; 2]>>())
+    }
+
+    /// Applies the effect of a change on the scores; `false` if they must be rebuilt.
+    fn follow(
+        &mut self,
+        view: &mut View<'_>,
+        applied: Applied,
+        labels: &[&supercargo_framework::Labels],
+    ) -> bool {
+        match applied {
+            Applied::Here => true,
+            Applied::Everywhere => {
+                self.invalid.all |= view.rules.follow(Rule::StateOfAll);
+                true
+            }
+            Applied::Domain(keys) => {
+                let Some(scores) = &self.scores else { return true };
+                let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| scores.answers.follow(key)).collect();
+                if !keys.is_empty() && view.rules.follow(Rule::StateOfDomain) {
+                    for (labels, key) in
+                        labels.iter().flat_map(|labels| keys.iter().map(move |key| (labels, key)))
+                    {
+                        let Some(value) = labels.get(key) else { continue };
+                        let nodes = view.topology.domain(view.nodes, key, value);
+                        let rows = nodes.iter().map(|index| Row { index: *index, cause: Cause::Elsewhere });
+                        self.invalid.rows.extend(rows);
+                    }
+                }
+                true
+            }
+            Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
+        }
+    }
+
+    /// Tells the plugin which of the candidates became feasible or infeasible, and updates invalid
+    /// scores. `filter_state` is the state that PreFilter prepared. Returns the updated nodes.
+    pub(super) fn settle(
+        &mut self,
+        view: &mut View<'_>,
+        plugin: &TablePlugin,
+        filter_state: &CycleState,
+        feasible: impl Fn(NodeIndex) -> bool,
+        candidates: impl Iterator<Item = NodeIndex>,
+    ) -> Result<Asked, Fallback> {
+        if !self.is_stale && !self.skips {
+            for index in candidates {
+                self.tell(view, plugin, index, feasible(index));
+            }
+        }
+        if self.is_stale {
+            self.prepare(view, plugin, filter_state, feasible)?;
+            return Ok(Asked::All);
+        }
+        self.update(view, plugin)
+    }
+
+    fn tell(&mut self, view: &mut View<'_>, plugin: &TablePlugin, index: NodeIndex, feasible: bool) {
+        let slot = index.0 as usize;
+        if self.reported.len() <= slot {
+            self.reported.resize(slot + 1, false);
+        }
+        if self.reported[slot] == feasible || !view.nodes.has(index) || !view.rules.follow(Rule::Feasible) {
+            return;
+        }
+        self.reported[slot] = feasible;
+        let Some(incremental) = plugin.incremental.as_ref() else {
+            self.is_stale = true;
+            return;
+        };
+        let node = view.nodes.at(index);
+        view.calls.enter("Incremental", plugin.name);
+        let applied = incremental.feasible_changed(&mut self.state, view.pod, node, feasible);
+        if feasible {
+            self.invalid.rows.push(Row { index, cause: Cause::Elsewhere });
+        }
+        if !self.follow(view, applied, &[&node.node().labels]) {
+            self.is_stale = true;
+        }
+    }
+
+    /// Runs PreScore and scores all nodes.
+    fn prepare(
+        &mut self,
+        view: &mut View<'_>,
+        plugin: &TablePlugin,
+        filter_state: &CycleState,
+        feasible: impl Fn(NodeIndex) -> bool,
+    ) -> Result<(), Fallback> {
+        let Some(pre_score) = &plugin.pre_score else { return Ok(()) };
+        (self.invalid, self.scores, self.reads) = (Invalidation::default(), None, Reads::default());
+        self.state = filter_state.clone();
+        self.reported.clear();
+        view.calls.enter("PreScore", plugin.name);
+        self.skips = pre_score.skips(view.cx, view.pod);
+        if self.skips {
+            self.reads.note_of_all(view.cx.take_reads())?;
+            self.is_stale = false;
+            return Ok(());
+        }
+        let nodes: Vec<NodeIndex> =
+            view.nodes.order().iter().copied().filter(|index| feasible(*index)).collect();
+        self.reported.resize(view.nodes.columns().len(), false);
+        for index in &nodes {
+            self.reported[index.0 as usize] = true;
+        }
+        let status = pre_score.pre_score(view.cx, &mut self.state, view.pod, &nodes);
+        self.reads.note_of_all(view.cx.take_reads())?;
+        if !status.is_success() && !status.is_skip() {
+            return Err(Fallback::Cycle);
+        }
+        if let Some((_, scorer)) = plugin.score.as_ref().filter(|_| status.is_success()) {
+            let mut scores = Scores::new(view, &**scorer, &self.state);
+            scores.ask_of_all(view, plugin.name, &**scorer, &self.state, &mut self.reads)?;
+            self.scores = Some(scores);
+        }
+        self.is_stale = false;
+        Ok(())
+    }
+
+    fn update(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<Asked, Fallback> {
+        let invalid = std::mem::take(&mut self.invalid);
+        let (Some((_, scorer)), Some(scores)) = (&plugin.score, &mut self.scores) else {
+            return Ok(Asked::Some(SmallVec::new()));
+        };
+        scores.update(view, plugin.name, &**scorer, &self.state, &mut self.reads, &invalid)
+    }
+
+    /// The approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.reported.capacity() + self.scores.as_ref().map_or(0, Scores::bytes) + size_of::<Self>()
+    }
+}

@@ -1,0 +1,134 @@
+//! Plugins whose answers about a pod are not cached, because no other pod can use them.
+
+use smallvec::SmallVec;
+use supercargo_framework::plugin::PreFilter;
+use supercargo_framework::{CycleState, NodeIndex};
+
+use super::fallback::Fallback;
+use super::view::View;
+use crate::profile::TablePlugin;
+use crate::skipped_filters::SkippedFilters;
+
+/// A plugin with its prepared state for the pod of this cycle.
+struct UncachedPlugin {
+    /// Its number among the plugins.
+    plugin: usize,
+    state: CycleState,
+    skips_filter: bool,
+}
+
+/// All uncached plugins of a cycle.
+#[derive(Default)]
+pub(super) struct UncachedPlugins(SmallVec<[UncachedPlugin; 4]>);
+
+impl UncachedPlugin {
+    fn prepare(view: &View<'_>, plugin: &TablePlugin, number: usize) -> Result<Self, Fallback> {
+        let mut entry = Self { plugin: number, state: CycleState::new(), skips_filter: false };
+        if let Some(pre_filter) = &plugin.pre_filter {
+            view.calls.enter("PreFilter", plugin.name);
+            entry.skips_filter = match pre_filter.pre_filter(view.cx, &mut entry.state, view.pod) {
+                PreFilter::AllNodes => false,
+                PreFilter::Skip => true,
+                PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
+            };
+        }
+        let scores = plugin.pre_score.is_some() || plugin.score.is_some();
+        if scores && !entry.skips_score(view, plugin) {
+            return Err(Fallback::Cycle);
+        }
+        Ok(entry)
+    }
+
+    fn skips_score(&mut self, view: &View<'_>, plugin: &TablePlugin) -> bool {
+        let Some(pre_score) = plugin.pre_score.as_ref().filter(|it| !it.depends_on_nodes()) else {
+            return false;
+        };
+        view.calls.enter("PreScore", plugin.name);
+        pre_score.pre_score(view.cx, &mut self.state, view.pod, &[]).is_skip()
+    }
+
+    fn passes(&self, view: &View<'_>, plugin: &TablePlugin, index: NodeIndex) -> Result<bool, Fallback> {
+        let Some((_, filter)) = plugin.filter.as_ref().filter(|_| !self.skips_filter) else {
+            return Ok(true);
+        };
+        view.calls.enter("Filter", plugin.name);
+        let status = filter.filter(view.cx, &self.state, view.pod, view.nodes.at(index));
+        if status.is_success() || status.is_rejected() {
+            Ok(status.is_success())
+        } else {
+            Err(Fallback::Cycle)
+        }
+    }
+
+    fn never_fails(&self, view: &View<'_>, plugin: &TablePlugin) -> bool {
+        let filter = plugin.filter.as_ref().filter(|_| !self.skips_filter);
+        filter.is_none_or(|(_, filter)| filter.never_fails(view.cx, &self.state, view.pod))
+    }
+}
+
+impl UncachedPlugins {
+    /// Lets the plugins of these numbers prepare for the pod.
+    pub(super) fn prepare(
+        view: &View<'_>,
+        plugins: &[TablePlugin],
+        numbers: &[usize],
+    ) -> Result<Self, Fallback> {
+        let uncached = numbers.iter().map(|number| UncachedPlugin::prepare(view, &plugins[*number], *number));
+        let uncached = uncached.collect::<Result<_, _>>()?;
+        // Reads need not be tracked if nothing is cached.
+        view.cx.take_reads();
+        Ok(Self(uncached))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the plugin of this number skipped in PreFilter; `None` if it is cached.
+    pub(super) fn skips_filter(&self, number: usize) -> Option<bool> {
+        self.0.iter().find(|entry| entry.plugin == number).map(|entry| entry.skips_filter)
+    }
+
+    /// Whether all of them accept the node.
+    pub(super) fn pass(
+        &self,
+        view: &View<'_>,
+        plugins: &[TablePlugin],
+        index: NodeIndex,
+    ) -> Result<bool, Fallback> {
+        for entry in &self.0 {
+            if !entry.passes(view, &plugins[entry.plugin], index)? {
+                return Ok(false);
+            }
+        }
+        view.cx.take_reads();
+        Ok(true)
+    }
+
+    /// Whether none of them can fail on any node.
+    pub(super) fn never_fail(&self, view: &View<'_>, plugins: &[TablePlugin]) -> bool {
+        self.0.iter().all(|entry| entry.never_fails(view, &plugins[entry.plugin]))
+    }
+
+    /// Adds their prepared states to those of the cached plugins.
+    pub(super) fn write(
+        &self,
+        plugins: &[TablePlugin],
+        state: &mut CycleState,
+        skipped: &mut SkippedFilters,
+    ) {
+        for entry in &self.0 {
+            state.absorb(&entry.state);
+            if entry.skips_filter {
+                skipped.add(plugins[entry.plugin].name);
+            }
+        }
+    }
+
+    /// Passes on what later extension points may read.
+    pub(super) fn hand_over(&self, plugins: &[TablePlugin], state: &mut CycleState) {
+        for entry in self.0.iter().filter(|entry| plugins[entry.plugin].sets_aside) {
+            state.absorb(&entry.state);
+        }
+    }
+}
