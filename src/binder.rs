@@ -136,7 +136,7 @@ impl Binder {
 
     fn context(&self, cancelled: CancellationToken) -> BindingContext {
         let (api, mailbox, backlog) = (self.api.clone(), self.mailbox.clone(), self.backlog.clone());
-        let calls = ShellCalls { api, mailbox, backlog, cancelled };
+        let calls = PluginCalls { api, mailbox, backlog, cancelled };
         BindingContext::new(Arc::new(calls))
     }
 }
@@ -228,14 +228,14 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// What plugins may do while they bind.
-struct ShellCalls {
+struct PluginCalls {
     api: Api,
     mailbox: Mailbox,
     backlog: Backlog,
     cancelled: CancellationToken,
 }
 
-impl BindingCalls for ShellCalls {
+impl BindingCalls for PluginCalls {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
         let (api, backlog) = (self.api.clone(), self.backlog.clone());
         Box::pin(async move {

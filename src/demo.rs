@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::run::{schedule, stop_signal};
-use canvas::Abilities;
+use canvas::Capabilities;
 use driver::Driver;
 use lines::Lines;
 use model::{Model, display_name};
@@ -49,7 +49,7 @@ use supercargo_client::api::Api;
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::logs::LogSink;
 use text::count;
-use view::Head;
+use view::Header;
 use watch::Shared;
 
 /// Between two pictures.
@@ -64,7 +64,7 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
     // The terminal is to be left as it was found, however often one asks.
     let stop = stop_signal(|| {})?;
     if io::stdout().is_terminal() {
-        hang_up_stops(&stop)?;
+        stop_on_hangup(&stop)?;
     }
     let mut config = Config::load_or_default(options.config.as_deref(), catalog)?;
     // There is no other scheduler.
@@ -152,12 +152,12 @@ impl Demo {
         stop: &CancellationToken,
         logs: &LogSink,
     ) -> Result<()> {
-        let abilities = screen::abilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
+        let capabilities = screen::capabilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
         let shown = async {
-            match abilities {
-                Some(abilities) => {
+            match capabilities {
+                Some(capabilities) => {
                     screen::quit_on_q(stop.clone());
-                    self.show_picture(abilities, logs).await
+                    self.show_picture(capabilities, logs).await
                 }
                 None => self.show_lines().await,
             }
@@ -167,7 +167,7 @@ impl Demo {
             result = shown => { result?; None }
             () = stop.cancelled() => None,
         };
-        self.conclude(abilities.is_some(), stop.is_cancelled())?;
+        self.conclude(capabilities.is_some(), stop.is_cancelled())?;
         if let Some(informers) = informers.filter(|_| self.keep) {
             tokio::select! {
                 result = self.stay() => result?,
@@ -233,10 +233,10 @@ impl Demo {
     }
 
     /// Draws until it is dropped.
-    async fn show_picture(&self, abilities: Abilities, logs: &LogSink) -> Result<()> {
+    async fn show_picture(&self, capabilities: Capabilities, logs: &LogSink) -> Result<()> {
         let _held = logs.hold();
         let mut resized = signal(SignalKind::window_change()).context("cannot listen for SIGWINCH")?;
-        let mut screen = Screen::open(abilities).context("cannot draw on this terminal; try TERM=dumb")?;
+        let mut screen = Screen::open(capabilities).context("cannot draw on this terminal; try TERM=dumb")?;
         let title = format!("{}; q ends it", self.title);
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -245,13 +245,13 @@ impl Demo {
                 _ = frames.tick() => {}
                 _ = resized.recv() => {}
             }
-            let head = Head {
+            let header = Header {
                 elapsed: self.shared.elapsed(),
                 title: &title,
                 phase: self.shared.phase(),
                 expected: self.expected,
             };
-            screen.draw(|canvas| view::draw(canvas, &self.shared.read(), &head))?;
+            screen.draw(|canvas| view::draw(canvas, &self.shared.read(), &header))?;
         }
     }
 
@@ -323,7 +323,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// The terminal may be closed, too.
-fn hang_up_stops(stop: &CancellationToken) -> Result<()> {
+fn stop_on_hangup(stop: &CancellationToken) -> Result<()> {
     let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let stop = stop.clone();
     tokio::spawn(async move {

@@ -8,7 +8,7 @@
 //! What the API server does not take fast enough waits, up to a number. Beyond that the newest are lost, as upstream has it: those
 //! that wait are about to be sent, and their pods would be without a word otherwise. The log says how many.
 
-mod object;
+mod event_object;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::gauge::EventGauges;
-use object::{Count, Object, Whole};
+use event_object::{Count, EventObject, EventWithSeries};
 use supercargo_client::api::{Api, Call, CallError, Submission};
 
 /// A series that has been quiet for this long is over.
@@ -62,7 +62,7 @@ struct Key {
 
 /// A warning that may come again.
 struct Series {
-    object: Arc<Object>,
+    object: Arc<EventObject>,
     count: u32,
     last_observed: Timestamp,
     /// The count that was last written; 0 before the event is created.
@@ -92,13 +92,13 @@ struct Write {
 
 enum What {
     /// An event of its own.
-    Event(Arc<Object>),
+    Event(Arc<EventObject>),
     /// How things stand with this series.
     Series(Key),
 }
 
 /// What is asked of the API server.
-enum Deed {
+enum WriteOp {
     Create(Option<Count>),
     Patch(Count),
 }
@@ -106,7 +106,7 @@ enum Deed {
 /// A write that has ended, and the count that it wrote.
 struct Ended {
     write: Write,
-    object: Arc<Object>,
+    object: Arc<EventObject>,
     count: u32,
     result: Result<(), CallError>,
 }
@@ -228,7 +228,7 @@ impl Writer {
             self.loss.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let object = Arc::new(Object::new(event, now, Arc::clone(&self.hostname)));
+        let object = Arc::new(EventObject::new(event, now, Arc::clone(&self.hostname)));
         if !is_warning || self.series.len() >= SERIES {
             self.ready.push_back(Write { what: What::Event(object), attempt: 1 });
             return;
@@ -285,24 +285,24 @@ impl Writer {
     }
 
     fn begin(&mut self, write: Write) {
-        let (object, deed, count) = match &write.what {
-            What::Event(object) => (Arc::clone(object), Deed::Create(None), 1),
+        let (object, op, count) = match &write.what {
+            What::Event(object) => (Arc::clone(object), WriteOp::Create(None), 1),
             What::Series(key) => {
                 // Series that wait to be written are kept.
                 let Some(series) = self.series.get(key) else { return };
                 let count = series.count();
-                let deed = match series.written {
-                    0 => Deed::Create((count.count > 1).then_some(count)),
-                    _ => Deed::Patch(count),
+                let op = match series.written {
+                    0 => WriteOp::Create((count.count > 1).then_some(count)),
+                    _ => WriteOp::Patch(count),
                 };
-                (Arc::clone(&series.object), deed, count.count)
+                (Arc::clone(&series.object), op, count.count)
             }
         };
         let api = self.api.clone();
         self.writes.spawn(async move {
-            let result = match deed {
-                Deed::Create(series) => create(&api, &object, series).await,
-                Deed::Patch(series) => patch(&api, &object, series).await,
+            let result = match op {
+                WriteOp::Create(series) => create(&api, &object, series).await,
+                WriteOp::Patch(series) => patch(&api, &object, series).await,
             };
             Ended { write, object, count, result }
         });
@@ -370,12 +370,12 @@ impl Loss {
     }
 }
 
-async fn create(api: &Api, object: &Object, series: Option<Count>) -> Result<(), CallError> {
-    let (path, object) = (&*object.collection(), &Whole { object, series });
+async fn create(api: &Api, object: &EventObject, series: Option<Count>) -> Result<(), CallError> {
+    let (path, object) = (&*object.collection(), &EventWithSeries { object, series });
     api.submit(Submission { method: Method::POST, path, object }).await
 }
 
-async fn patch(api: &Api, object: &Object, series: Count) -> Result<(), CallError> {
+async fn patch(api: &Api, object: &EventObject, series: Count) -> Result<(), CallError> {
     let (path, body) = (&*object.path(), &json!({"series": series.json()}));
     let content_type = "application/strategic-merge-patch+json";
     match api.write(Call { method: Method::PATCH, path, content_type, body }).await {
@@ -589,7 +589,7 @@ mod tests {
 
     #[test]
     fn a_long_pod_name_leaves_room_for_the_time() {
-        let name = object::event_name(&"a".repeat(253), Timestamp::now());
+        let name = event_object::event_name(&"a".repeat(253), Timestamp::now());
         assert!(name.len() <= 253, "{}", name.len());
     }
 }

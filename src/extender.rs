@@ -18,7 +18,7 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use tokio::runtime::Handle;
 
-use crate::pulse::Pulse;
+use crate::watchdog::Watchdog;
 use supercargo_client::api::{self, full_text, without_needless_trust};
 use supercargo_client::transport::is_connection_refused;
 use supercargo_config::{ExtenderConfig, ExtenderTls};
@@ -59,8 +59,8 @@ impl HttpExtenders {
     }
 
     /// What a cycle asks through; the requests run on the runtime, of which the caller's thread is none.
-    pub(crate) fn calls(&self, runtime: Handle, pulse: Pulse) -> HttpCalls {
-        HttpCalls { extenders: self.clone(), runtime, pulse }
+    pub(crate) fn calls(&self, runtime: Handle, watchdog: Watchdog) -> HttpCalls {
+        HttpCalls { extenders: self.clone(), runtime, watchdog }
     }
 
     /// How long the slowest of them may take to answer.
@@ -115,7 +115,7 @@ impl HttpExtenders {
 pub(crate) struct HttpCalls {
     extenders: HttpExtenders,
     runtime: Handle,
-    pulse: Pulse,
+    watchdog: Watchdog,
 }
 
 impl Calls for HttpCalls {
@@ -124,9 +124,9 @@ impl Calls for HttpCalls {
         extender: &ExtenderSpec,
         question: ExtenderQuestion<'_>,
     ) -> Result<ExtenderAnswer, String> {
-        self.pulse.beat();
+        self.watchdog.tick();
         let answer = self.runtime.block_on(self.extenders.ask(extender, question));
-        self.pulse.beat();
+        self.watchdog.tick();
         if let Err(error) = &answer {
             let name = &*extender.name;
             match question {

@@ -1,7 +1,7 @@
 //! The informers, and what their handlers tell the scheduler.
 
 mod objects;
-mod observed;
+mod stats;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,11 @@ use kube_informers::{
     SharedInformer, SharedInformerFactory, Store, SyncResult,
 };
 use parking_lot::Mutex;
-use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo, Text};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::observed::Observed;
+pub(crate) use self::stats::InformerStats;
 use crate::owner::{Mailbox, Message};
 use supercargo_codec::{NodeKind, PodKind};
 
@@ -77,16 +76,6 @@ pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
-/// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Holdings {
-    stored_pods: usize,
-    stored_nodes: usize,
-    interned_of_pods: usize,
-    interned_of_nodes: usize,
-}
-
 /// What the informers of a scheduler hold.
 #[derive(Clone)]
 pub(crate) struct Stores {
@@ -111,7 +100,7 @@ pub(crate) struct Informers {
     pods: Arc<SharedInformer<PodKind>>,
     nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
-    observed: Observed,
+    stats: InformerStats,
     /// The handlers of other kinds, by the name by which plugins want them.
     others: Mutex<BTreeMap<Text, Registration>>,
 }
@@ -139,30 +128,18 @@ impl Informers {
             parts.build(Indexers::default())
         });
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
-        let observed = Observed::new(&pods);
-        observed.add(&nodes);
+        let stats = InformerStats::new(&pods, &nodes);
         let (stop, others) = (CancellationToken::new(), Mutex::default());
-        Self { client, factory, pods, nodes, stop, observed, others }
+        Self { client, factory, pods, nodes, stop, stats, others }
     }
 
     /// How they are doing, for metrics.
-    pub(crate) fn observed(&self) -> Observed {
-        self.observed.clone()
+    pub(crate) fn stats(&self) -> InformerStats {
+        self.stats.clone()
     }
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
-    }
-
-    /// Says how much they hold, whenever it is asked.
-    pub(crate) fn holdings(&self) -> impl Fn() -> Holdings + use<> {
-        let (pods, nodes) = (Arc::clone(&self.pods), Arc::clone(&self.nodes));
-        move || Holdings {
-            stored_pods: pods.store().len(),
-            stored_nodes: nodes.store().len(),
-            interned_of_pods: pods.kind().interned(),
-            interned_of_nodes: nodes.kind().interned(),
-        }
     }
 
     /// What the informers hold of nodes and pods, for as long as they do.

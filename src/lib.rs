@@ -14,25 +14,24 @@ mod backlog;
 mod binder;
 pub mod cli;
 pub mod clock;
-mod collectors;
 mod command;
 mod debugger;
 #[cfg(feature = "demo")]
 pub mod demo;
+mod effects;
 mod events;
 mod extender;
-mod footprint;
 mod gauge;
 mod informers;
 pub mod options;
 mod owner;
 mod preemptor;
-mod pulse;
 mod reload;
+mod resource_stats;
 pub mod run;
-mod shell;
 mod status_writer;
 mod trace_collector;
+mod watchdog;
 
 pub use command::SchedulerCommand;
 pub use supercargo_config as config;

@@ -15,7 +15,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::pulse::Pulse;
+use crate::watchdog::Watchdog;
 
 /// So many messages at most are taken before the next cycle, so that a storm of events does not stop scheduling.
 const MESSAGES_PER_CYCLE: usize = 1000;
@@ -120,13 +120,13 @@ pub(crate) trait CarryOut {
 }
 
 /// The scheduler, and whether its calls are recorded.
-pub(crate) enum Driver {
+pub(crate) enum MaybeRecorded {
     Plain(Box<Scheduler>),
     Recorded(Box<Recorded<BufWriter<File>>>),
 }
 
-impl Driver {
-    fn scheduler(&self) -> &Scheduler {
+impl MaybeRecorded {
+    fn get(&self) -> &Scheduler {
         match self {
             Self::Plain(scheduler) => scheduler,
             Self::Recorded(recorded) => recorded.scheduler(),
@@ -190,14 +190,14 @@ struct Wait {
 
 /// The owner's loop.
 pub(crate) struct Owner<C> {
-    driver: Driver,
+    scheduler: MaybeRecorded,
     messages: Receiver<Message>,
-    shell: C,
+    effects: C,
     /// What a cycle waits for; the only thing that the owner's thread waits for beside its messages.
     calls: Box<dyn Calls + Send>,
     clock: Box<dyn Clock>,
     /// Says to others that it goes on.
-    pulse: Pulse,
+    watchdog: Watchdog,
     started: bool,
     stopped: bool,
     waits: Vec<Wait>,
@@ -205,42 +205,42 @@ pub(crate) struct Owner<C> {
 
 impl<C: CarryOut> Owner<C> {
     pub(crate) fn new(
-        driver: Driver,
+        scheduler: MaybeRecorded,
         messages: Receiver<Message>,
-        shell: C,
+        effects: C,
         calls: Box<dyn Calls + Send>,
         clock: Box<dyn Clock>,
-        pulse: Pulse,
+        watchdog: Watchdog,
     ) -> Self {
         let (started, stopped, waits) = (false, false, Vec::new());
-        Self { driver, messages, shell, calls, clock, pulse, started, stopped, waits }
+        Self { scheduler, messages, effects, calls, clock, watchdog, started, stopped, waits }
     }
 
     /// Runs until the scheduler is drained or it is told to stop. An error means that the record cannot be written.
     pub(crate) fn run(mut self) -> io::Result<()> {
         while !self.stopped {
-            self.pulse.beat();
+            self.watchdog.tick();
             self.take_messages()?;
             let now = self.clock.now();
             self.end_late_waits(now);
             let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
-            let idle = deadlines.fold(self.driver.scheduler().next_deadline(now), Duration::min);
+            let idle = deadlines.fold(self.scheduler.get().next_deadline(now), Duration::min);
             if idle.is_zero() {
                 self.handle(Input::Tick)?;
             }
-            if self.driver.scheduler().is_drained() {
+            if self.scheduler.get().is_drained() {
                 break;
             }
-            if self.started && self.shell.has_room() && self.driver.scheduler().has_work() {
+            if self.started && self.effects.has_room() && self.scheduler.get().has_work() {
                 let now = self.clock.now();
-                let effects = self.driver.schedule_one(now, &mut *self.calls)?;
+                let effects = self.scheduler.schedule_one(now, &mut *self.calls)?;
                 self.carry_out(effects);
             } else {
                 self.sleep(idle)?;
             }
         }
-        self.driver.flush()?;
-        self.pulse.rest();
+        self.scheduler.flush()?;
+        self.watchdog.idle();
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl<C: CarryOut> Owner<C> {
             // The shell can always leave messages, so the only reason for none is that there is none.
             let Ok(message) = self.messages.try_recv() else { break };
             // Each is a step: a thousand changes that each concern all pods that wait may take long, and are no standstill.
-            self.pulse.beat();
+            self.watchdog.tick();
             self.take(message)?;
         }
         Ok(())
@@ -261,10 +261,10 @@ impl<C: CarryOut> Owner<C> {
         if idle.is_zero() || self.stopped {
             return Ok(());
         }
-        self.driver.flush()?;
-        self.pulse.rest();
+        self.scheduler.flush()?;
+        self.watchdog.idle();
         let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
-        self.pulse.beat();
+        self.watchdog.tick();
         message.map_or(Ok(()), |message| self.take(message))
     }
 
@@ -283,11 +283,11 @@ impl<C: CarryOut> Owner<C> {
                 self.check_waits();
             }
             Message::Reconfigure { options, told } => {
-                let effects = self.driver.reconfigure(self.clock.now(), *options);
+                let effects = self.scheduler.reconfigure(self.clock.now(), *options);
                 // Whoever asked may have gone.
                 let _ = told.send(effects.map(|effects| self.carry_out(effects)));
             }
-            Message::Ask(question) => question(self.driver.scheduler()),
+            Message::Ask(question) => question(self.scheduler.get()),
             Message::Start => self.started = true,
             // The loop looks for itself.
             Message::Room => {}
@@ -297,20 +297,20 @@ impl<C: CarryOut> Owner<C> {
     }
 
     fn handle(&mut self, input: Input) -> io::Result<()> {
-        let effects = self.driver.handle(self.clock.now(), input)?;
+        let effects = self.scheduler.handle(self.clock.now(), input)?;
         self.carry_out(effects);
         Ok(())
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            self.shell.carry_out(effect);
+            self.effects.carry_out(effect);
         }
     }
 
     /// Tells those whose condition holds, and forgets those who no longer wait.
     fn check_waits(&mut self) {
-        let cluster = self.driver.scheduler();
+        let cluster = self.scheduler.get();
         let (done, waiting): (Vec<_>, Vec<_>) =
             self.waits.drain(..).partition(|wait| wait.told.is_closed() || (wait.predicate)(cluster));
         self.waits = waiting;
@@ -363,12 +363,12 @@ mod tests {
     use supercargo_config::{Catalog, Config};
 
     /// Tells of bindings, and has room for more or not.
-    struct Hands {
+    struct FakeEffects {
         bindings: Sender<()>,
         has_room: Arc<AtomicBool>,
     }
 
-    impl CarryOut for Hands {
+    impl CarryOut for FakeEffects {
         fn carry_out(&mut self, effect: Effect) {
             if matches!(effect, Effect::Bind { .. }) {
                 self.bindings.send(()).unwrap();
@@ -391,28 +391,33 @@ mod tests {
     }
 
     /// Runs an owner.
-    fn start(config: &Config, hands: Hands, pulse: Pulse) -> (Mailbox, JoinHandle<io::Result<()>>) {
+    fn start(
+        config: &Config,
+        effects: FakeEffects,
+        watchdog: Watchdog,
+    ) -> (Mailbox, JoinHandle<io::Result<()>>) {
         let scheduler = Scheduler::new(scheduler_options(config)).unwrap();
         let (mailbox, messages) = Mailbox::new();
-        let (driver, clock) = (Driver::Plain(Box::new(scheduler)), Box::new(SystemClock::default()));
-        let owner = Owner::new(driver, messages, hands, Box::new(NoCalls), clock, pulse);
+        let (scheduler, clock) =
+            (MaybeRecorded::Plain(Box::new(scheduler)), Box::new(SystemClock::default()));
+        let owner = Owner::new(scheduler, messages, effects, Box::new(NoCalls), clock, watchdog);
         (mailbox, thread::spawn(move || owner.run()))
     }
 
-    /// One that has nothing to bind, and its pulse.
-    fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Pulse) {
+    /// One that has nothing to bind, and its watchdog.
+    fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Watchdog) {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let pulse = Pulse::new(Duration::ZERO);
-        let hands = Hands { bindings: mpsc::channel().0, has_room: Arc::default() };
-        let (mailbox, owner) = start(&config, hands, pulse.clone());
-        (mailbox, owner, pulse)
+        let watchdog = Watchdog::new(Duration::ZERO);
+        let effects = FakeEffects { bindings: mpsc::channel().0, has_room: Arc::default() };
+        let (mailbox, owner) = start(&config, effects, watchdog.clone());
+        (mailbox, owner, watchdog)
     }
 
     #[test]
     fn an_owner_that_hangs_is_seen_to_and_one_that_waits_for_messages_is_well() {
-        let (mailbox, owner, pulse) = idle();
+        let (mailbox, owner, watchdog) = idle();
         let _stop = StopOnDrop(mailbox.clone());
-        let is_well_in_a_minute = || pulse.check(Instant::now() + Duration::from_mins(1)).is_ok();
+        let is_well_in_a_minute = || watchdog.check(Instant::now() + Duration::from_mins(1)).is_ok();
         let (begun, begins) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         // As a plugin may that waits for something that never comes.
@@ -433,15 +438,15 @@ mod tests {
 
     #[test]
     fn each_message_of_many_is_a_step() {
-        let (mailbox, owner, pulse) = idle();
+        let (mailbox, owner, watchdog) = idle();
         let _stop = StopOnDrop(mailbox.clone());
         let (release, released) = mpsc::channel::<()>();
         mailbox.post(Message::Ask(Box::new(move |_| released.recv().unwrap())));
         let (tell, told) = mpsc::channel();
         for _ in 0..3 {
-            let (pulse, tell) = (pulse.clone(), tell.clone());
+            let (watchdog, tell) = (watchdog.clone(), tell.clone());
             mailbox.post(Message::Ask(Box::new(move |_| {
-                tell.send(pulse.step()).unwrap();
+                tell.send(watchdog.step()).unwrap();
                 thread::sleep(Duration::from_millis(5));
             })));
         }
@@ -457,8 +462,8 @@ mod tests {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let (sender, bindings) = mpsc::channel();
         let has_room = Arc::new(AtomicBool::new(false));
-        let hands = Hands { bindings: sender, has_room: Arc::clone(&has_room) };
-        let (mailbox, owner) = start(&config, hands, Pulse::new(Duration::ZERO));
+        let effects = FakeEffects { bindings: sender, has_room: Arc::clone(&has_room) };
+        let (mailbox, owner) = start(&config, effects, Watchdog::new(Duration::ZERO));
         let _stop = StopOnDrop(mailbox.clone());
         let added = |name: &str| {
             let pod = pod(name).scheduler(&config.profiles[0].scheduler_name).build();

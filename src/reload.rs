@@ -194,8 +194,8 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::owner::{CarryOut, Driver, Message, Owner, StopOnDrop};
-    use crate::pulse::Pulse;
+    use crate::owner::{CarryOut, MaybeRecorded, Message, Owner, StopOnDrop};
+    use crate::watchdog::Watchdog;
     use supercargo_config::Catalog;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -211,7 +211,7 @@ mod tests {
     }
 
     /// A scheduler that follows a file.
-    struct Bed {
+    struct ReloadTest {
         file: NamedTempFile,
         generations: watch::Receiver<Generation>,
         mailbox: Mailbox,
@@ -220,13 +220,13 @@ mod tests {
         _stop: StopOnDrop,
     }
 
-    impl Drop for Bed {
+    impl Drop for ReloadTest {
         fn drop(&mut self) {
             self.follower.abort();
         }
     }
 
-    impl Bed {
+    impl ReloadTest {
         fn new(text: &str) -> Self {
             Self::unable_to_list(text, Arc::default())
         }
@@ -242,10 +242,10 @@ mod tests {
             let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
             let watched = scheduler.resources().into_iter().collect();
             let (mailbox, messages) = Mailbox::new();
-            let driver = Driver::Plain(Box::new(scheduler));
+            let scheduler = MaybeRecorded::Plain(Box::new(scheduler));
             let clock = Box::new(SystemClock::default());
-            let pulse = Pulse::new(Duration::ZERO);
-            let owner = Owner::new(driver, messages, Idle, Box::new(NoCalls), clock, pulse);
+            let watchdog = Watchdog::new(Duration::ZERO);
+            let owner = Owner::new(scheduler, messages, Idle, Box::new(NoCalls), clock, watchdog);
             thread::spawn(move || owner.run());
             let (sender, generations) = watch::channel(Generation::first(Arc::new(config)));
             let (told, of_watched) = watch::channel(Vec::new());
@@ -287,23 +287,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
-        let mut bed = Bed::new("profiles: [{schedulerName: a}]");
-        assert!(bed.serves("a").await);
-        let second = bed.write("profiles: [{schedulerName: b}]").await;
+        let mut test = ReloadTest::new("profiles: [{schedulerName: a}]");
+        assert!(test.serves("a").await);
+        let second = test.write("profiles: [{schedulerName: b}]").await;
         assert_eq!((second.number, second.failures, second.is_current), (2, 0, true));
-        assert!(bed.serves("b").await && !bed.serves("a").await);
-        let refused = bed.write("profiles: [{schedulerNam: c}]").await;
+        assert!(test.serves("b").await && !test.serves("a").await);
+        let refused = test.write("profiles: [{schedulerNam: c}]").await;
         assert_eq!((refused.number, refused.failures, refused.is_current), (2, 1, false));
-        assert!(bed.serves("b").await, "the last good one stays");
-        let third = bed.write("profiles: [{schedulerName: a}]").await;
+        assert!(test.serves("b").await, "the last good one stays");
+        let third = test.write("profiles: [{schedulerName: a}]").await;
         assert_eq!((third.number, third.failures, third.is_current), (3, 1, true));
-        assert!(bed.serves("a").await);
-        assert!(bed.watched.borrow().is_empty(), "the same plugins need no other kinds");
+        assert!(test.serves("a").await);
+        assert!(test.watched.borrow().is_empty(), "the same plugins need no other kinds");
     }
 
     #[tokio::test]
     async fn what_cannot_be_swapped_needs_a_restart() {
-        let mut bed = Bed::new("profiles: [{schedulerName: a}]");
+        let mut test = ReloadTest::new("profiles: [{schedulerName: a}]");
         let changes = [
             "clientConnection: {qps: 7}",
             "delayCacheUntilActive: true",
@@ -312,9 +312,9 @@ mod tests {
             "leaderElection: {resourceName: other}",
         ];
         for (failures, change) in (1..).zip(changes) {
-            let refused = bed.write(&format!("profiles: [{{schedulerName: b}}]\n{change}")).await;
+            let refused = test.write(&format!("profiles: [{{schedulerName: b}}]\n{change}")).await;
             assert_eq!((refused.number, refused.failures), (1, failures), "{change}");
-            assert!(bed.serves("a").await);
+            assert!(test.serves("a").await);
         }
     }
 
@@ -325,33 +325,33 @@ mod tests {
     #[tokio::test]
     async fn a_kind_that_cannot_be_listed_fails_the_reload_which_is_tried_again() {
         let unheard = Arc::new(Mutex::new(Some("PersistentVolume".into())));
-        let mut bed = Bed::unable_to_list(WITHOUT_VOLUMES, Arc::clone(&unheard));
-        let refused = bed.write("profiles: [{}]").await;
+        let mut test = ReloadTest::unable_to_list(WITHOUT_VOLUMES, Arc::clone(&unheard));
+        let refused = test.write("profiles: [{}]").await;
         assert_eq!(refused.number, 1);
         // It is tried again and again, and told once.
         let missing = unheard.lock().clone().unwrap();
         let tries = |kinds: &Vec<Text>| kinds.iter().filter(|kind| **kind == missing).count();
-        bed.watched.wait_for(|kinds| tries(kinds) > 3).await.unwrap();
-        assert_eq!(bed.generations.borrow().failures, 1);
+        test.watched.wait_for(|kinds| tries(kinds) > 3).await.unwrap();
+        assert_eq!(test.generations.borrow().failures, 1);
         // As when a role is mended: the file says what it said.
         *unheard.lock() = None;
-        bed.generations.wait_for(|generation| generation.number == 2).await.unwrap();
+        test.generations.wait_for(|generation| generation.number == 2).await.unwrap();
     }
 
     #[tokio::test]
     async fn kinds_that_only_new_plugins_need_are_watched_first() {
-        let mut bed = Bed::new(WITHOUT_VOLUMES);
-        bed.write("profiles: [{}]").await;
-        let watched = bed.watched.borrow().clone();
+        let mut test = ReloadTest::new(WITHOUT_VOLUMES);
+        test.write("profiles: [{}]").await;
+        let watched = test.watched.borrow().clone();
         assert!(watched.contains(&"PersistentVolume".into()), "{watched:?}");
     }
 
     #[tokio::test]
     async fn nobody_is_asked_who_has_ended() {
-        let bed = Bed::new("profiles: [{schedulerName: a}]");
-        bed.mailbox.post(Message::Stop);
-        while bed.mailbox.ask(|_| ()).await.is_some() {}
-        let options = scheduler_options(&bed.generations.borrow().config);
-        assert_eq!(bed.mailbox.reconfigure(options).await, Err(ReconfigureError::Ended));
+        let test = ReloadTest::new("profiles: [{schedulerName: a}]");
+        test.mailbox.post(Message::Stop);
+        while test.mailbox.ask(|_| ()).await.is_some() {}
+        let options = scheduler_options(&test.generations.borrow().config);
+        assert_eq!(test.mailbox.reconfigure(options).await, Err(ReconfigureError::Ended));
     }
 }

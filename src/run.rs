@@ -1,7 +1,7 @@
 //! `supercargo run`: from the command line to a scheduler at work, and back.
 
-mod life;
-mod served;
+mod endpoints;
+mod process;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
+use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::ClientBuilder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,18 +18,17 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, SystemClock};
-use crate::collectors::CountedRequests;
 use supercargo_client::api::{ConnectError, connect_to};
 use supercargo_client::election::hostname;
 use supercargo_client::rate_limit::RateLimiter;
-use supercargo_client::transport::Transport;
+use supercargo_client::transport::{RequestObserver, Transport};
 use supercargo_config::flags::{Flags, TraceOptions};
 use supercargo_config::{Catalog, ClientConnection, Config};
 use supercargo_serving::{Server, Setup};
 use supercargo_telemetry::logs::LogLevel;
 use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
 
-use life::{Followed, Life, broken};
+use process::{ConfigFile, Process, broken};
 
 /// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
 pub(crate) const WATCH_SILENCE: Duration = Duration::from_mins(3);
@@ -44,6 +44,19 @@ pub struct RunOptions {
     pub flags: Flags,
     /// What is logged, to be changed while it runs.
     pub log_level: LogLevel,
+}
+
+/// Counts requests to the API server.
+struct ObservedRequests(Arc<Requests>);
+
+impl RequestObserver for ObservedRequests {
+    fn waited(&self, method: &Method, took: Duration) {
+        self.0.waited(method, took);
+    }
+
+    fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
+        self.0.answered(method, status, took);
+    }
 }
 
 /// How a scheduler reaches its API server.
@@ -65,7 +78,7 @@ impl Clients {
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
         let requests = Requests::to(host(&connection.cluster_url));
-        let observer = Arc::new(CountedRequests(Arc::clone(&requests)));
+        let observer = Arc::new(ObservedRequests(Arc::clone(&requests)));
         let [write, events, election] =
             [(); 3].map(|()| transport(&connection).map(|transport| transport.observed(observer.clone())));
         let (write, events, election) = (write?, events?, election?);
@@ -77,7 +90,7 @@ impl Clients {
     pub fn one(server: impl Into<String>, client: Client) -> Self {
         let server: String = server.into();
         let requests = Requests::to(&server);
-        let observer = Arc::new(CountedRequests(Arc::clone(&requests)));
+        let observer = Arc::new(ObservedRequests(Arc::clone(&requests)));
         let [write, events, election] =
             [(); 3].map(|()| Transport::from(client.clone()).observed(observer.clone()));
         Self { server, watch: client, write, events, election, requests }
@@ -88,7 +101,7 @@ impl Clients {
 /// scheduler leads.
 pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
-    let signalled = stop_signal(end_at_once)?;
+    let signalled = stop_signal(exit_immediately)?;
     let RunOptions { flags, log_level } = options;
     let followed = flags.misc.followed();
     // Before it is read for good, so that no change between the two is missed.
@@ -111,24 +124,26 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     let metrics = Metrics::new(&config.features);
     let clock = Box::new(SystemClock::default());
     let record = flags.misc.record.as_deref();
-    let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
+    let mut process =
+        Process::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
     let followed = followed.map(|(path, period)| {
         let (flags, catalog) = (flags.clone(), catalog.clone());
         let path = path.to_owned();
-        Followed { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
+        ConfigFile { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
     });
     let closing = CancellationToken::new();
     let _close = closing.clone().drop_guard();
     let mut serving = server.map(|server| {
-        let endpoints = life.facts().endpoints(metrics, flags.clone(), log_level, signalled.clone());
+        let endpoints =
+            process.endpoint_state().endpoints(metrics, flags.clone(), log_level, signalled.clone());
         tokio::spawn(server.serve(endpoints, closing.clone())).fuse()
     });
     let not_served = OptionFuture::from(serving.as_mut().map(|serving| broken("the server", serving)));
     tokio::select! {
-        ended = life.run(followed, &signalled) => ended?,
+        ended = process.run(followed, &signalled) => ended?,
         Some(failure) = not_served => return Err(failure),
     }
-    life.wind_down().await?;
+    process.wind_down().await?;
     closing.cancel();
     if let Some(serving) = serving {
         // Whoever still reads must not keep the process.
@@ -168,9 +183,9 @@ pub async fn schedule_measured(
     metrics: Arc<Metrics>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let mut life = Life::new(config, clients, clock, record, metrics, &TraceOptions::default()).await?;
-    life.run(None, stop).await?;
-    life.wind_down().await
+    let mut process = Process::new(config, clients, clock, record, metrics, &TraceOptions::default()).await?;
+    process.run(None, stop).await?;
+    process.wind_down().await
 }
 
 fn transport(connection: &kube::Config) -> Result<Transport, ConnectError> {
@@ -202,7 +217,7 @@ fn host(url: &http::Uri) -> &str {
 }
 
 /// Ends the process where it is: whoever asks twice does not want to wait until bindings have ended.
-fn end_at_once() {
+fn exit_immediately() {
     tracing::warn!("a second signal: ending at once");
     std::process::exit(1);
 }
@@ -210,8 +225,8 @@ fn end_at_once() {
 /// Signals that follow the first within this time are the same one: shells and `timeout` send it to a process and to its group.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// A token that SIGTERM or SIGINT cancels. A second one of them is `insisted`.
-pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
+/// A token that SIGTERM or SIGINT cancels. A second one of them is `on_second`.
+pub(crate) fn stop_signal(on_second: fn()) -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -223,7 +238,7 @@ pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
         loop {
             either(&mut terminate, &mut interrupt).await;
             if Instant::now() >= echoes_end {
-                insisted();
+                on_second();
             }
         }
     });

@@ -28,7 +28,7 @@ pub(crate) const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Something for the writer.
-enum Message {
+enum WriterMessage {
     Patch(StatusPatch),
     /// Forget what of this pod has not been sent, and say when nothing of it is under way.
     Settle {
@@ -40,14 +40,14 @@ enum Message {
 /// Takes patches and never blocks.
 #[derive(Clone)]
 pub(crate) struct Patches {
-    messages: mpsc::UnboundedSender<Message>,
+    messages: mpsc::UnboundedSender<WriterMessage>,
     held: Gauge,
 }
 
 impl Patches {
     pub(crate) fn send(&self, patch: StatusPatch) {
         // When the writer has ended, so has the process.
-        let _ = self.messages.send(Message::Patch(patch));
+        let _ = self.messages.send(WriterMessage::Patch(patch));
     }
 
     /// How many pods have a patch that waits or is under way.
@@ -61,7 +61,7 @@ impl Patches {
     /// order is that of the calls, whenever the future is polled.
     pub(crate) fn settle(&self, uid: &Uid) -> impl Future<Output = ()> + Send + use<> {
         let (done, settled) = oneshot::channel();
-        let _ = self.messages.send(Message::Settle { uid: uid.clone(), done });
+        let _ = self.messages.send(WriterMessage::Settle { uid: uid.clone(), done });
         async move {
             // A writer that has ended writes no more either.
             let _ = settled.await;
@@ -83,7 +83,7 @@ struct PodWrites {
 /// Writes patches.
 pub(crate) struct StatusWriter {
     api: Api,
-    messages: mpsc::UnboundedReceiver<Message>,
+    messages: mpsc::UnboundedReceiver<WriterMessage>,
     /// Pods with a patch that waits or is under way.
     pods: HashMap<Uid, PodWrites>,
     /// Pods whose turn comes when a place is free, in order. Some may have nothing to write any more.
@@ -107,8 +107,8 @@ impl StatusWriter {
             self.held.set(self.pods.len());
             tokio::select! {
                 message = self.messages.recv(), if open => match message {
-                    Some(Message::Patch(patch)) => self.take(patch),
-                    Some(Message::Settle { uid, done }) => self.settle(&uid, done),
+                    Some(WriterMessage::Patch(patch)) => self.take(patch),
+                    Some(WriterMessage::Settle { uid, done }) => self.settle(&uid, done),
                     None => open = false,
                 },
                 Some(written) = self.writes.join_next() => {

@@ -43,7 +43,7 @@ impl Style {
 
 /// What a terminal can show.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Abilities {
+pub(crate) struct Capabilities {
     /// Whether there may be colour.
     pub(crate) colour: bool,
     /// Whether it shows more than ASCII.
@@ -127,7 +127,7 @@ impl Canvas {
 
     /// What to send to a terminal that shows `before`, which is of the same size, so that it shows this. Nothing for
     /// nothing new.
-    pub(crate) fn update(&self, before: &Self, abilities: Abilities) -> String {
+    pub(crate) fn update(&self, before: &Self, capabilities: Capabilities) -> String {
         let mut out = String::new();
         let mut style = None;
         for y in 0..self.height {
@@ -142,10 +142,10 @@ impl Canvas {
                     let _ = write!(out, "\x1b[{};{}H", y + 1, x + 1);
                 }
                 if style != Some(cell.style) {
-                    let _ = write!(out, "\x1b[{}m", cell.style.codes(abilities.colour));
+                    let _ = write!(out, "\x1b[{}m", cell.style.codes(capabilities.colour));
                     style = Some(cell.style);
                 }
-                out.push(if abilities.unicode { cell.glyph } else { ascii(cell.glyph) });
+                out.push(if capabilities.unicode { cell.glyph } else { ascii(cell.glyph) });
                 cursor = Some(x + 1);
             }
         }
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    const FULL: Abilities = Abilities { colour: true, unicode: true };
+    const FULL: Capabilities = Capabilities { colour: true, unicode: true };
 
     #[test]
     fn what_is_put_outside_is_not_seen() {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(after.update(&before, FULL), "");
         after.put(3, 1, "ok", Style::Green);
         assert_eq!(after.update(&before, FULL), "\x1b[2;4H\x1b[0;32mok\x1b[0m");
-        let no_colour = Abilities { colour: false, unicode: false };
+        let no_colour = Capabilities { colour: false, unicode: false };
         assert_eq!(after.update(&before, no_colour), "\x1b[2;4H\x1b[0mok\x1b[0m");
     }
 
@@ -259,7 +259,7 @@ mod tests {
         let mut canvas = Canvas::new(8, 1);
         canvas.put(0, 0, &bar(0.53, 4), Style::Plain);
         canvas.put(4, 0, "→…", Style::Plain);
-        let sent = canvas.update(&Canvas::new(8, 1), Abilities { colour: true, unicode: false });
+        let sent = canvas.update(&Canvas::new(8, 1), Capabilities { colour: true, unicode: false });
         assert!(sent.is_ascii() && sent.contains("##-.>."), "{sent:?}");
     }
 

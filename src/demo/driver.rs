@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::plan::{Action, Object, Step};
+use super::plan::{Action, Manifest, Step};
 use super::watch::Shared;
 use supercargo_client::api::{Api, Call, CallError};
 
@@ -26,8 +26,8 @@ impl Driver {
     }
 
     /// Creates these: nodes at once, as nobody watches yet, and before them one after the other what is no node.
-    pub(crate) async fn create_all(&self, objects: &[Object]) -> Result<()> {
-        let is_node = |object: &&Object| object.kind() == "Node";
+    pub(crate) async fn create_all(&self, objects: &[Manifest]) -> Result<()> {
+        let is_node = |object: &&Manifest| object.kind() == "Node";
         for object in objects.iter().filter(|object| !is_node(object)) {
             self.create(object).await?;
         }
@@ -54,12 +54,12 @@ impl Driver {
         Ok(())
     }
 
-    async fn create(&self, object: &Object) -> Result<()> {
+    async fn create(&self, object: &Manifest) -> Result<()> {
         self.try_create(object).await.map_err(|error| refused(object, &error))
     }
 
     /// What is refused is told, and the rest goes on.
-    async fn create_or_tell(&self, object: &Object, shared: &Shared) -> Result<()> {
+    async fn create_or_tell(&self, object: &Manifest, shared: &Shared) -> Result<()> {
         match self.try_create(object).await {
             Err(error) if error.status.is_some_and(|status| status.is_client_error()) => {
                 let refusal = refused(object, &error).to_string();
@@ -70,7 +70,7 @@ impl Driver {
         }
     }
 
-    async fn try_create(&self, object: &Object) -> Result<(), CallError> {
+    async fn try_create(&self, object: &Manifest) -> Result<(), CallError> {
         let path = object.collection();
         match self.send(Method::POST, &path, "application/json", &object.value).await {
             // The namespaces of the API server's own, and priority classes that a folder has twice.
@@ -101,11 +101,11 @@ impl Driver {
     }
 }
 
-fn refused(object: &Object, error: &CallError) -> anyhow::Error {
+fn refused(object: &Manifest, error: &CallError) -> anyhow::Error {
     anyhow!("{}: the API server says: {}", object.describe(), error.error.message)
 }
 
 /// Whether one like it may be there before.
-fn is_shared(object: &Object) -> bool {
+fn is_shared(object: &Manifest) -> bool {
     matches!(object.kind(), "Namespace" | "PriorityClass")
 }

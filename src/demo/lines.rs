@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::canvas::shortened;
-use super::model::{Happening, Model, display_name};
+use super::model::{Activity, Model, display_name};
 use super::text::{milliseconds, seconds};
 
 /// As wide as a line gets where there is no width to go by.
@@ -19,13 +19,13 @@ impl Lines {
     /// Prints everything that has happened since the last call.
     pub(crate) fn print(&mut self, model: &Model, out: &mut impl Write) -> io::Result<()> {
         let (new, next) = model.since(self.next);
-        for (at, happening) in new {
-            let text = match happening {
-                Happening::Bound { pod, node, took } => {
+        for (at, activity) in new {
+            let text = match activity {
+                Activity::Bound { pod, node, took } => {
                     format!("{} -> {node}  ({})", display_name(pod), milliseconds(*took))
                 }
-                Happening::Waits { pod, why } => format!("{} waits: {why}", display_name(pod)),
-                Happening::Note(text) => format!("* {text}"),
+                Activity::Waits { pod, why } => format!("{} waits: {why}", display_name(pod)),
+                Activity::Note(text) => format!("* {text}"),
             };
             writeln!(out, "{:>8}  {text}", seconds(*at))?;
         }
@@ -80,9 +80,9 @@ mod tests {
             lines.print(model, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        model.see_pod(Duration::from_secs(1), &Arc::new(ours("a").build()));
+        model.update_pod(Duration::from_secs(1), &Arc::new(ours("a").build()));
         assert_eq!(printed(&model), "");
-        model.see_pod(Duration::from_millis(1003), &Arc::new(ours("a").node("n1").build()));
+        model.update_pod(Duration::from_millis(1003), &Arc::new(ours("a").node("n1").build()));
         model.note(Duration::from_millis(1100), "node n2 joins".to_owned());
         assert_eq!(printed(&model), "   1.0 s  a -> n1  (3 ms)\n   1.1 s  * node n2 joins\n");
         let waiting = ours("b").with(|pod| {
@@ -94,7 +94,7 @@ mod tests {
                 last_transition: None,
             });
         });
-        model.see_pod(Duration::from_secs(2), &Arc::new(waiting.build()));
+        model.update_pod(Duration::from_secs(2), &Arc::new(waiting.build()));
         assert_eq!(printed(&model), "   2.0 s  b waits: 0/2 nodes are available: 2 Insufficient cpu.\n");
         model.note(Duration::from_millis(2100), "unseen".to_owned());
         lines.skip(&model);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use super::plan::{Action, Object, Plan, Step};
+use super::plan::{Action, Manifest, Plan, Step};
 use super::text::count;
 use read::read;
 use workloads::{Expanded, expand};
@@ -37,35 +37,35 @@ const FOREIGN_METADATA: [&str; 9] = [
 
 /// The plan that the files in a folder (or one file) amount to, for pods of this scheduler. Where they have no nodes,
 /// these are used.
-pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Object>) -> Result<Plan> {
-    let mut sorted = Sorted::default();
+pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Manifest>) -> Result<Plan> {
+    let mut set = ManifestSet::default();
     for object in read(path)? {
-        sorted.take(object)?;
+        set.take(object)?;
     }
-    if sorted.nodes.is_empty() {
-        sorted.nodes = nodes();
-        sorted.notes.push(format!("The folder has no nodes; the demo's {} are used.", sorted.nodes.len()));
+    if set.nodes.is_empty() {
+        set.nodes = nodes();
+        set.notes.push(format!("The folder has no nodes; the demo's {} are used.", set.nodes.len()));
     }
-    sorted.expand()?;
-    sorted.plan(path, scheduler)
+    set.expand()?;
+    set.plan(path, scheduler)
 }
 
 /// The objects by what is done with them.
 #[derive(Default)]
-struct Sorted {
-    namespaces: Vec<Object>,
-    classes: Vec<Object>,
-    nodes: Vec<Object>,
-    pods: Vec<Object>,
-    workloads: Vec<Object>,
+struct ManifestSet {
+    namespaces: Vec<Manifest>,
+    classes: Vec<Manifest>,
+    nodes: Vec<Manifest>,
+    pods: Vec<Manifest>,
+    workloads: Vec<Manifest>,
     /// What nothing is done with, by kind.
     others: BTreeMap<String, usize>,
     ended: usize,
     notes: Vec<String>,
 }
 
-impl Sorted {
-    fn take(&mut self, mut object: Object) -> Result<()> {
+impl ManifestSet {
+    fn take(&mut self, mut object: Manifest) -> Result<()> {
         let kind = object.kind().to_owned();
         if object.name().is_empty() && object.value["metadata"]["generateName"].as_str().is_none() {
             bail!("{}: a {kind} without a name; set metadata.name", object.source.unwrap_or_default());
@@ -90,7 +90,7 @@ impl Sorted {
     /// Adds the pods of workloads: there is no controller that would.
     fn expand(&mut self) -> Result<()> {
         let nodes: Vec<String> = self.nodes.iter().map(|node| node.name().to_owned()).collect();
-        let key = |object: &Object| (object.namespace().to_owned(), object.name().to_owned());
+        let key = |object: &Manifest| (object.namespace().to_owned(), object.name().to_owned());
         let mut taken: BTreeSet<_> = self.pods.iter().map(key).collect();
         let mut seen = BTreeSet::new();
         for workload in &self.workloads {
@@ -141,7 +141,7 @@ impl Sorted {
 
     /// Pods keep a node that is there.
     fn settle_nodes(&mut self) -> Option<String> {
-        let nodes: BTreeSet<&str> = self.nodes.iter().map(Object::name).collect();
+        let nodes: BTreeSet<&str> = self.nodes.iter().map(Manifest::name).collect();
         let mut freed = 0;
         for pod in &mut self.pods {
             let spec = &mut pod.value["spec"];
@@ -187,7 +187,7 @@ impl Sorted {
         let bare = self.nodes.iter().filter(|node| node.value["status"]["allocatable"]["pods"].is_null());
         let bare: Vec<&str> = bare
             .filter(|node| node.value["status"]["capacity"]["pods"].is_null())
-            .map(Object::name)
+            .map(Manifest::name)
             .collect();
         if let Some(first) = bare.first() {
             notes.push(format!(
@@ -199,13 +199,13 @@ impl Sorted {
     }
 
     /// The namespaces that pods are in need not be written down.
-    fn namespaces_of_pods(&self) -> std::vec::IntoIter<Object> {
-        let given: BTreeSet<&str> = self.namespaces.iter().map(Object::name).collect();
-        let names: BTreeSet<&str> = self.pods.iter().map(Object::namespace).collect();
+    fn namespaces_of_pods(&self) -> std::vec::IntoIter<Manifest> {
+        let given: BTreeSet<&str> = self.namespaces.iter().map(Manifest::name).collect();
+        let names: BTreeSet<&str> = self.pods.iter().map(Manifest::namespace).collect();
         let namespace =
             |name: &&str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
         let missing = names.into_iter().filter(|name| *name != "default" && !given.contains(name));
-        missing.map(|name| Object::new(namespace(&name))).collect::<Vec<_>>().into_iter()
+        missing.map(|name| Manifest::new(namespace(&name))).collect::<Vec<_>>().into_iter()
     }
 }
 
@@ -213,7 +213,7 @@ fn were(pods: usize) -> String {
     format!("{} {}", count(pods, "pod"), if pods == 1 { "was" } else { "were" })
 }
 
-fn without_status(mut pod: Object) -> Object {
+fn without_status(mut pod: Manifest) -> Manifest {
     if let Value::Object(fields) = &mut pod.value {
         fields.remove("status");
     }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, PodInfo};
 
-/// So many happenings are remembered; older ones are forgotten.
+/// So many activities are remembered; older ones are forgotten.
 const REMEMBERED: usize = 4096;
 /// What kube-apiserver and kube-scheduler call the condition's reason of a pod with gates.
 const GATED: &str = "SchedulingGated";
 
 /// Where a pod is on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PodState {
     /// Nobody has decided yet.
     New,
     /// It has scheduling gates.
@@ -27,7 +27,7 @@ pub(crate) enum Standing {
     Ended,
 }
 
-impl Standing {
+impl PodState {
     fn of(pod: &PodInfo) -> Self {
         if pod.status.terminal {
             return Self::Ended;
@@ -50,7 +50,7 @@ impl Standing {
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum Activity {
     /// A pod has been bound.
     Bound {
         /// The pod.
@@ -88,7 +88,7 @@ pub(crate) struct Counts {
 
 struct KnownPod {
     pod: Arc<PodInfo>,
-    standing: Standing,
+    state: PodState,
     /// Since when it can be scheduled.
     since: Duration,
 }
@@ -140,7 +140,7 @@ pub(crate) struct NodeLoad<'a> {
 
 /// Pods that wait for one reason.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiters<'a> {
+pub(crate) struct WaitingGroup<'a> {
     /// The reason.
     pub(crate) why: &'a str,
     /// The pods.
@@ -160,7 +160,7 @@ pub(crate) struct Model {
     waiting: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
     gated: BTreeSet<PodKey>,
     counts: Counts,
-    happenings: VecDeque<(Duration, Happening)>,
+    activities: VecDeque<(Duration, Activity)>,
     /// What the API server did not take, and why.
     refused: Vec<String>,
     /// The number of the first that is remembered.
@@ -183,7 +183,7 @@ impl Model {
             waiting: BTreeMap::new(),
             gated: BTreeSet::new(),
             counts: Counts::default(),
-            happenings: VecDeque::new(),
+            activities: VecDeque::new(),
             refused: Vec::new(),
             forgotten: 0,
             bound_at_once: Vec::new(),
@@ -193,26 +193,24 @@ impl Model {
     }
 
     /// A pod is new or has changed.
-    pub(crate) fn see_pod(&mut self, at: Duration, pod: &Arc<PodInfo>) {
-        let (key, standing) = (pod.key(), Standing::of(pod));
+    pub(crate) fn update_pod(&mut self, at: Duration, pod: &Arc<PodInfo>) {
+        let (key, state) = (pod.key(), PodState::of(pod));
         let before = self.pods.remove(&key);
         if let Some(before) = &before {
             self.count(&key, before, -1);
         } else if self.is_ours(pod) {
             self.counts.arrived += 1;
         }
-        let old = before.as_ref().map(|known| &known.standing);
+        let old = before.as_ref().map(|known| &known.state);
         let since = match (&before, old) {
-            (Some(before), Some(old)) if *old != Standing::Gated || standing == Standing::Gated => {
-                before.since
-            }
+            (Some(before), Some(old)) if *old != PodState::Gated || state == PodState::Gated => before.since,
             _ => at,
         };
-        let known = KnownPod { pod: Arc::clone(pod), standing, since };
-        if old != Some(&known.standing) {
+        let known = KnownPod { pod: Arc::clone(pod), state, since };
+        if old != Some(&known.state) {
             self.changed = at;
             if self.is_ours(pod) {
-                self.tell_of(at, &key, old, &known);
+                self.record_change(at, &key, old, &known);
             }
         }
         self.count(&key, &known, 1);
@@ -220,7 +218,7 @@ impl Model {
     }
 
     /// A pod is gone.
-    pub(crate) fn lose_pod(&mut self, at: Duration, key: &PodKey) {
+    pub(crate) fn remove_pod(&mut self, at: Duration, key: &PodKey) {
         if let Some(known) = self.pods.remove(key) {
             self.changed = at;
             self.count(key, &known, -1);
@@ -228,7 +226,7 @@ impl Model {
     }
 
     /// A node is new or has changed.
-    pub(crate) fn see_node(&mut self, at: Duration, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
+    pub(crate) fn update_node(&mut self, at: Duration, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
         let known = self.forget_node(&node.name);
         let zone = zone_of(node);
         self.zones.insert(Arc::clone(&node.name), Arc::clone(&zone));
@@ -245,7 +243,7 @@ impl Model {
     }
 
     /// A node is gone.
-    pub(crate) fn lose_node(&mut self, at: Duration, name: &str) {
+    pub(crate) fn remove_node(&mut self, at: Duration, name: &str) {
         if self.forget_node(name).is_some() {
             self.note(at, format!("node {name} leaves"));
         }
@@ -260,7 +258,7 @@ impl Model {
     /// Remembers something that pods and nodes do not tell.
     pub(crate) fn note(&mut self, at: Duration, text: String) {
         self.changed = at;
-        self.remember(at, Happening::Note(text));
+        self.remember(at, Activity::Note(text));
     }
 
     /// Remembers what the API server did not take.
@@ -278,40 +276,40 @@ impl Model {
         pod.spec.scheduler_name == self.scheduler
     }
 
-    fn tell_of(&mut self, at: Duration, key: &PodKey, old: Option<&Standing>, known: &KnownPod) {
-        match &known.standing {
-            Standing::Bound(node) => {
+    fn record_change(&mut self, at: Duration, key: &PodKey, old: Option<&PodState>, known: &KnownPod) {
+        match &known.state {
+            PodState::Bound(node) => {
                 // A pod may come with a node that it was given by its author.
                 if old.is_none() && known.pod.status.pod_scheduled.is_none() {
                     return;
                 }
                 let took = at.saturating_sub(known.since);
-                if !matches!(old, Some(Standing::Waiting(_))) {
+                if !matches!(old, Some(PodState::Waiting(_))) {
                     self.bound_at_once.push(took);
                 }
                 self.last_bound = Some(at);
                 let (pod, node) = (key.clone(), Arc::clone(node));
-                self.remember(at, Happening::Bound { pod, node, took });
+                self.remember(at, Activity::Bound { pod, node, took });
             }
-            Standing::Waiting(why) => {
+            PodState::Waiting(why) => {
                 let (pod, why) = (key.clone(), Arc::clone(why));
-                self.remember(at, Happening::Waits { pod, why });
+                self.remember(at, Activity::Waits { pod, why });
             }
-            Standing::New | Standing::Gated | Standing::Ended => {}
+            PodState::New | PodState::Gated | PodState::Ended => {}
         }
     }
 
-    fn remember(&mut self, at: Duration, happening: Happening) {
-        if self.happenings.len() == REMEMBERED {
-            self.happenings.pop_front();
+    fn remember(&mut self, at: Duration, activity: Activity) {
+        if self.activities.len() == REMEMBERED {
+            self.activities.pop_front();
             self.forgotten += 1;
         }
-        self.happenings.push_back((at, happening));
+        self.activities.push_back((at, activity));
     }
 
     /// Adds a pod to the sums, or takes it away.
     fn count(&mut self, key: &PodKey, known: &KnownPod, sign: i64) {
-        if let Standing::Bound(node) = &known.standing {
+        if let PodState::Bound(node) = &known.state {
             let load = self.loads.entry(Arc::clone(node)).or_default();
             load.add(&Load::of(&known.pod), sign);
             if load.pods == 0 {
@@ -322,9 +320,9 @@ impl Model {
             return;
         }
         let counts = &mut self.counts;
-        let count = match &known.standing {
-            Standing::New => &mut counts.undecided,
-            Standing::Gated => {
+        let count = match &known.state {
+            PodState::New => &mut counts.undecided,
+            PodState::Gated => {
                 if sign > 0 {
                     self.gated.insert(key.clone());
                 } else {
@@ -332,7 +330,7 @@ impl Model {
                 }
                 &mut counts.gated
             }
-            Standing::Waiting(why) => {
+            PodState::Waiting(why) => {
                 let pods = self.waiting.entry(Arc::clone(why)).or_default();
                 if sign > 0 {
                     pods.insert(key.clone());
@@ -344,7 +342,7 @@ impl Model {
                 }
                 &mut counts.waiting
             }
-            Standing::Bound(_) | Standing::Ended => &mut counts.bound,
+            PodState::Bound(_) | PodState::Ended => &mut counts.bound,
         };
         *count = count.saturating_add_signed(sign as isize);
     }
@@ -355,9 +353,9 @@ impl Model {
     }
 
     /// The reasons for which pods wait, those of the most pods first.
-    pub(crate) fn waiting(&self) -> Vec<Waiters<'_>> {
-        let mut all: Vec<_> = self.waiting.iter().map(|(why, pods)| Waiters { why, pods }).collect();
-        all.sort_by_key(|waiters| std::cmp::Reverse(waiters.pods.len()));
+    pub(crate) fn waiting(&self) -> Vec<WaitingGroup<'_>> {
+        let mut all: Vec<_> = self.waiting.iter().map(|(why, pods)| WaitingGroup { why, pods }).collect();
+        all.sort_by_key(|group| std::cmp::Reverse(group.pods.len()));
         all
     }
 
@@ -392,14 +390,14 @@ impl Model {
     }
 
     /// What has happened, the last first.
-    pub(crate) fn latest(&self) -> impl Iterator<Item = &(Duration, Happening)> {
-        self.happenings.iter().rev()
+    pub(crate) fn latest(&self) -> impl Iterator<Item = &(Duration, Activity)> {
+        self.activities.iter().rev()
     }
 
     /// What has happened from this number on, and the number to ask with next. What has been forgotten is left out.
-    pub(crate) fn since(&self, number: usize) -> (impl Iterator<Item = &(Duration, Happening)>, usize) {
-        let new = self.happenings.iter().skip(number.saturating_sub(self.forgotten));
-        (new, self.forgotten + self.happenings.len())
+    pub(crate) fn since(&self, number: usize) -> (impl Iterator<Item = &(Duration, Activity)>, usize) {
+        let new = self.activities.iter().skip(number.saturating_sub(self.forgotten));
+        (new, self.forgotten + self.activities.len())
     }
 
     /// Whether the scheduler has nothing more to say: nothing is undecided, and nothing has changed for so long.

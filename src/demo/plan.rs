@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// What is there before the scheduler starts: nodes, and what pods need beside them.
-    pub(crate) first: Vec<Object>,
+    pub(crate) first: Vec<Manifest>,
     /// What happens then, in order.
     pub(crate) steps: Vec<Step>,
     /// What people should know of it.
@@ -28,7 +28,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// An object is created.
-    Create(Object),
+    Create(Manifest),
     /// The scheduling gates of these pods are lifted.
     LiftGates {
         /// What is told of it.
@@ -40,14 +40,14 @@ pub(crate) enum Action {
 
 /// An object to create.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Object {
+pub(crate) struct Manifest {
     /// As the API has it.
     pub(crate) value: Value,
     /// Where it was written: `file:line:column`.
     pub(crate) source: Option<String>,
 }
 
-impl Object {
+impl Manifest {
     /// One that no file has.
     pub(crate) fn new(value: Value) -> Self {
         Self { value, source: None }
@@ -92,7 +92,7 @@ impl Plan {
     }
 
     /// All objects.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Manifest> {
         let later = self.steps.iter().filter_map(|step| match &step.action {
             Action::Create(object) => Some(object),
             Action::LiftGates { .. } => None,

@@ -111,10 +111,10 @@ mod tests {
         let ours = |name: &str| pod(name).namespace("default").scheduler("supercargo").request("cpu", "1");
         for zone in ["a", "b"] {
             let node = node(zone).zone(zone).allocatable("cpu", "2").allocatable("memory", "2Gi").build();
-            model.see_node(Duration::ZERO, &Arc::new(node), true);
+            model.update_node(Duration::ZERO, &Arc::new(node), true);
         }
-        model.see_pod(Duration::from_millis(100), &Arc::new(ours("p").build()));
-        model.see_pod(Duration::from_millis(104), &Arc::new(ours("p").node("a").build()));
+        model.update_pod(Duration::from_millis(100), &Arc::new(ours("p").build()));
+        model.update_pod(Duration::from_millis(104), &Arc::new(ours("p").node("a").build()));
         for name in ["big-1", "big-2"] {
             let big = ours(name).with(|pod| {
                 pod.status.pod_scheduled = Some(PodCondition {
@@ -125,9 +125,9 @@ mod tests {
                     last_transition: None,
                 });
             });
-            model.see_pod(Duration::from_millis(200), &Arc::new(big.build()));
+            model.update_pod(Duration::from_millis(200), &Arc::new(big.build()));
         }
-        model.see_pod(Duration::from_millis(300), &Arc::new(ours("held").gate("hold").build()));
+        model.update_pod(Duration::from_millis(300), &Arc::new(ours("held").gate("hold").build()));
         model
     }
 

@@ -10,7 +10,7 @@ use rustix::termios::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::canvas::{Abilities, Canvas};
+use super::canvas::{Canvas, Capabilities};
 
 /// The other screen, no cursor, no wrapping (so that the last cell does not scroll), empty.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
@@ -26,12 +26,12 @@ static PANICS: Once = Once::new();
 /// A picture on the terminal. The terminal is as before when this is dropped, and before a panic is told.
 pub(crate) struct Screen {
     shown: Canvas,
-    abilities: Abilities,
+    capabilities: Capabilities,
 }
 
 impl Screen {
     /// Takes the terminal over.
-    pub(crate) fn open(abilities: Abilities) -> io::Result<Self> {
+    pub(crate) fn open(capabilities: Capabilities) -> io::Result<Self> {
         PANICS.call_once(|| {
             let tell = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -49,7 +49,7 @@ impl Screen {
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         *FOUND.lock() = Some(found);
-        let screen = Self { shown: Canvas::new(0, 0), abilities };
+        let screen = Self { shown: Canvas::new(0, 0), capabilities };
         tcsetattr(io::stdout(), OptionalActions::Now, &modes)?;
         write(ENTER)?;
         Ok(screen)
@@ -69,7 +69,7 @@ impl Screen {
             out.push_str("\x1b[0m\x1b[2J");
         }
         draw(&mut picture);
-        out.push_str(&picture.update(&self.shown, self.abilities));
+        out.push_str(&picture.update(&self.shown, self.capabilities));
         self.shown = picture;
         if out.is_empty() { Ok(()) } else { write(&out) }
     }
@@ -124,10 +124,10 @@ pub(crate) fn quit_on_q(stop: CancellationToken) {
 }
 
 /// How to show things here: as a picture if something is returned, else as lines.
-pub(crate) fn abilities(
+pub(crate) fn capabilities(
     is_terminal: bool,
     environment: impl Fn(&str) -> Option<String>,
-) -> Option<Abilities> {
+) -> Option<Capabilities> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     let capable = set("TERM").is_some_and(|term| term != "dumb");
     if !is_terminal || !capable {
@@ -136,7 +136,7 @@ pub(crate) fn abilities(
     // The first that is set decides, as in setlocale. Where none is, terminals are modern more often than not.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or("UTF-8".into());
     let unicode = locale.to_ascii_lowercase().replace('-', "").contains("utf8");
-    Some(Abilities { colour: set("NO_COLOR").is_none(), unicode })
+    Some(Capabilities { colour: set("NO_COLOR").is_none(), unicode })
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
     fn the_environment_says_what_the_terminal_can_do() {
         let of = |is_terminal, variables: &[(&str, &str)]| {
             let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-            abilities(is_terminal, find).map(|abilities| (abilities.colour, abilities.unicode))
+            capabilities(is_terminal, find).map(|capabilities| (capabilities.colour, capabilities.unicode))
         };
         let xterm = ("TERM", "xterm-256color");
         assert_eq!(of(true, &[xterm]), Some((true, true)));

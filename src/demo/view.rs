@@ -5,13 +5,13 @@ mod grid;
 use std::time::Duration;
 
 use super::canvas::{Canvas, Style, bar, shortened};
-use super::model::{Happening, Model, display_name};
+use super::model::{Activity, Model, display_name};
 use super::text::{count, milliseconds, percent, seconds, wrap};
 use grid::draw_nodes;
 
 /// From this width on, what waits and what happened are side by side.
 const WIDE: usize = 120;
-/// A bar in the head.
+/// A bar in the header.
 const BAR: usize = 10;
 /// With fewer rows than this there are no titles.
 const ROWS_FOR_TITLES: usize = 16;
@@ -21,7 +21,7 @@ const ROOMY: usize = 30;
 const ROWS_BELOW_NODES: usize = 8;
 
 /// What the model does not know.
-pub(crate) struct Head<'a> {
+pub(crate) struct Header<'a> {
     /// Since the start.
     pub(crate) elapsed: Duration,
     /// What is shown.
@@ -33,8 +33,8 @@ pub(crate) struct Head<'a> {
 }
 
 /// Draws all of it.
-pub(crate) fn draw(canvas: &mut Canvas, model: &Model, head: &Head<'_>) {
-    let top = draw_head(canvas, model, head);
+pub(crate) fn draw(canvas: &mut Canvas, model: &Model, header: &Header<'_>) {
+    let top = draw_header(canvas, model, header);
     let rows = canvas.height().saturating_sub(top);
     let (titles, roomy) = (canvas.height() >= ROWS_FOR_TITLES, canvas.height() >= ROOMY);
     let most = rows.saturating_sub(ROWS_BELOW_NODES).max(rows / 2);
@@ -48,13 +48,13 @@ pub(crate) fn draw(canvas: &mut Canvas, model: &Model, head: &Head<'_>) {
         let half = canvas.width() / 2;
         draw_waiting(canvas, model, Area { x: 0, y: below, width: half - 2, height: left }, titles);
         let rest = Area { x: half, y: below, width: canvas.width() - half, height: left };
-        draw_happenings(canvas, model, rest, titles);
+        draw_activities(canvas, model, rest, titles);
     } else {
         let most = Area { x: 0, y: below, width: canvas.width(), height: left / 2 };
         let next = draw_waiting(canvas, model, most, titles);
         let left = canvas.height().saturating_sub(next);
         let rest = Area { x: 0, y: next, width: canvas.width(), height: left };
-        draw_happenings(canvas, model, rest, titles);
+        draw_activities(canvas, model, rest, titles);
     }
 }
 
@@ -88,18 +88,18 @@ impl Area {
 }
 
 /// The rows at the top; returns how many there are.
-fn draw_head(canvas: &mut Canvas, model: &Model, head: &Head<'_>) -> usize {
-    let time = format!("{}  {}", head.phase, seconds(head.elapsed));
+fn draw_header(canvas: &mut Canvas, model: &Model, header: &Header<'_>) -> usize {
+    let time = format!("{}  {}", header.phase, seconds(header.elapsed));
     let left = canvas.width().saturating_sub(time.chars().count() + 2);
     let after = canvas.put_within(0, 0, canvas.width(), "supercargo demo", Style::Bold);
-    canvas.put_within(after + 2, 0, left.saturating_sub(after + 2), head.title, Style::Dim);
+    canvas.put_within(after + 2, 0, left.saturating_sub(after + 2), header.title, Style::Dim);
     if left > after {
         canvas.put(left + 2, 0, &time, Style::Plain);
     }
     let counts = model.counts();
     let (used, allocatable) = model.total();
     let (cpu, memory) = used.shares(&allocatable);
-    let expected = head.expected.max(counts.arrived);
+    let expected = header.expected.max(counts.arrived);
     let parts = [
         (format!("{} of {}", counts.arrived, count(expected, "pod")), Style::Plain),
         (format!("{} bound", counts.bound), Style::Green),
@@ -185,21 +185,21 @@ fn brief(why: &str) -> &str {
 }
 
 /// What happened, the last first.
-fn draw_happenings(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) {
+fn draw_activities(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) {
     const INDENT: usize = 10;
     if titles {
         area.title(canvas, "decisions", "the last first");
     }
-    for (row, (at, happening)) in model.latest().take(area.height).enumerate() {
+    for (row, (at, activity)) in model.latest().take(area.height).enumerate() {
         area.put(canvas, row, 0, &format!("{:>8}", seconds(*at)), Style::Dim);
-        let (text, style) = match happening {
-            Happening::Bound { pod, node, took } => {
+        let (text, style) = match activity {
+            Activity::Bound { pod, node, took } => {
                 (format!("{} → {node}  {}", display_name(pod), milliseconds(*took)), Style::Green)
             }
-            Happening::Waits { pod, why } => {
+            Activity::Waits { pod, why } => {
                 (format!("{} waits: {}", display_name(pod), brief(why)), Style::Yellow)
             }
-            Happening::Note(text) => (text.clone(), Style::Cyan),
+            Activity::Note(text) => (text.clone(), Style::Cyan),
         };
         area.put(canvas, row, INDENT, &text, style);
     }

@@ -74,21 +74,21 @@ struct Pods(Shared);
 
 impl EventHandler<PodInfo> for Pods {
     fn on_add(&mut self, pod: &Arc<PodInfo>, _is_in_initial_list: bool) {
-        self.0.change(|model, at| model.see_pod(at, pod));
+        self.0.change(|model, at| model.update_pod(at, pod));
     }
 
     fn on_update(&mut self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
         self.0.change(|model, at| {
             if old.uid != new.uid {
-                model.lose_pod(at, &old.key());
+                model.remove_pod(at, &old.key());
             }
-            model.see_pod(at, new);
+            model.update_pod(at, new);
         });
     }
 
     fn on_delete(&mut self, deleted: &Deleted<PodInfo>) {
         if let Some(pod) = deleted.object() {
-            self.0.change(|model, at| model.lose_pod(at, &pod.key()));
+            self.0.change(|model, at| model.remove_pod(at, &pod.key()));
         }
     }
 }
@@ -97,16 +97,16 @@ struct Nodes(Shared);
 
 impl EventHandler<NodeRecord> for Nodes {
     fn on_add(&mut self, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
-        self.0.change(|model, at| model.see_node(at, node, is_in_initial_list));
+        self.0.change(|model, at| model.update_node(at, node, is_in_initial_list));
     }
 
     fn on_update(&mut self, _old: &Arc<NodeRecord>, new: &Arc<NodeRecord>) {
-        self.0.change(|model, at| model.see_node(at, new, false));
+        self.0.change(|model, at| model.update_node(at, new, false));
     }
 
     fn on_delete(&mut self, deleted: &Deleted<NodeRecord>) {
         if let Some(node) = deleted.object() {
-            self.0.change(|model, at| model.lose_node(at, &node.name));
+            self.0.change(|model, at| model.remove_node(at, &node.name));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::plan::{Action, Object, Plan, Step};
+use super::plan::{Action, Manifest, Plan, Step};
 use super::random::Random;
 use super::text::count;
 
@@ -137,11 +137,11 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
 }
 
 /// The nodes, and last the one that joins later, if one does.
-pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Object> {
+pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Manifest> {
     nodes(count, &mut Random::new(seed))
 }
 
-fn nodes(count: usize, random: &mut Random) -> Vec<Object> {
+fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
     let digits = count.div_ceil(ZONES.len()).to_string().len().max(2);
     let pool = if count >= NODES_FOR_POOLS { (count / 10).max(1) } else { 0 };
     let late = usize::from(count >= NODES_FOR_A_LATE_ONE);
@@ -173,7 +173,7 @@ fn nodes(count: usize, random: &mut Random) -> Vec<Object> {
             }
             node
         };
-        nodes.push(Object::new(node));
+        nodes.push(Manifest::new(node));
     }
     nodes
 }
@@ -202,7 +202,7 @@ fn pods(size: Size, scheduler: &str, random: &mut Random) -> Vec<Step> {
             let spread = (app.to - app.from) * number as u64 / replicas as u64;
             let at = Duration::from_millis(app.from + spread + random.below(80));
             let name = format!("{}-{:0digits$}", app.name, number + 1);
-            let action = Action::Create(Object::new(pod(app, &name, scheduler, size.nodes)));
+            let action = Action::Create(Manifest::new(pod(app, &name, scheduler, size.nodes)));
             steps.push(Step { at, action });
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         plan(Size { nodes, pods, seed }, "supercargo")
     }
 
-    fn of_app<'a>(plan: &'a Plan, app: &'a str) -> impl Iterator<Item = &'a Object> {
+    fn of_app<'a>(plan: &'a Plan, app: &'a str) -> impl Iterator<Item = &'a Manifest> {
         plan.objects().filter(move |object| object.value["metadata"]["labels"]["app"] == app)
     }
 

@@ -22,14 +22,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// A kind that is wanted: the name by which plugins want it, and where it may be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedResource {
     name: Text,
     group: String,
     version: String,
     plural: String,
 }
 
-impl Wanted {
+impl WantedResource {
     /// The kind of this name: one with a type of its own, or `<plural>.<version>.<group>`.
     fn new(name: &Text) -> Option<Self> {
         if let Some(kind) = ObjectKind::of(name) {
@@ -83,9 +83,9 @@ impl Informers {
         mailbox: &Mailbox,
         resources: &[Text],
         give_up: &CancellationToken,
-    ) -> Vec<Wanted> {
+    ) -> Vec<WantedResource> {
         let wanted = resources.iter().filter_map(|name| {
-            let wanted = Wanted::new(name);
+            let wanted = WantedResource::new(name);
             if wanted.is_none() {
                 tracing::error!(kind = %name, "a plugin wants what cannot be watched: it is no <plural>.<version>.<group>");
             }
@@ -103,7 +103,7 @@ impl Informers {
             }
         }
         if !give_up.is_cancelled() {
-            for Wanted { name, .. } in &not_served {
+            for WantedResource { name, .. } in &not_served {
                 tracing::warn!(kind = %name, "not served: for plugins there are none of it until it is");
             }
         }
@@ -112,7 +112,7 @@ impl Informers {
     }
 
     /// Watches each of these kinds once the server serves it. Pods that its objects can help are tried as they come.
-    pub(crate) async fn watch_once_served(&self, mailbox: &Mailbox, mut not_served: Vec<Wanted>) {
+    pub(crate) async fn watch_once_served(&self, mailbox: &Mailbox, mut not_served: Vec<WantedResource>) {
         while !not_served.is_empty() {
             tokio::time::sleep(LOOK_AGAIN).await;
             let looked = join_all(not_served.into_iter().map(|wanted| async {
@@ -151,7 +151,7 @@ impl Informers {
         }
         let informer =
             self.factory.informer_for(std::sync::Arc::new(kind), |parts| parts.build(Indexers::default()));
-        self.observed.add(&informer);
+        self.stats.add(&informer);
         let handler: Forward<Object> = Forward { mailbox: mailbox.clone(), input: Input::Object };
         match informer.add_event_handler(handler, HandlerOptions::named(name.to_string())) {
             Ok(registration) => drop(others.insert(name, registration)),

@@ -24,13 +24,13 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// A scheduler, and what it asks of the server.
-struct Running {
+struct TestProcess {
     requests: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
     task: JoinHandle<Result<()>>,
 }
 
-impl Running {
+impl TestProcess {
     fn start(server: &ApiServer, is_delayed: bool) -> Self {
         let mut config = Config::default_with(&Catalog::in_tree()).unwrap();
         assert!(config.leader_election.leader_elect && config.leader_election.lease_duration > WITHIN);
@@ -111,9 +111,9 @@ async fn holder(server: &ApiServer) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_stands_by_watches_and_writes_nothing_and_takes_over_at_once() {
     let server = with_a_node().await;
-    let first = Running::start(&server, false);
+    let first = TestProcess::start(&server, false);
     have_bound(&server, "a").await;
-    let second = Running::start(&server, false);
+    let second = TestProcess::start(&server, false);
     second.has_asked("GET /api/v1/pods", "watch=true").await;
     second.has_asked("GET ", LEASE).await;
     have_bound(&server, "b").await;
@@ -132,9 +132,9 @@ async fn who_stands_by_watches_and_writes_nothing_and_takes_over_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_delays_its_cache_watches_nothing_but_the_lease_before_it_leads() {
     let server = with_a_node().await;
-    let first = Running::start(&server, true);
+    let first = TestProcess::start(&server, true);
     have_bound(&server, "a").await;
-    let second = Running::start(&server, true);
+    let second = TestProcess::start(&server, true);
     second.has_asked("GET ", LEASE).await;
     second.has_asked("GET ", "fieldSelector=metadata.name").await;
     let others = second.requests.lock().iter().filter(|request| !request.contains("/leases")).count();
@@ -147,7 +147,7 @@ async fn who_delays_its_cache_watches_nothing_but_the_lease_before_it_leads() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_loses_the_lease_ends_with_an_error_and_binds_no_more() {
     let server = with_a_node().await;
-    let scheduler = Running::start(&server, false);
+    let scheduler = TestProcess::start(&server, false);
     have_bound(&server, "a").await;
     let another = json!({ "spec": { "holderIdentity": "another" } });
     ask(&server, Method::PATCH, LEASE, &another).await;

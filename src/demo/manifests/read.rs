@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::super::plan::Object;
+use super::super::plan::Manifest;
 
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// All objects of a file, or of the files in a folder by name. Lists are taken apart.
-pub(super) fn read(path: &Path) -> Result<Vec<Object>> {
+pub(super) fn read(path: &Path) -> Result<Vec<Manifest>> {
     let mut objects = Vec::new();
     for file in files(path)? {
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -42,7 +42,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The objects of a text with any number of documents.
-pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Object>> {
+pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>> {
     // What a large cluster's `kubectl get -o yaml` is within. The files are their reader's own.
     let budget = serde_saphyr::budget! {
         max_events: 100_000_000,
@@ -79,7 +79,7 @@ fn not_yaml(file: &Path, text: &str, error: &serde_saphyr::Error) -> anyhow::Err
 }
 
 /// An object, or those of a list as `kubectl get -o yaml` prints it.
-fn take_apart(mut value: Value, place: String, objects: &mut Vec<Object>) -> Result<()> {
+fn take_apart(mut value: Value, place: String, objects: &mut Vec<Manifest>) -> Result<()> {
     if value.is_null() {
         return Ok(());
     }
@@ -93,7 +93,7 @@ fn take_apart(mut value: Value, place: String, objects: &mut Vec<Object>) -> Res
         bail!("{place}: {missing} is missing; every object needs one");
     }
     let Some(of_kind) = kind.strip_suffix("List").filter(|_| value["items"].is_array()) else {
-        objects.push(Object { value, source: Some(place) });
+        objects.push(Manifest { value, source: Some(place) });
         return Ok(());
     };
     let Value::Array(items) = value["items"].take() else { return Ok(()) };

@@ -8,7 +8,7 @@ fn planned(files: &[(&str, &str)]) -> Result<Plan, String> {
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    let own = || vec![Object::new(json!({ "kind": "Node", "metadata": { "name": "own" } }))];
+    let own = || vec![Manifest::new(json!({ "kind": "Node", "metadata": { "name": "own" } }))];
     let error = |error: anyhow::Error| {
         format!("{error:#}")
             .replace(&format!("{}/", folder.path().display()), "")
@@ -22,7 +22,7 @@ fn named(plan: &Plan, kind: &str) -> Vec<String> {
     objects.map(|object| format!("{}/{}", object.namespace(), object.name())).collect()
 }
 
-fn pod<'a>(plan: &'a Plan, name: &str) -> &'a Object {
+fn pod<'a>(plan: &'a Plan, name: &str) -> &'a Manifest {
     plan.objects().find(|object| object.kind() == "Pod" && object.name() == name).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 
-use super::super::plan::Object;
+use super::super::plan::Manifest;
 
 /// What taints a DaemonSet's pods tolerate without saying so.
 const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
@@ -32,11 +32,11 @@ pub(super) fn is_workload(kind: &str) -> bool {
 /// What a workload amounts to.
 pub(super) struct Expanded {
     /// Its pods.
-    pub(super) pods: Vec<Object>,
+    pub(super) pods: Vec<Manifest>,
 }
 
 /// The pods of a workload, with names that begin so: at most so many, and a DaemonSet's on these nodes.
-pub(super) fn expand(workload: &Object, base: &str, nodes: &[String], most: usize) -> Result<Expanded> {
+pub(super) fn expand(workload: &Manifest, base: &str, nodes: &[String], most: usize) -> Result<Expanded> {
     let (kind, source) = (workload.kind(), workload.source.clone().unwrap_or_default());
     let spec = match kind {
         "CronJob" => &workload.value["spec"]["jobTemplate"]["spec"],
@@ -79,7 +79,7 @@ pub(super) fn expand(workload: &Object, base: &str, nodes: &[String], most: usiz
     Ok(Expanded { pods: pods.collect() })
 }
 
-fn pod_of(workload: &Object, template: &Value, name: &str) -> Object {
+fn pod_of(workload: &Manifest, template: &Value, name: &str) -> Manifest {
     let mut metadata = json!({ "name": name, "namespace": workload.namespace() });
     for field in ["labels", "annotations"] {
         if !template["metadata"][field].is_null() {
@@ -87,11 +87,11 @@ fn pod_of(workload: &Object, template: &Value, name: &str) -> Object {
         }
     }
     let value = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] });
-    Object { value, source: workload.source.clone() }
+    Manifest { value, source: workload.source.clone() }
 }
 
 /// As the StatefulSet controller does it: a volume for each template of a claim, in place of the pod's own of that name.
-fn claim(spec: &mut Value, set: &Object, index: usize) {
+fn claim(spec: &mut Value, set: &Manifest, index: usize) {
     let templates = set.value["spec"]["volumeClaimTemplates"].as_array();
     for name in templates.into_iter().flatten().filter_map(|template| template["metadata"]["name"].as_str()) {
         let claim = format!("{name}-{}-{index}", set.name());

@@ -57,18 +57,18 @@ fn model() -> Model {
     let mut model = Model::new("supercargo");
     for (name, zone) in [("n1", "a"), ("n2", "b")] {
         let node = node(name).zone(zone).allocatable("cpu", "2").allocatable("memory", "4Gi").build();
-        model.see_node(Duration::ZERO, &Arc::new(node), true);
+        model.update_node(Duration::ZERO, &Arc::new(node), true);
     }
     model
 }
 
 fn told(model: &Model) -> Vec<String> {
-    let text = |(at, happening): &(Duration, Happening)| match happening {
-        Happening::Bound { pod, node, took } => {
+    let text = |(at, activity): &(Duration, Activity)| match activity {
+        Activity::Bound { pod, node, took } => {
             format!("{} {} on {node} after {}", at.as_millis(), display_name(pod), took.as_millis())
         }
-        Happening::Waits { pod, why } => format!("{} {} waits: {why}", at.as_millis(), display_name(pod)),
-        Happening::Note(text) => format!("{} {text}", at.as_millis()),
+        Activity::Waits { pod, why } => format!("{} {} waits: {why}", at.as_millis(), display_name(pod)),
+        Activity::Note(text) => format!("{} {text}", at.as_millis()),
     };
     model.since(0).0.map(text).collect()
 }
@@ -76,16 +76,16 @@ fn told(model: &Model) -> Vec<String> {
 #[test]
 fn a_pod_is_followed_from_arrival_to_its_node() {
     let mut model = model();
-    model.see_pod(ms(10), &new("p"));
+    model.update_pod(ms(10), &new("p"));
     assert_eq!(model.counts(), Counts { arrived: 1, undecided: 1, ..Counts::default() });
-    model.see_pod(ms(13), &bound("p", "n1"));
+    model.update_pod(ms(13), &bound("p", "n1"));
     assert_eq!(model.counts(), Counts { arrived: 1, bound: 1, ..Counts::default() });
     assert_eq!(told(&model), ["13 p on n1 after 3"]);
     let loaded = model.nodes().next().unwrap();
     assert_eq!((loaded.name, loaded.zone, loaded.used.pods), ("n1", "a", 1));
     assert_eq!(loaded.used.shares(&loaded.allocatable), (0.25, 0.25));
     assert_eq!(model.latencies(), Some((ms(3), ms(3))));
-    model.lose_pod(ms(20), &new("p").key());
+    model.remove_pod(ms(20), &new("p").key());
     assert_eq!(model.counts(), Counts { arrived: 1, ..Counts::default() });
     assert_eq!(model.total().0.pods, 0);
 }
@@ -94,20 +94,20 @@ fn a_pod_is_followed_from_arrival_to_its_node() {
 fn waiting_pods_are_grouped_by_their_reason() {
     let mut model = model();
     for name in ["a", "b"] {
-        model.see_pod(ms(1), &waiting(name, "no room"));
+        model.update_pod(ms(1), &waiting(name, "no room"));
     }
-    model.see_pod(ms(2), &waiting("c", "no port"));
+    model.update_pod(ms(2), &waiting("c", "no port"));
     let groups = |model: &Model| {
         let all = model.waiting();
         all.iter().map(|group| format!("{} {}", group.pods.len(), group.why)).collect::<Vec<_>>()
     };
     assert_eq!(groups(&model), ["2 no room", "1 no port"]);
     // The reason is another one now: that is told. The same again is not.
-    model.see_pod(ms(3), &waiting("a", "no port"));
-    model.see_pod(ms(4), &waiting("a", "no port"));
+    model.update_pod(ms(3), &waiting("a", "no port"));
+    model.update_pod(ms(4), &waiting("a", "no port"));
     assert_eq!(groups(&model), ["2 no port", "1 no room"]);
     assert_eq!(told(&model).last().unwrap(), "3 a waits: no port");
-    model.see_pod(ms(5), &bound("b", "n1"));
+    model.update_pod(ms(5), &bound("b", "n1"));
     assert_eq!(groups(&model), ["2 no port"]);
     // It had to wait, so it says nothing of how fast the scheduler is.
     assert_eq!(model.latencies(), None);
@@ -116,12 +116,12 @@ fn waiting_pods_are_grouped_by_their_reason() {
 #[test]
 fn the_clock_of_a_gated_pod_starts_when_its_gates_are_lifted() {
     let mut model = model();
-    model.see_pod(ms(1), &gated("p"));
+    model.update_pod(ms(1), &gated("p"));
     assert_eq!((model.counts().gated, model.gated().len()), (1, 1));
     let lifted = ours("p").with(|pod| pod.status.pod_scheduled = Some(condition("False", GATED, ""))).build();
-    model.see_pod(ms(500), &Arc::new(lifted));
+    model.update_pod(ms(500), &Arc::new(lifted));
     assert_eq!(model.counts(), Counts { arrived: 1, undecided: 1, ..Counts::default() });
-    model.see_pod(ms(504), &bound("p", "n2"));
+    model.update_pod(ms(504), &bound("p", "n2"));
     assert_eq!(told(&model), ["504 p on n2 after 4"]);
     assert!(model.gated().is_empty());
 }
@@ -130,9 +130,9 @@ fn the_clock_of_a_gated_pod_starts_when_its_gates_are_lifted() {
 fn pods_of_others_are_load_and_nothing_else() {
     let mut model = model();
     let other = pod("other").namespace("default").scheduler("default-scheduler").request("cpu", "1");
-    model.see_pod(ms(1), &Arc::new(other.clone().build()));
+    model.update_pod(ms(1), &Arc::new(other.clone().build()));
     assert_eq!(model.counts(), Counts::default());
-    model.see_pod(ms(2), &Arc::new(other.node("n1").build()));
+    model.update_pod(ms(2), &Arc::new(other.node("n1").build()));
     assert_eq!(model.counts(), Counts::default());
     assert_eq!(model.total().0.milli_cpu, 1000);
     assert!(told(&model).is_empty());
@@ -141,8 +141,8 @@ fn pods_of_others_are_load_and_nothing_else() {
 #[test]
 fn a_pod_that_has_ended_uses_nothing_and_counts_as_bound() {
     let mut model = model();
-    model.see_pod(ms(1), &bound("p", "n1"));
-    model.see_pod(ms(2), &ended("p", "n1"));
+    model.update_pod(ms(1), &bound("p", "n1"));
+    model.update_pod(ms(2), &ended("p", "n1"));
     assert_eq!(model.counts(), Counts { arrived: 1, bound: 1, ..Counts::default() });
     assert_eq!(model.total().0.milli_cpu, 0);
 }
@@ -151,11 +151,11 @@ fn a_pod_that_has_ended_uses_nothing_and_counts_as_bound() {
 fn nodes_that_come_and_go_are_told() {
     let mut model = model();
     let n3 = node("n3").zone("a");
-    model.see_node(ms(1), &Arc::new(n3.clone().build()), false);
-    model.see_node(ms(2), &Arc::new(n3.clone().unschedulable().build()), false);
-    model.see_node(ms(3), &Arc::new(node("n3").zone("c").build()), false);
-    model.lose_node(ms(4), "n3");
-    model.lose_node(ms(5), "n3");
+    model.update_node(ms(1), &Arc::new(n3.clone().build()), false);
+    model.update_node(ms(2), &Arc::new(n3.clone().unschedulable().build()), false);
+    model.update_node(ms(3), &Arc::new(node("n3").zone("c").build()), false);
+    model.remove_node(ms(4), "n3");
+    model.remove_node(ms(5), "n3");
     let expected =
         ["1 node n3 joins", "2 node n3 is cordoned", "3 node n3 is uncordoned", "4 node n3 leaves"];
     assert_eq!(told(&model), expected);
@@ -165,9 +165,9 @@ fn nodes_that_come_and_go_are_told() {
 #[test]
 fn it_is_settled_when_all_is_decided_and_quiet() {
     let mut model = model();
-    model.see_pod(ms(100), &new("p"));
+    model.update_pod(ms(100), &new("p"));
     assert!(!model.is_settled(ms(5000), ms(500)));
-    model.see_pod(ms(5000), &waiting("p", "no room"));
+    model.update_pod(ms(5000), &waiting("p", "no room"));
     assert!(!model.is_settled(ms(5400), ms(500)));
     assert!(model.is_settled(ms(5500), ms(500)));
 }
@@ -201,20 +201,20 @@ proptest! {
                 5 => ended(&name, "n1"),
                 _ => {
                     truth.remove(&name);
-                    model.lose_pod(at, &new(&name).key());
+                    model.remove_pod(at, &new(&name).key());
                     continue;
                 }
             };
-            model.see_pod(at, &pod);
+            model.update_pod(at, &pod);
             truth.insert(name, pod);
         }
-        let count = |wanted: fn(&Standing) -> bool| truth.values().filter(|p| wanted(&Standing::of(p))).count();
+        let count = |wanted: fn(&PodState) -> bool| truth.values().filter(|p| wanted(&PodState::of(p))).count();
         let counts = model.counts();
-        prop_assert_eq!(counts.undecided, count(|s| *s == Standing::New));
-        prop_assert_eq!(counts.gated, count(|s| *s == Standing::Gated));
-        prop_assert_eq!(counts.waiting, count(|s| matches!(s, Standing::Waiting(_))));
-        prop_assert_eq!(counts.bound, count(|s| matches!(s, Standing::Bound(_) | Standing::Ended)));
-        prop_assert_eq!(model.total().0.pods as usize, count(|s| matches!(s, Standing::Bound(_))));
+        prop_assert_eq!(counts.undecided, count(|s| *s == PodState::New));
+        prop_assert_eq!(counts.gated, count(|s| *s == PodState::Gated));
+        prop_assert_eq!(counts.waiting, count(|s| matches!(s, PodState::Waiting(_))));
+        prop_assert_eq!(counts.bound, count(|s| matches!(s, PodState::Bound(_) | PodState::Ended)));
+        prop_assert_eq!(model.total().0.pods as usize, count(|s| matches!(s, PodState::Bound(_))));
         prop_assert_eq!(model.waiting().iter().map(|group| group.pods.len()).sum::<usize>(), counts.waiting);
         prop_assert_eq!(model.gated().len(), counts.gated);
     }

@@ -12,13 +12,13 @@ fn filled(nodes: usize, zones: usize, pods: usize) -> Model {
         let zone = char::from(b'a' + (number % zones) as u8);
         let node = node(&format!("{zone}-{:02}", number / zones + 1)).zone(&zone.to_string());
         let node = node.allocatable("cpu", "8").allocatable("memory", "32Gi").build();
-        model.see_node(Duration::ZERO, &Arc::new(node), true);
+        model.update_node(Duration::ZERO, &Arc::new(node), true);
     }
     for number in 0..pods {
         let at = Duration::from_millis(40 * number as u64);
         let pod = |name: &str| pod(name).namespace("default").scheduler("supercargo").request("cpu", "500m");
         let name = format!("web-{number:03}");
-        model.see_pod(at, &Arc::new(pod(&name).build()));
+        model.update_pod(at, &Arc::new(pod(&name).build()));
         let decided = if number % 7 == 3 {
             pod(&name).with(|pod| {
                 pod.status.pod_scheduled = Some(PodCondition {
@@ -38,20 +38,20 @@ fn filled(nodes: usize, zones: usize, pods: usize) -> Model {
             let zone = char::from(b'a' + (number % zones) as u8);
             pod(&name).node(&format!("{zone}-{:02}", number % nodes.div_ceil(zones) + 1))
         };
-        model.see_pod(at + Duration::from_millis(2), &Arc::new(decided.build()));
+        model.update_pod(at + Duration::from_millis(2), &Arc::new(decided.build()));
     }
     model
 }
 
 fn drawn(model: &Model, width: usize, height: usize) -> Canvas {
     let mut canvas = Canvas::new(width, height);
-    let head = Head {
+    let header = Header {
         elapsed: Duration::from_millis(4230),
         title: "seed 1, 30 nodes in 3 zones",
         phase: "pods arrive",
         expected: 200,
     };
-    draw(&mut canvas, model, &head);
+    draw(&mut canvas, model, &header);
     canvas
 }
 
@@ -116,10 +116,10 @@ fn a_node_that_is_full_and_one_that_is_cordoned_look_so() {
     for name in ["full", "off"] {
         let node = node(name).allocatable("cpu", "1");
         let node = if name == "off" { node.unschedulable() } else { node };
-        model.see_node(Duration::ZERO, &Arc::new(node.build()), true);
+        model.update_node(Duration::ZERO, &Arc::new(node.build()), true);
     }
     let pod = pod("p").namespace("default").scheduler("supercargo").request("cpu", "1").node("full").build();
-    model.see_pod(Duration::ZERO, &Arc::new(pod));
+    model.update_pod(Duration::ZERO, &Arc::new(pod));
     let canvas = drawn(&model, 80, 24);
     let row = |name: &str| (0..24).find(|y| canvas.row(*y).starts_with(name)).unwrap();
     assert_eq!((canvas.style(0, row("full ")), canvas.style(5, row("full "))), (Style::Plain, Style::Red));

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, kinds};
-use super::bed::Link;
+use super::cluster::Link;
 use crate::owner::{Mailbox, Message};
 
 const WIDGETS: Text = Text::Static("widgets.v1.example.com");

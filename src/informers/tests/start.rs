@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
-use super::bed::{Link, PODS};
+use super::cluster::{Link, PODS};
 use crate::clock::{Clock as _, SystemClock};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};

@@ -27,12 +27,12 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::binder::Binder;
+use crate::effects::EffectHandler;
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
-use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
 use supercargo_client::api::Api;
 use supercargo_codec::{NodeKind, PodKind};
@@ -100,7 +100,7 @@ pub(super) enum First {
     Queue,
 }
 
-pub(super) struct Bed {
+pub(super) struct TestCluster {
     pub(super) server: ApiServer,
     pub(super) link: Link,
     pub(super) scheduler: Scheduler,
@@ -109,12 +109,12 @@ pub(super) struct Bed {
     informers: Informers,
     /// In the order in which they are heard.
     inboxes: Vec<Receiver<Message>>,
-    shell: Shell,
+    effects: EffectHandler,
     began: Instant,
     writers: [JoinHandle<()>; 2],
 }
 
-impl Bed {
+impl TestCluster {
     /// A server with these nodes, each with so many thousandths of a CPU, and a scheduler that knows of them.
     pub(super) async fn new(nodes: &[(&str, u32)], first: First) -> Self {
         // Nothing collects or simulates anything: what happens, the test does.
@@ -149,7 +149,7 @@ impl Bed {
         let (recorder, events) = Writer::new(api.clone(), "here".to_owned());
         let (patches, statuses) = StatusWriter::new(api.clone());
         let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
-        let shell = Shell {
+        let effects = EffectHandler {
             runtime: Handle::current(),
             binder: Binder::new(api.clone(), mailbox.clone(), HttpExtenders::default()),
             preemptor: Preemptor::new(api, mailbox),
@@ -159,17 +159,17 @@ impl Bed {
         let scheduler =
             Scheduler::new(scheduler_options(&Config::default_with(&Catalog::in_tree()).unwrap())).unwrap();
         let began = Instant::now();
-        let mut bed =
-            Self { server, link, scheduler, pods, nodes: log, informers, inboxes, shell, began, writers };
+        let mut cluster =
+            Self { server, link, scheduler, pods, nodes: log, informers, inboxes, effects, began, writers };
         for (name, cpu) in nodes {
-            bed.create_node(name, *cpu).await;
+            cluster.create_node(name, *cpu).await;
         }
-        bed.informers.start();
-        assert!(bed.informers.synced(&CancellationToken::new()).await.is_synced());
+        cluster.informers.start();
+        assert!(cluster.informers.synced(&CancellationToken::new()).await.is_synced());
         // A watch that ends within a second with nothing to say would be a reason to list.
         sleep(Duration::from_secs(2)).await;
-        bed.hear().await;
-        bed
+        cluster.hear().await;
+        cluster
     }
 
     /// Sends a request past the link: somebody else's.
@@ -251,7 +251,7 @@ impl Bed {
 
     fn carry_out(&mut self) {
         for effect in self.scheduler.take_effects() {
-            self.shell.carry_out(effect);
+            self.effects.carry_out(effect);
         }
     }
 
@@ -300,7 +300,7 @@ impl Bed {
         assert_eq!(self.pods.faults(), [""; 0]);
         assert_eq!(self.nodes.faults(), [""; 0]);
         self.informers.shut_down().await;
-        drop((self.scheduler, self.shell));
+        drop((self.scheduler, self.effects));
         for writer in self.writers {
             writer.await.unwrap();
         }

@@ -9,7 +9,7 @@ use crate::preemptor::Preemptor;
 use crate::status_writer::Patches;
 
 /// The scheduler's hands.
-pub(crate) struct Shell {
+pub(crate) struct EffectHandler {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) binder: Binder,
     pub(crate) preemptor: Preemptor,
@@ -17,7 +17,7 @@ pub(crate) struct Shell {
     pub(crate) patches: Patches,
 }
 
-impl CarryOut for Shell {
+impl CarryOut for EffectHandler {
     fn carry_out(&mut self, effect: Effect) {
         // The owner's thread is none of the runtime's.
         let _runtime = self.runtime.enter();

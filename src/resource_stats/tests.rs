@@ -7,8 +7,9 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
-use super::{Sources, spec};
+use super::{ResourceStats, spec};
 use crate::backlog::Backlog;
+use crate::gauge::{EventGauges, Gauge};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
@@ -17,23 +18,23 @@ use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::metrics::{Metrics, Requests};
 
 /// A scheduler whose bindings succeed.
-struct Bench {
+struct TestScheduler {
     scheduler: Scheduler,
     metrics: Arc<Metrics>,
 }
 
-impl Bench {
+impl TestScheduler {
     fn new() -> Self {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let metrics = Metrics::new(&config.features);
         let observer = metrics.observer(Box::new(Unobserved));
         let scheduler = Scheduler::new(scheduler_options(&config)).unwrap().with_observer(observer);
-        let mut bench = Self { scheduler, metrics };
+        let mut test = Self { scheduler, metrics };
         for name in ["n1", "n2"] {
             let node = node(name).allocatable("cpu", "4").allocatable("pods", "1000").build();
-            bench.tell(Input::Node(Notification::Added(Arc::new(node))));
+            test.tell(Input::Node(Notification::Added(Arc::new(node))));
         }
-        bench
+        test
     }
 
     fn tell(&mut self, input: Input) {
@@ -70,12 +71,12 @@ fn assert_lines(text: &str, lines: &[&str]) {
 
 #[tokio::test]
 async fn attempts_are_counted_with_all_that_they_went_through() {
-    let mut bench = Bench::new();
+    let mut test = TestScheduler::new();
     for name in ["a", "b", "c"] {
-        bench.schedule(small(name));
+        test.schedule(small(name));
     }
-    bench.schedule(pod("big").uid("big").scheduler("supercargo").request("cpu", "64").build());
-    bench.schedule(pod("held").uid("held").scheduler("supercargo").gate("example.com/hold").build());
+    test.schedule(pod("big").uid("big").scheduler("supercargo").request("cpu", "64").build());
+    test.schedule(pod("held").uid("held").scheduler("supercargo").gate("example.com/hold").build());
     let point = |point: &str, status: &str| {
         format!(
             "scheduler_framework_extension_point_duration_seconds_count{{extension_point=\"{point}\",\
@@ -88,7 +89,7 @@ async fn attempts_are_counted_with_all_that_they_went_through() {
              profile=\"supercargo\"}} {count}"
         )
     };
-    let text = bench.text().await;
+    let text = test.text().await;
     assert_lines(
         &text,
         &[
@@ -124,11 +125,11 @@ async fn attempts_are_counted_with_all_that_they_went_through() {
 
 #[tokio::test]
 async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
-    let mut bench = Bench::new();
+    let mut test = TestScheduler::new();
     for n in 0..1000 {
-        bench.schedule(small(&format!("p{n}")));
+        test.schedule(small(&format!("p{n}")));
     }
-    let text = bench.text().await;
+    let text = test.text().await;
     let count = |point: &str| -> u64 {
         let beginning = "scheduler_plugin_execution_duration_seconds_count{plugin=\"";
         let plugin = if point == "Bind" { "DefaultBinder" } else { "NodeResourcesFit" };
@@ -145,12 +146,14 @@ async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
 /// Has the metrics ask through this mailbox.
 fn ask(metrics: &Metrics, mailbox: Mailbox) {
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
-    metrics.set_collector(Arc::new(Sources {
-        informers: informers.observed(),
+    metrics.set_collector(Arc::new(ResourceStats {
+        informers: informers.stats(),
         requests: Requests::to("server"),
         clients: Vec::new(),
         backlog: Backlog::new(mailbox.clone()),
         events_lost: Arc::default(),
+        events: EventGauges::default(),
+        status_writes: Gauge::default(),
         mailbox,
     }));
 }
@@ -169,17 +172,17 @@ async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
 
 #[tokio::test]
 async fn what_is_counted_before_the_scheduler_answers_is_told_with_the_answer() {
-    let bench = Bench::new();
+    let test = TestScheduler::new();
     let (mailbox, messages) = Mailbox::new();
-    ask(&bench.metrics, mailbox);
-    let counter = bench.metrics.trace_spans_dropped("queue_full");
-    let scheduler = bench.scheduler;
+    ask(&test.metrics, mailbox);
+    let counter = test.metrics.trace_spans_dropped("queue_full");
+    let scheduler = test.scheduler;
     let answering = std::thread::spawn(move || {
         let Ok(Message::Ask(question)) = messages.recv() else { panic!("it asks nothing") };
         counter.increment();
         question(&scheduler);
     });
-    let text = bench.metrics.encode().await;
+    let text = test.metrics.encode().await;
     answering.join().unwrap();
     let counted = "supercargo_trace_spans_dropped_total{reason=\"queue_full\"} 1";
     assert_lines(&text, &[counted, "scheduler_cache_size{type=\"nodes\"} 2"]);

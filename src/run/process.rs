@@ -1,4 +1,4 @@
-//! The life of a scheduler process: put together, watching, standing by, scheduling, winding down.
+//! The process of a scheduler process: put together, watching, standing by, scheduling, winding down.
 //!
 //! One of several watches as the leader does, so that it knows the cluster when its turn comes, and sends nothing: the owner does
 //! not begin before this scheduler leads, and the fence lets no request pass while it does not.
@@ -24,24 +24,23 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::served::Facts;
+use super::endpoints::EndpointState;
 use super::{Clients, rate_limit};
 use crate::binder::Binder;
 use crate::clock::Clock;
-use crate::collectors::Sources;
 use crate::debugger::Debugger;
+use crate::effects::EffectHandler;
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
-use crate::footprint::Surveyor;
 use crate::informers::{self, Informers};
 use crate::options::scheduler_options;
-use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
+use crate::owner::{Mailbox, MaybeRecorded, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
-use crate::pulse::Pulse;
 use crate::reload::{Generation, Reload};
-use crate::shell::Shell;
+use crate::resource_stats::ResourceStats;
 use crate::status_writer::StatusWriter;
 use crate::trace_collector::collector;
+use crate::watchdog::Watchdog;
 use supercargo_client::api::Api;
 use supercargo_client::election::{Candidacy, Elector, Leadership, Loss, hostname};
 use supercargo_client::fence::Fence;
@@ -65,7 +64,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) type Task = Fuse<JoinHandle<()>>;
 
 /// A scheduler, put together.
-pub(super) struct Life {
+pub(super) struct Process {
     informers: Informers,
     /// Kinds that plugins want watched.
     resources: Vec<Text>,
@@ -82,15 +81,15 @@ pub(super) struct Life {
     /// Cancelled when every handler has seen what exists.
     synced: CancellationToken,
     debugger: Debugger,
-    surveyor: Surveyor,
-    pulse: Pulse,
+    stats: Arc<ResourceStats>,
+    watchdog: Watchdog,
     generations: watch::Sender<Generation>,
     metrics: Arc<Metrics>,
     _stop: StopOnDrop,
 }
 
 /// A configuration file that may change, and how to read it.
-pub(super) struct Followed {
+pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
     pub(super) period: Duration,
     /// What it said before it was read for the first time.
@@ -98,7 +97,7 @@ pub(super) struct Followed {
     pub(super) load: Box<dyn Fn() -> Result<Config> + Send + Sync>,
 }
 
-impl Life {
+impl Process {
     /// Starts everything but the informers and the election.
     pub(super) async fn new(
         config: &Config,
@@ -123,26 +122,24 @@ impl Life {
         let Traced { observer, sending: traces } = traced(collector(traces)?, &metrics, observer);
         let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
         let resources = scheduler.resources();
-        let driver = driver(scheduler, record)?;
+        let scheduler = maybe_recorded(scheduler, record)?;
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
         let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
         let (recorder, events) = Writer::new(event_api, hostname());
-        let events_lost = recorder.losses();
         let (patches, statuses) = StatusWriter::new(api.clone());
         let extenders = HttpExtenders::new(&config.extenders).await?;
         let kinds = kinds(config, &extenders);
         let runtime = tokio::runtime::Handle::current();
-        let pulse = Pulse::new(extenders.longest_call());
-        let calls = Box::new(extenders.calls(runtime.clone(), pulse.clone()));
-        let shell = Shell {
+        let watchdog = Watchdog::new(extenders.longest_call());
+        let calls = Box::new(extenders.calls(runtime.clone(), watchdog.clone()));
+        let effects = EffectHandler {
             runtime,
             binder: Binder::new(api.clone(), mailbox.clone(), extenders),
             preemptor: Preemptor::new(api, mailbox.clone()),
             recorder,
             patches,
         };
-        let backlog = shell.binder.backlog();
 
         let candidacy = fence.map(|fence| {
             let api = Api::over(election, None, false);
@@ -150,17 +147,19 @@ impl Life {
             Candidacy::new(Elector::new(&config.leader_election, api, Some(watch.clone()), component, fence))
         });
         let informers = Informers::new(watch, &mailbox, kinds)?;
-        metrics.set_collector(Arc::new(Sources {
+        let stats = Arc::new(ResourceStats {
             mailbox: mailbox.clone(),
-            informers: informers.observed(),
+            informers: informers.stats(),
             requests,
             clients,
-            backlog,
-            events_lost,
-        }));
-        let surveyor = Surveyor::new(mailbox.clone(), &informers, &shell.recorder, &shell.patches);
+            backlog: effects.binder.backlog(),
+            events_lost: effects.recorder.losses(),
+            events: effects.recorder.gauges(),
+            status_writes: effects.patches.gauge(),
+        });
+        metrics.set_collector(stats.clone());
         let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
-        let owner = Owner::new(driver, messages, shell, calls, clock, pulse.clone());
+        let owner = Owner::new(scheduler, messages, effects, calls, clock, watchdog.clone());
         let (generations, _) = watch::channel(Generation::first(Arc::new(config.clone())));
         Ok(Self {
             informers,
@@ -168,8 +167,8 @@ impl Life {
             mailbox,
             synced: CancellationToken::new(),
             debugger,
-            surveyor,
-            pulse,
+            stats,
+            watchdog,
             generations,
             metrics,
             owner: tokio::task::spawn_blocking(move || owner.run()),
@@ -183,19 +182,19 @@ impl Life {
     }
 
     /// What others may look at.
-    pub(super) fn facts(&self) -> Facts {
-        Facts {
+    pub(super) fn endpoint_state(&self) -> EndpointState {
+        EndpointState {
             leadership: self.candidacy.as_ref().map(Candidacy::leadership),
             synced: self.synced.clone(),
             debugger: self.debugger.clone(),
-            surveyor: self.surveyor.clone(),
-            pulse: self.pulse.clone(),
+            stats: Arc::clone(&self.stats),
+            watchdog: self.watchdog.clone(),
             generations: self.generations.subscribe(),
         }
     }
 
     /// Watches, waits for its turn and schedules until `stop` is cancelled. An error is the end.
-    pub(super) async fn run(&mut self, followed: Option<Followed>, stop: &CancellationToken) -> Result<()> {
+    pub(super) async fn run(&mut self, followed: Option<ConfigFile>, stop: &CancellationToken) -> Result<()> {
         let Self {
             informers,
             resources,
@@ -207,7 +206,7 @@ impl Life {
             statuses,
             synced,
             debugger,
-            pulse,
+            watchdog,
             generations,
             metrics,
             ..
@@ -246,7 +245,7 @@ impl Life {
                 bail!("the scheduler ended unasked");
             }
             // Whoever leads and does not schedule must let others.
-            stalled = pulse.given_up() => Err(stalled.into()),
+            stalled = watchdog.expired() => Err(stalled.into()),
             failure = broken("the writer of events", events) => Err(failure),
             failure = broken("the writer of conditions", statuses) => Err(failure),
             loss = lost(candidacy) => {
@@ -301,7 +300,7 @@ impl Life {
 
 /// Takes over what a configuration file says when it has changed.
 async fn follow(
-    Followed { path, period, text, load }: Followed,
+    ConfigFile { path, period, text, load }: ConfigFile,
     informers: &Informers,
     resources: &[Text],
     mailbox: &Mailbox,
@@ -391,14 +390,14 @@ fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
 }
 
-fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
+fn maybe_recorded(scheduler: Scheduler, record: Option<&Path>) -> Result<MaybeRecorded> {
     let Some(path) = record else {
-        return Ok(Driver::Plain(Box::new(scheduler)));
+        return Ok(MaybeRecorded::Plain(Box::new(scheduler)));
     };
     // A restart must not write over what led to it.
     if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
         bail!("cannot record to {}: it exists already; give a new name", path.display());
     }
     let file = File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
-    Ok(Driver::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
+    Ok(MaybeRecorded::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
 }

@@ -12,7 +12,7 @@ use supercargo_codec::payload::{Message, Payload};
 const LONGEST_NAME: usize = 253 - 17;
 
 /// An event object. Many are kept for a while, so what can be made when it is needed is.
-pub(super) struct Object {
+pub(super) struct EventObject {
     event: PodEvent,
     name: String,
     created: Timestamp,
@@ -27,12 +27,12 @@ pub(super) struct Count {
 }
 
 /// An event with its series, if there is one.
-pub(super) struct Whole<'a> {
-    pub(super) object: &'a Object,
+pub(super) struct EventWithSeries<'a> {
+    pub(super) object: &'a EventObject,
     pub(super) series: Option<Count>,
 }
 
-impl Object {
+impl EventObject {
     pub(super) fn new(event: PodEvent, created: Timestamp, hostname: Arc<str>) -> Self {
         Self { name: event_name(&event.pod.name, created), event, created, hostname }
     }
@@ -60,9 +60,9 @@ impl Count {
     }
 }
 
-impl Payload for Whole<'_> {
+impl Payload for EventWithSeries<'_> {
     fn json(&self) -> Value {
-        let Object { event, name, created, .. } = self.object;
+        let EventObject { event, name, created, .. } = self.object;
         let mut body = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -90,7 +90,7 @@ impl Payload for Whole<'_> {
     }
 
     fn protobuf(&self) -> Vec<u8> {
-        let Object { event, name, created, .. } = self.object;
+        let EventObject { event, name, created, .. } = self.object;
         let mut metadata = Message::default();
         metadata.text(1, name).text(3, &event.pod.namespace);
         let mut regarding = Message::default();

@@ -11,28 +11,28 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
-use crate::footprint::Surveyor;
-use crate::pulse::Pulse;
 use crate::reload::Generation;
+use crate::resource_stats::ResourceStats;
+use crate::watchdog::Watchdog;
 use supercargo_client::election::Leadership;
 use supercargo_config::flags::Flags;
 use supercargo_serving::{Checks, Endpoints, JsonPage, Probe};
 use supercargo_telemetry::logs::LogLevel;
 use supercargo_telemetry::metrics::Metrics;
 
-/// What of a scheduler's life others may look at.
-pub(super) struct Facts {
+/// What of a scheduler's process others may look at.
+pub(super) struct EndpointState {
     /// Unless there is no election.
     pub(super) leadership: Option<watch::Receiver<Leadership>>,
     /// Whether every handler has seen what exists.
     pub(super) synced: CancellationToken,
     pub(super) debugger: Debugger,
-    pub(super) surveyor: Surveyor,
-    pub(super) pulse: Pulse,
+    pub(super) stats: Arc<ResourceStats>,
+    pub(super) watchdog: Watchdog,
     pub(super) generations: watch::Receiver<Generation>,
 }
 
-impl Facts {
+impl EndpointState {
     /// Everything that is served, until `stop` is cancelled ready.
     pub(super) fn endpoints(
         self,
@@ -41,13 +41,13 @@ impl Facts {
         log_level: LogLevel,
         stop: CancellationToken,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, surveyor, pulse, generations } = self;
+        let Self { leadership, synced, debugger, stats, watchdog, generations } = self;
         // It does not change: a changed file that says otherwise is refused.
         let profiling = generations.borrow().config.enable_profiling;
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
         Endpoints {
-            checks: checks(leadership, synced, &pulse, stop),
+            checks: checks(leadership, synced, &watchdog, stop),
             metrics: Arc::new(move || {
                 let metrics = Arc::clone(&metrics);
                 async move { metrics.encode().await }.boxed()
@@ -74,7 +74,7 @@ impl Facts {
             debug: BTreeMap::from([
                 ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),
                 ("/debug/queue", page(&debugger, |it| async move { it.queue_json().await })),
-                ("/debug/footprint", page(&surveyor, |it| async move { it.json().await })),
+                ("/debug/footprint", page(&stats, |it| async move { it.footprint().await })),
             ]),
             log_level: profiling.then_some(log_level),
         }
@@ -85,7 +85,7 @@ impl Facts {
 fn checks(
     leadership: Option<watch::Receiver<Leadership>>,
     synced: CancellationToken,
-    pulse: &Pulse,
+    watchdog: &Watchdog,
     stop: CancellationToken,
 ) -> Checks {
     let mut checks = Checks::default();
@@ -102,8 +102,8 @@ fn checks(
         checks.healthz.add("ping", || Ok(()));
     }
     for probe in [&mut checks.livez, &mut checks.healthz] {
-        let pulse = pulse.clone();
-        probe.add("scheduler", move || pulse.check(Instant::now()).map_err(|stalled| stalled.to_string()));
+        let watchdog = watchdog.clone();
+        probe.add("scheduler", move || watchdog.check(Instant::now()).map_err(|stalled| stalled.to_string()));
     }
     let well = |is_well: bool, problem: &str| if is_well { Ok(()) } else { Err(problem.to_owned()) };
     checks.readyz.add("shutdown", move || well(!stop.is_cancelled(), "process is shutting down"));
