@@ -6,7 +6,8 @@
 //!                        └──> watch ──> model ──> view (terminal) or lines, report
 //! ```
 //!
-//! The scheduler knows nothing of the demo, and what is shown comes from the API alone, as any client would see it.
+//! The scheduler knows nothing of the demo, and what is shown comes from the API alone, as any
+//! client would see it.
 
 mod canvas;
 mod driver;
@@ -54,7 +55,8 @@ use watch::Shared;
 
 /// Between two pictures.
 const FRAME: Duration = Duration::from_millis(50);
-/// When for so long nothing has changed, and nothing is undecided, it is over. Longer than the first backoff of a pod.
+/// When for so long nothing has changed, and nothing is undecided, it is over. Longer than the
+/// first backoff of a pod.
 const QUIET: Duration = Duration::from_millis(2500);
 /// When for so long nothing has changed although something is undecided, something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! supercargo: a Kubernetes scheduler in Rust, built on informers.
 //!
-//! This crate is where the pure scheduler (`supercargo-scheduler`) meets a cluster: it watches through
-//! `kube-informers`, owns the scheduler on one thread, and carries out what the scheduler asks for.
+//! This crate connects the pure scheduler (`supercargo-scheduler`) to a cluster: it watches objects
+//! through `kube-informers`, owns the scheduler on one thread, and carries out its effects.
 //!
 //! ```text
 //! informers ──> owner (one thread: the scheduler) ──> binder, status_writer, events ──> API server

@@ -1,4 +1,5 @@
-//! How much of everything exists: counted for each scrape of `/metrics`, and for `/debug/footprint`.
+//! How much of everything exists: counted for each scrape of `/metrics`, and for
+//! `/debug/footprint`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ use supercargo_client::api::Api;
 use supercargo_client::window::Figures as Requesting;
 use supercargo_telemetry::metrics::{Collector, Requests, Text, spec};
 
-/// Longest wait for the scheduler. A scrape times out after ten seconds by default, and the other metrics matter most while
-/// the scheduler hangs.
+/// Longest wait for the scheduler. A scrape times out after ten seconds by default, and the other
+/// metrics matter most while the scheduler hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Everything that is counted. Holding it keeps no informer and no writer running.
@@ -50,8 +51,8 @@ impl Collector for ResourceStats {
 }
 
 impl ResourceStats {
-    /// `/debug/footprint`: what must not grow over time. Process memory cannot show that, because an allocator keeps freed
-    /// memory. `null` once the scheduler has stopped.
+    /// `/debug/footprint`: what must not grow over time. Process memory cannot show that, because
+    /// an allocator keeps freed memory. `null` once the scheduler has stopped.
     pub(crate) async fn footprint(&self) -> Value {
         let look =
             |scheduler: &Scheduler| (scheduler.figures(), scheduler.pending_pods(), scheduler.changes_kept());

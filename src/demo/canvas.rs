@@ -125,8 +125,8 @@ impl Canvas {
         (0..self.height).map(|y| self.row(y) + "\n").collect()
     }
 
-    /// What to send to a terminal that shows `before`, which is of the same size, so that it shows this. Nothing for
-    /// nothing new.
+    /// What to send to a terminal that shows `before`, which is of the same size, so that it shows
+    /// this. Nothing for nothing new.
     pub(crate) fn update(&self, before: &Self, capabilities: Capabilities) -> String {
         let mut out = String::new();
         let mut style = None;
@@ -189,7 +189,8 @@ pub(crate) fn shortened(text: &str, columns: usize) -> String {
     short
 }
 
-/// A bar that is filled to this share, in eighths of a column. A share of more than nothing is seen.
+/// A bar that is filled to this share, in eighths of a column. A share of more than nothing is
+/// seen.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = ['·', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let all = columns * 8;

@@ -25,7 +25,8 @@ impl Driver {
         Self { api }
     }
 
-    /// Creates these: nodes at once, as nobody watches yet, and before them one after the other what is no node.
+    /// Creates these: nodes at once, as nobody watches yet, and before them one after the other
+    /// what is no node.
     pub(crate) async fn create_all(&self, objects: &[Manifest]) -> Result<()> {
         let is_node = |object: &&Manifest| object.kind() == "Node";
         for object in objects.iter().filter(|object| !is_node(object)) {

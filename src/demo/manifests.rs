@@ -35,8 +35,8 @@ const FOREIGN_METADATA: [&str; 9] = [
     "uid",
 ];
 
-/// The plan that the files in a folder (or one file) amount to, for pods of this scheduler. Where they have no nodes,
-/// these are used.
+/// The plan that the files in a folder (or one file) amount to, for pods of this scheduler. Where
+/// they have no nodes, these are used.
 pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Manifest>) -> Result<Plan> {
     let mut set = ManifestSet::default();
     for object in read(path)? {
@@ -101,7 +101,8 @@ impl ManifestSet {
             }
             let most = MOST_PODS.saturating_sub(self.pods.len());
             let Expanded { mut pods } = expand(workload, workload.name(), &nodes, most)?;
-            // A Deployment and a CronJob may have the same name; their controllers would make up different ones.
+            // A Deployment and a CronJob may have the same name; their controllers would make up
+            // different ones.
             if pods.iter().any(|pod| taken.contains(&key(pod))) {
                 let base = format!("{}-{}", workload.name(), kind.to_lowercase());
                 pods = expand(workload, &base, &nodes, most)?.pods;

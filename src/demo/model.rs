@@ -394,13 +394,15 @@ impl Model {
         self.activities.iter().rev()
     }
 
-    /// What has happened from this number on, and the number to ask with next. What has been forgotten is left out.
+    /// What has happened from this number on, and the number to ask with next. What has been
+    /// forgotten is left out.
     pub(crate) fn since(&self, number: usize) -> (impl Iterator<Item = &(Duration, Activity)>, usize) {
         let new = self.activities.iter().skip(number.saturating_sub(self.forgotten));
         (new, self.forgotten + self.activities.len())
     }
 
-    /// Whether the scheduler has nothing more to say: nothing is undecided, and nothing has changed for so long.
+    /// Whether the scheduler has nothing more to say: nothing is undecided, and nothing has changed
+    /// for so long.
     pub(crate) fn is_settled(&self, at: Duration, quiet: Duration) -> bool {
         self.counts.undecided == 0 && at.saturating_sub(self.changed) >= quiet
     }
@@ -415,7 +417,8 @@ impl Model {
         self.last_bound
     }
 
-    /// How long pods took to be bound where the first attempt succeeded: half of them at most, and the slowest.
+    /// How long pods took to be bound where the first attempt succeeded: half of them at most, and
+    /// the slowest.
     pub(crate) fn latencies(&self) -> Option<(Duration, Duration)> {
         let mut took = self.bound_at_once.clone();
         took.sort_unstable();

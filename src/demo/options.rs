@@ -21,7 +21,8 @@ pub struct DemoOptions {
     /// Which nodes and pods: a seed always gives the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A KubeSchedulerConfiguration. Pods use its first profile. Default: one profile, `supercargo`, with every plugin.
+    /// A KubeSchedulerConfiguration. Pods use its first profile. Default: one profile,
+    /// `supercargo`, with every plugin.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// How fast the pods arrive: 2 is twice as fast, 0.5 half as fast.
@@ -30,8 +31,8 @@ pub struct DemoOptions {
     /// Stay up at the end, and say how to look at the cluster with kubectl.
     #[arg(long)]
     pub keep: bool,
-    /// Schedule the pods and workloads in this folder's YAML and JSON files instead, on its nodes. If it has none, on the
-    /// demo's.
+    /// Schedule the pods and workloads in this folder's YAML and JSON files instead, on its nodes.
+    /// If it has none, on the demo's.
     #[arg(long, value_name = "DIR", conflicts_with = "pods")]
     pub manifests: Option<PathBuf>,
 }

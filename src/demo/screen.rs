@@ -23,7 +23,8 @@ const USUAL: (usize, usize) = (80, 24);
 static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
 static PANICS: Once = Once::new();
 
-/// A picture on the terminal. The terminal is as before when this is dropped, and before a panic is told.
+/// A picture on the terminal. The terminal is as before when this is dropped, and before a panic is
+/// told.
 pub(crate) struct Screen {
     shown: Canvas,
     capabilities: Capabilities,
@@ -41,7 +42,8 @@ impl Screen {
         });
         let found = tcgetattr(io::stdout())?;
         let mut modes = found.clone();
-        // What is typed does not show. Ctrl-C is a signal still; Ctrl-Z, Ctrl-\ and Ctrl-S would leave a mess behind.
+        // What is typed does not show. Ctrl-C is a signal still; Ctrl-Z, Ctrl-\ and Ctrl-S would
+        // leave a mess behind.
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         modes.input_modes.remove(InputModes::IXON);
         modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
@@ -110,7 +112,8 @@ pub(crate) fn quit_on_q(stop: CancellationToken) {
     if !io::stdin().is_terminal() {
         return;
     }
-    // A thread of its own: reading cannot be called off, and the process ends without waiting for it.
+    // A thread of its own: reading cannot be called off, and the process ends without waiting for
+    // it.
     let reader = move || {
         let mut key = [0];
         while let Ok(1) = io::stdin().lock().read(&mut key) {
@@ -133,7 +136,8 @@ pub(crate) fn capabilities(
     if !is_terminal || !capable {
         return None;
     }
-    // The first that is set decides, as in setlocale. Where none is, terminals are modern more often than not.
+    // The first that is set decides, as in setlocale. Where none is, terminals are modern more
+    // often than not.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or("UTF-8".into());
     let unicode = locale.to_ascii_lowercase().replace('-', "").contains("utf8");
     Some(Capabilities { colour: set("NO_COLOR").is_none(), unicode })

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use supercargo_client::api::connect;
 
-/// An API server on loopback. It ends with this value, and so do the folder and the kubeconfig in it.
+/// An API server on loopback. It ends with this value, and so do the folder and the kubeconfig in
+/// it.
 pub(crate) struct Server {
     connection: kube::Config,
     kubeconfig: PathBuf,

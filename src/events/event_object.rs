@@ -1,4 +1,4 @@
-//! An event as the API server gets it.
+//! Event objects as sent to the API server.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use supercargo_scheduler::{EventType, PodEvent};
 
 use supercargo_codec::payload::{Message, Payload};
 
-/// The longest name of an event; the rest of the limit is for the dot and the time.
-const LONGEST_NAME: usize = 253 - 17;
+/// Longest stem of an event name: the limit less the dot and the time.
+const LONGEST_STEM: usize = 253 - 17;
 
-/// An event object. Many are kept for a while, so what can be made when it is needed is.
+/// An event object. Many are kept in memory, so derived values are computed on demand.
 pub(super) struct EventObject {
     event: PodEvent,
     name: String,
@@ -19,14 +19,14 @@ pub(super) struct EventObject {
     hostname: Arc<str>,
 }
 
-/// How often an event was seen by when, if more than once.
+/// Number of occurrences, and the time of the last one.
 #[derive(Clone, Copy)]
 pub(super) struct Count {
     pub(super) count: u32,
     pub(super) last_observed: Timestamp,
 }
 
-/// An event with its series, if there is one.
+/// An event and, if it recurred, its series.
 pub(super) struct EventWithSeries<'a> {
     pub(super) object: &'a EventObject,
     pub(super) series: Option<Count>,
@@ -114,13 +114,13 @@ impl Payload for EventWithSeries<'_> {
     }
 }
 
-/// `<pod>.<nanoseconds in hex>`, cut where the pod's name leaves no room.
+/// `<pod>.<nanoseconds in hex>`, with the pod name truncated to fit the limit.
 pub(super) fn event_name(pod: &str, now: Timestamp) -> String {
-    let stem = pod.get(..LONGEST_NAME).unwrap_or(pod).trim_end_matches(['-', '.']);
+    let stem = pod.get(..LONGEST_STEM).unwrap_or(pod).trim_end_matches(['-', '.']);
     format!("{stem}.{:x}", now.as_nanosecond())
 }
 
-/// A time as the API's MicroTime.
+/// A time in the API's MicroTime format.
 fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }

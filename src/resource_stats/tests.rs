@@ -1,4 +1,4 @@
-//! What a scheduler at work leaves behind in the text.
+//! Metrics of a running scheduler.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use supercargo_client::testing::answering_client;
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::metrics::{Metrics, Requests};
 
-/// A scheduler whose bindings succeed.
+/// A scheduler whose bindings succeed, and its metrics.
 struct TestScheduler {
     scheduler: Scheduler,
     metrics: Arc<Metrics>,
@@ -41,7 +41,7 @@ impl TestScheduler {
         self.scheduler.handle(Now::default(), input);
     }
 
-    /// Schedules a pod that is new, and binds it.
+    /// Adds a pod, schedules it and binds it.
     fn schedule(&mut self, pod: PodInfo) {
         self.tell(Input::QueuedPod(Notification::Added(Arc::new(pod))));
         self.scheduler.schedule_one(Now::default(), &mut NoCalls);
@@ -70,7 +70,7 @@ fn assert_lines(text: &str, lines: &[&str]) {
 }
 
 #[tokio::test]
-async fn attempts_are_counted_with_all_that_they_went_through() {
+async fn metrics_count_attempts_and_extension_points() {
     let mut test = TestScheduler::new();
     for name in ["a", "b", "c"] {
         test.schedule(small(name));
@@ -117,14 +117,14 @@ async fn attempts_are_counted_with_all_that_they_went_through() {
             &(point("PreEnqueue", "UnschedulableAndUnresolvable") + " 1"),
             &evaluated("NodeResourcesFit", "Filter", 4),
             &evaluated("NodeResourcesFit", "Score", 3),
-            // It has nothing to say of such pods, at any point.
+            // Skips pods without host ports.
             &evaluated("NodePorts", "Filter", 0),
         ],
     );
 }
 
 #[tokio::test]
-async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
+async fn plugins_are_timed_in_about_10_percent_of_cycles() {
     let mut test = TestScheduler::new();
     for n in 0..1000 {
         test.schedule(small(&format!("p{n}")));
@@ -143,8 +143,8 @@ async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
     }
 }
 
-/// Has the metrics ask through this mailbox.
-fn ask(metrics: &Metrics, mailbox: Mailbox) {
+/// Makes the metrics collect through this mailbox.
+fn collect_through(metrics: &Metrics, mailbox: Mailbox) {
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
     metrics.set_collector(Arc::new(ResourceStats {
         informers: informers.stats(),
@@ -159,11 +159,11 @@ fn ask(metrics: &Metrics, mailbox: Mailbox) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
+async fn scrape_times_out_on_a_hung_scheduler_and_has_other_metrics() {
     let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap().features);
-    // Nobody reads what is left there.
+    // No owner reads the messages.
     let (mailbox, _messages) = Mailbox::new();
-    ask(&metrics, mailbox);
+    collect_through(&metrics, mailbox);
     let text = metrics.encode().await;
     assert_lines(&text, &["supercargo_binding_backlog 0", "supercargo_config_generation 1"]);
     assert!(text.contains("\nsupercargo_mailbox_delay_seconds 5"), "{text}");
@@ -171,14 +171,14 @@ async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_counted_before_the_scheduler_answers_is_told_with_the_answer() {
+async fn scrape_includes_counts_up_to_the_answer_of_the_scheduler() {
     let test = TestScheduler::new();
     let (mailbox, messages) = Mailbox::new();
-    ask(&test.metrics, mailbox);
+    collect_through(&test.metrics, mailbox);
     let counter = test.metrics.trace_spans_dropped("queue_full");
     let scheduler = test.scheduler;
     let answering = std::thread::spawn(move || {
-        let Ok(Message::Ask(question)) = messages.recv() else { panic!("it asks nothing") };
+        let Ok(Message::Ask(question)) = messages.recv() else { panic!("want a question") };
         counter.increment();
         question(&scheduler);
     });
@@ -189,7 +189,7 @@ async fn what_is_counted_before_the_scheduler_answers_is_told_with_the_answer() 
 }
 
 #[tokio::test]
-async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
+async fn metrics_of_leadership_and_reloads_follow_their_state() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
     let text = metrics.encode().await;
@@ -223,7 +223,7 @@ async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
 }
 
 #[test]
-fn informer_latency_has_the_bounds_of_the_informers() {
+fn informer_latency_histogram_has_the_buckets_of_the_informers() {
     assert_eq!(
         spec::INFORMER_LAG.kind,
         spec::Kind::Histogram(spec::Buckets::Given(&kube_informers::LATENCY_BUCKETS))

@@ -1,4 +1,4 @@
-//! What the endpoints of a scheduler tell.
+//! Content of the HTTPS endpoints.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,11 +20,11 @@ use supercargo_serving::{Checks, Endpoints, JsonPage, Probe};
 use supercargo_telemetry::logs::LogLevel;
 use supercargo_telemetry::metrics::Metrics;
 
-/// What of a scheduler's process others may look at.
+/// State of a process that the endpoints serve.
 pub(super) struct EndpointState {
-    /// Unless there is no election.
+    /// `None` without leader election.
     pub(super) leadership: Option<watch::Receiver<Leadership>>,
-    /// Whether every handler has seen what exists.
+    /// Cancelled once all handlers have synced.
     pub(super) synced: CancellationToken,
     pub(super) debugger: Debugger,
     pub(super) stats: Arc<ResourceStats>,
@@ -33,7 +33,7 @@ pub(super) struct EndpointState {
 }
 
 impl EndpointState {
-    /// Everything that is served, until `stop` is cancelled ready.
+    /// All endpoints. `/readyz` fails once `stop` is cancelled.
     pub(super) fn endpoints(
         self,
         metrics: Arc<Metrics>,
@@ -42,7 +42,7 @@ impl EndpointState {
         stop: CancellationToken,
     ) -> Endpoints {
         let Self { leadership, synced, debugger, stats, watchdog, generations } = self;
-        // It does not change: a changed file that says otherwise is refused.
+        // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
@@ -65,7 +65,7 @@ impl EndpointState {
                 .boxed()
             }),
             configz: Arc::new(move || {
-                // What is written there, without keys, has the name that the page gives it.
+                // The server adds the key `componentconfig` itself.
                 let mut page = of_configz.borrow().config.configz();
                 page["componentconfig"].take()
             }),
@@ -81,7 +81,8 @@ impl EndpointState {
     }
 }
 
-/// kube-scheduler's checks, and `scheduler`: whether its thread goes on. There is no use for that in `/readyz`: only a restart helps.
+/// kube-scheduler's checks, and `scheduler`, which fails if the scheduler thread hangs. `/readyz`
+/// does not include it, because only a restart helps.
 fn checks(
     leadership: Option<watch::Receiver<Leadership>>,
     synced: CancellationToken,

@@ -35,7 +35,8 @@ pub(super) struct Expanded {
     pub(super) pods: Vec<Manifest>,
 }
 
-/// The pods of a workload, with names that begin so: at most so many, and a DaemonSet's on these nodes.
+/// The pods of a workload, with names that begin so: at most so many, and a DaemonSet's on these
+/// nodes.
 pub(super) fn expand(workload: &Manifest, base: &str, nodes: &[String], most: usize) -> Result<Expanded> {
     let (kind, source) = (workload.kind(), workload.source.clone().unwrap_or_default());
     let spec = match kind {
@@ -90,7 +91,8 @@ fn pod_of(workload: &Manifest, template: &Value, name: &str) -> Manifest {
     Manifest { value, source: workload.source.clone() }
 }
 
-/// As the StatefulSet controller does it: a volume for each template of a claim, in place of the pod's own of that name.
+/// As the StatefulSet controller does it: a volume for each template of a claim, in place of the
+/// pod's own of that name.
 fn claim(spec: &mut Value, set: &Manifest, index: usize) {
     let templates = set.value["spec"]["volumeClaimTemplates"].as_array();
     for name in templates.into_iter().flatten().filter_map(|template| template["metadata"]["name"].as_str()) {
@@ -106,7 +108,8 @@ fn claim(spec: &mut Value, set: &Manifest, index: usize) {
     }
 }
 
-/// As the DaemonSet controller does it: the pod may be on this node only, whatever else it asks for.
+/// As the DaemonSet controller does it: the pod may be on this node only, whatever else it asks
+/// for.
 fn pin(spec: &mut Value, node: &str) {
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let affinity = &mut spec["affinity"];

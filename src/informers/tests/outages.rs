@@ -1,4 +1,4 @@
-//! The API server is away for a while.
+//! Outages of the API server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::cluster::{First, TestCluster};
 
 const OUTAGE: Duration = Duration::from_secs(20);
 
-/// Nobody listens for a while; in the meantime something changes.
+/// Refuses connections for a while. Objects change in the meantime.
 async fn outage(cluster: &mut TestCluster, keeps_history: bool) {
     cluster.link.refuse(true);
     cluster.server.restart(true);
@@ -20,39 +20,39 @@ async fn outage(cluster: &mut TestCluster, keeps_history: bool) {
         cluster.server.compact();
     }
     sleep(OUTAGE / 2).await;
-    cluster.link.take_asked();
+    cluster.link.take_requests();
     cluster.pods.take();
     cluster.nodes.take();
     cluster.link.refuse(false);
-    // The waits between attempts have grown, and not beyond half a minute with jitter.
+    // The backoff of the informers is at most 30 s plus jitter.
     sleep(Duration::from_mins(1)).await;
-    cluster.hear().await;
+    cluster.deliver().await;
 }
 
 async fn cluster() -> TestCluster {
     let mut cluster = TestCluster::new(&[("n1", 1000)], First::Together).await;
-    assert_eq!(cluster.link.take_asked(), ["watch-list nodes", "watch-list pods"]);
+    assert_eq!(cluster.link.take_requests(), ["watch-list nodes", "watch-list pods"]);
     cluster.create("stays", 100, Some("n1")).await;
     cluster.create("gone", 200, Some("n1")).await;
-    cluster.hear().await;
+    cluster.deliver().await;
     cluster
 }
 
-/// Both know of the same in the end, and the scheduler is at work again.
+/// Checks that informers and scheduler agree, and that the scheduler binds pods again.
 async fn check(cluster: &mut TestCluster) {
     assert_eq!(cluster.pods.content().into_keys().collect::<Vec<_>>(), ["default/new", "default/stays"]);
     assert_eq!(cluster.nodes.content().into_keys().collect::<Vec<_>>(), ["n1", "n2"]);
-    assert_eq!(cluster.taken("n1"), 100);
+    assert_eq!(cluster.requested("n1"), 100);
     cluster.schedule().await;
     assert!(cluster.node_of("new").await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_20_s_of_refused_connections_watches_resume_without_a_list() {
+async fn watches_resume_without_a_list_after_an_outage() {
     let mut cluster = cluster().await;
     outage(&mut cluster, true).await;
-    assert_eq!(cluster.link.take_asked(), ["watch nodes", "watch pods"]);
-    // Nothing of what happened is lost. A deletion begins with a timestamp.
+    assert_eq!(cluster.link.take_requests(), ["watch nodes", "watch pods"]);
+    // No event is lost. A deletion starts with an update that sets deletionTimestamp.
     let pods = cluster.pods.take();
     let words = pods.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect::<Vec<_>>();
     assert_eq!(words, ["update default/gone", "delete default/gone", "add default/new"]);
@@ -61,12 +61,12 @@ async fn after_20_s_of_refused_connections_watches_resume_without_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_with_a_compaction_each_informer_lists_once() {
+async fn informers_list_once_after_an_outage_with_compaction() {
     let mut cluster = cluster().await;
     outage(&mut cluster, false).await;
-    // The watch that is too late, and then the list, which is a watch that begins with what exists.
+    // The expired watch, then a watch-list.
     let expected = ["watch nodes", "watch pods", "watch-list nodes", "watch-list pods"];
-    assert_eq!(cluster.link.take_asked(), expected);
+    assert_eq!(cluster.link.take_requests(), expected);
     let pods = cluster.pods.take();
     let begins = |text: &str| pods.iter().any(|line| line.starts_with(text));
     assert!(begins("tombstone default/gone") && begins("add default/new"), "{pods:?}");
