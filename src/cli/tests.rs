@@ -43,6 +43,14 @@ fn help_is_grouped_and_at_most_80_columns_wide() {
 }
 
 #[test]
+fn help_lists_feature_gates_where_the_flag_exists() {
+    for command in ["run", "replay", "config default", "config show", "config validate"] {
+        let help = help(command);
+        assert!(help.contains("--feature-gates") && help.contains("  AllAlpha=true|false"), "{help}");
+    }
+}
+
+#[test]
 fn completions_exist_for_every_shell() {
     for shell in Shell::value_variants() {
         let script = String::from_utf8(completions(*shell)).unwrap();

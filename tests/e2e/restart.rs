@@ -42,7 +42,7 @@ fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twic
     let mut stopped = start_and_bind(&plane, 50);
     let signalled = Instant::now();
     stopped.terminate();
-    stopped.wait_for_log("stopping: letting bindings under way end");
+    stopped.wait_for_log("shutting down: waiting for bindings in flight");
     cluster.create_all(&pods("late", LATE));
     assert_eq!(stopped.wait(Duration::from_secs(25)).code(), Some(0), "{}", stopped.log());
     let took = signalled.elapsed().as_secs_f32();
