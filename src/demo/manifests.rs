@@ -1,4 +1,4 @@
-//! The user's own YAML as a plan: nodes, pods, and the pods that workloads would have.
+//! Turns the user's manifests into a plan: nodes, pods and workloads.
 
 mod read;
 mod workloads;
@@ -13,17 +13,16 @@ use serde_json::{Value, json};
 use super::plan::{Action, Manifest, Plan, Step};
 use super::text::count;
 use read::read;
-use workloads::{Expanded, expand};
 
-/// More pods are surely a slip of the finger.
-const MOST_PODS: usize = 50_000;
-/// Between two pods, if there are few.
-const SLOWEST: Duration = Duration::from_millis(40);
-/// In which all pods arrive, if there are many.
+/// Maximum number of pods.
+const MAX_PODS: usize = 50_000;
+/// Longest time between two pods.
+const LONGEST_GAP: Duration = Duration::from_millis(40);
+/// Time within which all pods arrive, if there are many.
 const WINDOW: Duration = Duration::from_secs(6);
 
-/// What the API server sets, and what means nothing in another cluster.
-const FOREIGN_METADATA: [&str; 9] = [
+/// Metadata that the API server sets, or that has no meaning in another cluster.
+const SERVER_METADATA: [&str; 9] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -35,22 +34,24 @@ const FOREIGN_METADATA: [&str; 9] = [
     "uid",
 ];
 
-/// The plan that the files in a folder (or one file) amount to, for pods of this scheduler. Where
-/// they have no nodes, these are used.
+/// The plan for the manifests in a folder or file. Uses `nodes` if they include none. All pods get
+/// the scheduler name `scheduler`.
 pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Manifest>) -> Result<Plan> {
     let mut set = ManifestSet::default();
-    for object in read(path)? {
-        set.take(object)?;
+    for manifest in read(path)? {
+        set.add(manifest)?;
     }
     if set.nodes.is_empty() {
         set.nodes = nodes();
-        set.notes.push(format!("The folder has no nodes; the demo's {} are used.", set.nodes.len()));
+        set.notes.push(format!(
+            "No nodes in the manifests; using {} of the demo.",
+            count(set.nodes.len(), "node")
+        ));
     }
-    set.expand()?;
     set.plan(path, scheduler)
 }
 
-/// The objects by what is done with them.
+/// Manifests by their role in the plan.
 #[derive(Default)]
 struct ManifestSet {
     namespaces: Vec<Manifest>,
@@ -58,155 +59,143 @@ struct ManifestSet {
     nodes: Vec<Manifest>,
     pods: Vec<Manifest>,
     workloads: Vec<Manifest>,
-    /// What nothing is done with, by kind.
-    others: BTreeMap<String, usize>,
-    ended: usize,
+    /// Number of skipped objects by kind.
+    skipped: BTreeMap<String, usize>,
+    finished_pods: usize,
     notes: Vec<String>,
 }
 
 impl ManifestSet {
-    fn take(&mut self, mut object: Manifest) -> Result<()> {
-        let kind = object.kind().to_owned();
-        if object.name().is_empty() && object.value["metadata"]["generateName"].as_str().is_none() {
-            bail!("{}: a {kind} without a name; set metadata.name", object.source.unwrap_or_default());
+    fn add(&mut self, mut manifest: Manifest) -> Result<()> {
+        let kind = manifest.kind().to_owned();
+        if manifest.name().is_empty() && manifest.value["metadata"]["generateName"].as_str().is_none() {
+            bail!("{}: {kind} without a name; set metadata.name", manifest.source.unwrap_or_default());
         }
-        if let Some(metadata) = object.value["metadata"].as_object_mut() {
-            metadata.retain(|field, _| !FOREIGN_METADATA.contains(&field.as_str()));
+        if let Some(metadata) = manifest.value["metadata"].as_object_mut() {
+            metadata.retain(|field, _| !SERVER_METADATA.contains(&field.as_str()));
         }
         match kind.as_str() {
-            "Namespace" => self.namespaces.push(object),
-            "PriorityClass" => self.classes.push(object),
-            "Node" => self.nodes.push(object),
-            "Pod" if matches!(object.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) => {
-                self.ended += 1;
+            "Namespace" => self.namespaces.push(manifest),
+            "PriorityClass" => self.classes.push(manifest),
+            "Node" => self.nodes.push(manifest),
+            "Pod" if matches!(manifest.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) => {
+                self.finished_pods += 1;
             }
-            "Pod" => self.pods.push(object),
-            kind if workloads::is_workload(kind) => self.workloads.push(object),
-            _ => *self.others.entry(kind).or_default() += 1,
-        }
-        Ok(())
-    }
-
-    /// Adds the pods of workloads: there is no controller that would.
-    fn expand(&mut self) -> Result<()> {
-        let nodes: Vec<String> = self.nodes.iter().map(|node| node.name().to_owned()).collect();
-        let key = |object: &Manifest| (object.namespace().to_owned(), object.name().to_owned());
-        let mut taken: BTreeSet<_> = self.pods.iter().map(key).collect();
-        let mut seen = BTreeSet::new();
-        for workload in &self.workloads {
-            let kind = workload.kind();
-            if !seen.insert((kind, workload.namespace(), workload.name())) {
-                let source = workload.source.as_deref().unwrap_or_default();
-                bail!("{source}: {kind} {} is there twice; take one of them out", workload.name());
-            }
-            let most = MOST_PODS.saturating_sub(self.pods.len());
-            let Expanded { mut pods } = expand(workload, workload.name(), &nodes, most)?;
-            // A Deployment and a CronJob may have the same name; their controllers would make up
-            // different ones.
-            if pods.iter().any(|pod| taken.contains(&key(pod))) {
-                let base = format!("{}-{}", workload.name(), kind.to_lowercase());
-                pods = expand(workload, &base, &nodes, most)?.pods;
-            }
-            taken.extend(pods.iter().map(key));
-            self.pods.extend(pods);
+            "Pod" => self.pods.push(manifest),
+            "CronJob" => self.workloads.push(workloads::first_job(manifest)),
+            kind if workloads::is_workload(kind) => self.workloads.push(manifest),
+            _ => *self.skipped.entry(kind).or_default() += 1,
         }
         Ok(())
     }
 
     fn plan(mut self, path: &Path, scheduler: &str) -> Result<Plan> {
-        if self.pods.is_empty() {
-            bail!(
-                "{}: no pods in it, and no workloads that would have some; write a Pod or a Deployment in a .yaml file",
-                path.display()
-            );
+        let mut objects: Vec<(Manifest, usize)> = self.pods.drain(..).map(|pod| (pod, 1)).collect();
+        for workload in self.workloads.drain(..) {
+            let pods = workloads::pods(&workload, self.nodes.len())?;
+            objects.push((workload, pods));
         }
-        if self.pods.len() > MOST_PODS {
-            bail!("{}: {} pods; at most {MOST_PODS} will do", path.display(), self.pods.len());
+        if objects.is_empty() {
+            bail!("{}: no pods and no workloads; add a Pod or a Deployment", path.display());
+        }
+        let pods = objects.iter().fold(0_usize, |sum, (_, pods)| sum.saturating_add(*pods));
+        if pods > MAX_PODS {
+            bail!("{}: {pods} pods; at most {MAX_PODS} are supported", path.display());
         }
         let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(self.settle_nodes());
-        notes.extend(self.settle_schedulers(scheduler));
-        notes.extend(self.left_out());
-        let first = self.namespaces_of_pods().chain(self.namespaces.clone());
+        notes.extend(self.remove_unknown_nodes(&mut objects));
+        notes.extend(set_scheduler_name(&mut objects, scheduler));
+        notes.extend(self.notes_on_skipped());
+        let namespaces = self.namespaces_of(&objects);
         let mut seen = BTreeSet::new();
+        let first = namespaces.into_iter().chain(self.namespaces);
         let first = first.filter(|namespace| seen.insert(namespace.name().to_owned()));
         let first = first.chain(self.classes).chain(self.nodes).collect();
-        let gap = SLOWEST.min(WINDOW / u32::try_from(self.pods.len()).unwrap_or(u32::MAX));
-        let steps = self
-            .pods
-            .into_iter()
-            .zip(0_u32..)
-            .map(|(pod, number)| Step { at: gap * number, action: Action::Create(without_status(pod)) });
-        Ok(Plan { first, steps: steps.collect(), notes })
+        let gap = LONGEST_GAP.min(WINDOW / u32::try_from(pods).unwrap_or(u32::MAX).max(1));
+        let mut arrived = 0;
+        let steps = objects.into_iter().map(|(object, pods)| {
+            let at = gap * arrived;
+            arrived += u32::try_from(pods).unwrap_or(u32::MAX);
+            Step { at, action: Action::Create(without_status(object)) }
+        });
+        Ok(Plan { first, steps: steps.collect(), pods, notes })
     }
 
-    /// Pods keep a node that is there.
-    fn settle_nodes(&mut self) -> Option<String> {
+    /// Removes nodes that do not exist from pods, which are then scheduled.
+    fn remove_unknown_nodes(&self, objects: &mut [(Manifest, usize)]) -> Option<String> {
         let nodes: BTreeSet<&str> = self.nodes.iter().map(Manifest::name).collect();
-        let mut freed = 0;
-        for pod in &mut self.pods {
-            let spec = &mut pod.value["spec"];
+        let mut changed = 0;
+        for (object, pods) in objects {
+            let spec = pod_spec(object);
             if spec["nodeName"].as_str().is_some_and(|node| !nodes.contains(node)) {
                 if let Some(spec) = spec.as_object_mut() {
                     spec.remove("nodeName");
                 }
-                freed += 1;
-            }
-        }
-        (freed > 0).then(|| format!("{} on nodes that are not here; they are scheduled anew.", were(freed)))
-    }
-
-    /// Pods without a node are the demo's scheduler's.
-    fn settle_schedulers(&mut self, scheduler: &str) -> Option<String> {
-        let mut changed = 0;
-        for pod in &mut self.pods {
-            let spec = &mut pod.value["spec"];
-            // One without a spec is refused by the API server, which says it better.
-            if spec.is_object() && spec["nodeName"].is_null() && spec["schedulerName"] != scheduler {
-                spec["schedulerName"] = json!(scheduler);
-                changed += 1;
+                changed += *pods;
             }
         }
         (changed > 0).then(|| {
-            format!(
-                "{} given spec.schedulerName {scheduler} here; in a cluster, set it in the manifests.",
-                were(changed)
-            )
+            format!("{} on nodes that are not in the manifests; they are scheduled again.", were(changed))
         })
     }
 
-    fn left_out(&self) -> Vec<String> {
+    fn notes_on_skipped(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.ended > 0 {
-            let (have, are) = if self.ended == 1 { ("has", "is") } else { ("have", "are") };
-            notes.push(format!("{} that {have} ended {are} left out.", count(self.ended, "pod")));
+        if self.finished_pods > 0 {
+            notes.push(format!("Skipped: {}.", count(self.finished_pods, "finished pod")));
         }
-        if !self.others.is_empty() {
-            let kinds: Vec<String> = self.others.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-            notes.push(format!("Left out: {}.", kinds.join(", ")));
+        if !self.skipped.is_empty() {
+            let kinds: Vec<String> = self.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+            notes.push(format!("Skipped: {}.", kinds.join(", ")));
         }
-        let bare = self.nodes.iter().filter(|node| node.value["status"]["allocatable"]["pods"].is_null());
-        let bare: Vec<&str> = bare
-            .filter(|node| node.value["status"]["capacity"]["pods"].is_null())
-            .map(Manifest::name)
-            .collect();
+        let has_pods = |node: &Manifest, amounts: &str| !node.value["status"][amounts]["pods"].is_null();
+        let bare =
+            self.nodes.iter().filter(|node| !has_pods(node, "allocatable") && !has_pods(node, "capacity"));
+        let bare: Vec<&str> = bare.map(Manifest::name).collect();
         if let Some(first) = bare.first() {
             notes.push(format!(
-                "{} without status.allocatable.pods ({first}): no pod fits there.",
+                "{} without status.allocatable.pods ({first}): no pod fits.",
                 count(bare.len(), "node")
             ));
         }
         notes
     }
 
-    /// The namespaces that pods are in need not be written down.
-    fn namespaces_of_pods(&self) -> std::vec::IntoIter<Manifest> {
+    /// Namespaces of the objects that the manifests do not include.
+    fn namespaces_of(&self, objects: &[(Manifest, usize)]) -> Vec<Manifest> {
         let given: BTreeSet<&str> = self.namespaces.iter().map(Manifest::name).collect();
-        let names: BTreeSet<&str> = self.pods.iter().map(Manifest::namespace).collect();
-        let namespace =
-            |name: &&str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let names: BTreeSet<&str> = objects.iter().map(|(object, _)| object.namespace()).collect();
         let missing = names.into_iter().filter(|name| *name != "default" && !given.contains(name));
-        missing.map(|name| Manifest::new(namespace(&name))).collect::<Vec<_>>().into_iter()
+        let namespace =
+            |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        missing.map(|name| Manifest::new(namespace(name))).collect()
+    }
+}
+
+/// Gives pods without a node to the demo's scheduler.
+fn set_scheduler_name(objects: &mut [(Manifest, usize)], scheduler: &str) -> Option<String> {
+    let mut changed = 0;
+    for (object, pods) in objects {
+        let spec = pod_spec(object);
+        // Without a spec the API server rejects the pod with a better message.
+        if spec.is_object() && spec["nodeName"].is_null() && spec["schedulerName"] != scheduler {
+            spec["schedulerName"] = json!(scheduler);
+            changed += *pods;
+        }
+    }
+    (changed > 0).then(|| {
+        format!(
+            "{} given spec.schedulerName {scheduler} here; in a cluster, set it in the manifests.",
+            were(changed)
+        )
+    })
+}
+
+/// The spec of a pod, or of a workload's pods.
+fn pod_spec(object: &mut Manifest) -> &mut Value {
+    match object.kind() {
+        "Pod" => &mut object.value["spec"],
+        _ => &mut object.value["spec"]["template"]["spec"],
     }
 }
 
@@ -214,11 +203,11 @@ fn were(pods: usize) -> String {
     format!("{} {}", count(pods, "pod"), if pods == 1 { "was" } else { "were" })
 }
 
-fn without_status(mut pod: Manifest) -> Manifest {
-    if let Value::Object(fields) = &mut pod.value {
+fn without_status(mut object: Manifest) -> Manifest {
+    if let Value::Object(fields) = &mut object.value {
         fields.remove("status");
     }
-    pod
+    object
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Draws what the demo knows.
+//! Draws the model.
 
 mod grid;
 
@@ -9,30 +9,30 @@ use super::model::{Activity, Model, display_name};
 use super::text::{count, milliseconds, percent, seconds, wrap};
 use grid::draw_nodes;
 
-/// From this width on, what waits and what happened are side by side.
+/// Minimum width for waiting pods and decisions side by side.
 const WIDE: usize = 120;
-/// A bar in the header.
+/// Width of a bar in the header.
 const BAR: usize = 10;
-/// With fewer rows than this there are no titles.
+/// Minimum height for titles.
 const ROWS_FOR_TITLES: usize = 16;
-/// From this height on there are blank rows between the parts, and the nodes have a title.
+/// Minimum height for blank rows between the parts, and for a title of the nodes.
 const ROOMY: usize = 30;
-/// So many rows are left for what waits and what happened, if there are enough.
+/// Rows reserved for waiting pods and decisions, if there are enough.
 const ROWS_BELOW_NODES: usize = 8;
 
-/// What the model does not know.
+/// Content of the header that is not in the model.
 pub(crate) struct Header<'a> {
-    /// Since the start.
+    /// Time since the start.
     pub(crate) elapsed: Duration,
-    /// What is shown.
+    /// Title of the demo.
     pub(crate) title: &'a str,
-    /// What goes on.
+    /// The current phase.
     pub(crate) phase: &'a str,
-    /// How many pods there will be.
+    /// Number of pods that the plan creates.
     pub(crate) expected: usize,
 }
 
-/// Draws all of it.
+/// Draws the whole picture.
 pub(crate) fn draw(canvas: &mut Canvas, model: &Model, header: &Header<'_>) {
     let top = draw_header(canvas, model, header);
     let rows = canvas.height().saturating_sub(top);
@@ -68,7 +68,7 @@ struct Area {
 }
 
 impl Area {
-    /// Writes a title on the first row, which is no longer part of the area then.
+    /// Writes a title on the first row, and removes this row from the area.
     fn title(&mut self, canvas: &mut Canvas, title: &str, explanation: &str) {
         if self.height == 0 {
             return;
@@ -87,7 +87,7 @@ impl Area {
     }
 }
 
-/// The rows at the top; returns how many there are.
+/// Draws the header; returns its height.
 fn draw_header(canvas: &mut Canvas, model: &Model, header: &Header<'_>) -> usize {
     let time = format!("{}  {}", header.phase, seconds(header.elapsed));
     let left = canvas.width().saturating_sub(time.chars().count() + 2);
@@ -124,12 +124,12 @@ fn draw_header(canvas: &mut Canvas, model: &Model, header: &Header<'_>) -> usize
     last + 1 + usize::from(canvas.height() >= ROOMY)
 }
 
-/// What is full is red.
+/// Red for a full resource.
 fn colour_of(share: f64, else_colour: Style) -> Style {
     if share >= 0.95 { Style::Red } else { else_colour }
 }
 
-/// Why pods wait; returns the row after it.
+/// Draws why pods wait; returns the next free row.
 fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) -> usize {
     const INDENT: usize = 6;
     let mut reasons: Vec<(usize, String)> = model
@@ -146,7 +146,7 @@ fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool
         reasons.push((model.gated().len(), format!("{}{more}: scheduling gates", display_name(first))));
     }
     if titles {
-        area.title(canvas, "why pods wait", if reasons.is_empty() { "none does" } else { "" });
+        area.title(canvas, "why pods wait", if reasons.is_empty() { "no pod waits" } else { "" });
     }
     let mut row = 0;
     let mut spare = area.height.saturating_sub(reasons.len());
@@ -177,18 +177,18 @@ fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool
     area.y + row.min(area.height) + usize::from(canvas.height() >= ROOMY)
 }
 
-/// A reason without its beginning, which is the same for all: that no node is available.
+/// A reason without `0/n nodes are available`, which all reasons have in common.
 fn brief(why: &str) -> &str {
     why.split_once(" nodes are available: ")
         .filter(|(none, _)| none.starts_with("0/"))
         .map_or(why, |(_, rest)| rest)
 }
 
-/// What happened, the last first.
+/// Draws activities, latest first.
 fn draw_activities(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) {
     const INDENT: usize = 10;
     if titles {
-        area.title(canvas, "decisions", "the last first");
+        area.title(canvas, "decisions", "latest first");
     }
     for (row, (at, activity)) in model.latest().take(area.height).enumerate() {
         area.put(canvas, row, 0, &format!("{:>8}", seconds(*at)), Style::Dim);

@@ -56,7 +56,7 @@ fn drawn(model: &Model, width: usize, height: usize) -> Canvas {
 }
 
 #[test]
-fn eighty_columns_show_everything() {
+fn everything_fits_on_80_columns() {
     let canvas = drawn(&filled(30, 3, 60), 80, 24);
     let text = canvas.text();
     assert_eq!(
@@ -84,19 +84,16 @@ fn eighty_columns_show_everything() {
 }
 
 #[test]
-fn a_small_terminal_shows_the_counts_first() {
+fn small_terminal_shows_counts_and_truncates_nodes() {
     let canvas = drawn(&filled(30, 3, 60), 40, 10);
     let text = canvas.text();
     assert!(text.contains("60 of 200 pods   51 bound   9 waiting"), "{text}");
-    assert!(
-        text.contains("… 25 more") && !text.contains("zone"),
-        "not all nodes fit, and that is said:\n{text}"
-    );
+    assert!(text.contains("… 25 more") && !text.contains("zone"), "want truncated nodes:\n{text}");
     assert!(text.contains(" → "), "{text}");
 }
 
 #[test]
-fn a_large_terminal_shows_reasons_whole_and_beside_the_decisions() {
+fn large_terminal_shows_full_reasons_beside_decisions() {
     let canvas = drawn(&filled(30, 3, 60), 200, 60);
     let text = canvas.text();
     let titles = text.lines().find(|line| line.starts_with("why pods wait")).unwrap();
@@ -111,7 +108,7 @@ fn a_large_terminal_shows_reasons_whole_and_beside_the_decisions() {
 }
 
 #[test]
-fn a_node_that_is_full_and_one_that_is_cordoned_look_so() {
+fn full_nodes_are_red_and_cordoned_nodes_dim() {
     let mut model = Model::new("supercargo");
     for name in ["full", "off"] {
         let node = node(name).allocatable("cpu", "1");
@@ -127,15 +124,15 @@ fn a_node_that_is_full_and_one_that_is_cordoned_look_so() {
 }
 
 #[test]
-fn nothing_is_known_at_first() {
+fn empty_model_can_be_drawn() {
     let text = drawn(&Model::new("supercargo"), 80, 24).text();
-    assert!(text.contains("0 of 200 pods") && text.contains("none does"), "{text}");
+    assert!(text.contains("0 of 200 pods") && text.contains("no pod waits"), "{text}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn every_size_can_be_drawn(
+    fn picture_has_the_size_of_any_terminal(
         width in 0_usize..220, height in 0_usize..70, nodes in 0_usize..80, zones in 1_usize..6, pods in 0_usize..40,
     ) {
         let canvas = drawn(&filled(nodes, zones, if nodes == 0 { 0 } else { pods }), width, height);
