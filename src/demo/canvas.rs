@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What a cell looks like.
+/// Style of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Default of the terminal.

@@ -32,23 +32,23 @@ impl TestScheduler {
         let mut test = Self { scheduler, metrics };
         for name in ["n1", "n2"] {
             let node = node(name).allocatable("cpu", "4").allocatable("pods", "1000").build();
-            test.tell(Input::Node(Notification::Added(Arc::new(node))));
+            test.handle(Input::Node(Notification::Added(Arc::new(node))));
         }
         test
     }
 
-    fn tell(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         self.scheduler.handle(Now::default(), input);
     }
 
     /// Adds a pod, schedules it and binds it.
     fn schedule(&mut self, pod: PodInfo) {
-        self.tell(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+        self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
         self.scheduler.schedule_one(Now::default(), &mut NoCalls);
         for effect in self.scheduler.take_effects() {
             if let Effect::Bind { pod, .. } = effect {
                 let (pod, by) = (pod.uid.clone(), "DefaultBinder".into());
-                self.tell(Input::Bound { pod, by, outcome: BindOutcome::Bound });
+                self.handle(Input::Bound { pod, by, outcome: BindOutcome::Bound });
             }
         }
     }

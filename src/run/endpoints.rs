@@ -92,13 +92,13 @@ fn checks(
     let mut checks = Checks::default();
     checks.livez.add("ping", || Ok(()));
     if let Some(leadership) = leadership {
-        let elects = |probe: &mut Probe| {
+        let add_election = |probe: &mut Probe| {
             let leadership = leadership.clone();
             let check = move || leadership.borrow().check(Instant::now()).map_err(|error| error.to_string());
             probe.add("leaderElection", check);
         };
-        elects(&mut checks.healthz);
-        elects(&mut checks.readyz);
+        add_election(&mut checks.healthz);
+        add_election(&mut checks.readyz);
     } else {
         checks.healthz.add("ping", || Ok(()));
     }
@@ -106,11 +106,11 @@ fn checks(
         let watchdog = watchdog.clone();
         probe.add("scheduler", move || watchdog.check(Instant::now()).map_err(|stalled| stalled.to_string()));
     }
-    let well = |is_well: bool, problem: &str| if is_well { Ok(()) } else { Err(problem.to_owned()) };
-    checks.readyz.add("shutdown", move || well(!stop.is_cancelled(), "process is shutting down"));
+    let require = |is_met: bool, problem: &str| if is_met { Ok(()) } else { Err(problem.to_owned()) };
+    checks.readyz.add("shutdown", move || require(!stop.is_cancelled(), "process is shutting down"));
     checks
         .readyz
-        .add("sched-handler-sync", move || well(synced.is_cancelled(), "waiting for handlers to sync"));
+        .add("sched-handler-sync", move || require(synced.is_cancelled(), "waiting for handlers to sync"));
     checks
 }
 

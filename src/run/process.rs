@@ -360,9 +360,9 @@ async fn report(
 }
 
 /// Resolves on the next change; never without a receiver.
-async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
-    if let Some(news) = news
-        && news.changed().await.is_ok()
+async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
+    if let Some(receiver) = receiver
+        && receiver.changed().await.is_ok()
     {
         return;
     }

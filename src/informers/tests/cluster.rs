@@ -1,4 +1,4 @@
-//! An API server, informers, and a scheduler that takes their events when the test says so.
+//! An API server, informers, and a scheduler that takes their events when the test delivers them.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;

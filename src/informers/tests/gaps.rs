@@ -69,9 +69,9 @@ async fn pod_bound_and_deleted_during_a_gap_leaves_cache_and_queue() {
     }
     cluster.pods.take();
     cluster.restore_watch().await;
-    let told = cluster.pods.take();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told.iter().all(|line| line.starts_with("tombstone ")), "{told:?}");
+    let events = cluster.pods.take();
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events.iter().all(|line| line.starts_with("tombstone ")), "{events:?}");
     let known = cluster.known(&[&assumed, &foreign]);
     assert_eq!((known.places, known.nodes), (vec![None; 2], vec![None; 2]));
     assert_eq!((known.cached, known.queued, cluster.requested("n1")), ((0, 0), [0; 5], 0));
@@ -102,8 +102,8 @@ async fn pod_recreated_during_a_gap_frees_resources_of_the_old_pod() {
         let new = cluster.create("a", 300, new_node).await;
         cluster.pods.take();
         cluster.restore_watch().await;
-        let told = cluster.pods.take();
-        assert!(told.len() == 1 && told[0].starts_with("update default/a "), "{told:?}");
+        let events = cluster.pods.take();
+        assert!(events.len() == 1 && events[0].starts_with("update default/a "), "{events:?}");
         assert_eq!(cluster.requested("n1"), 0, "{new_node:?} {first:?}");
         let known = cluster.known(&[&old, &new]);
         let (place, taken, cached) = match new_node {
